@@ -1,0 +1,1 @@
+"""See docs/formats.md for the artefacts this package reads and writes."""
