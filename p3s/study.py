@@ -1,0 +1,409 @@
+"""The study directory: names of its files, its manifest, and atomic JSON artefacts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from p3s import __version__
+from p3s.errors import P3SError, UsageError
+
+#: Version of every JSON artefact of a study.
+SCHEMA_VERSION = 1
+STUDY_SCHEMA = "p3s.study"
+RUN_SCHEMA = "p3s.run"
+
+_RUN_NAME = re.compile(r"^np(\d{4,})\.r(\d+)$")
+_SIGNATURE_NAME = re.compile(r"^np(\d{4,})\.json$")
+
+
+def _plain(value: Any) -> Any:
+    """Turn numpy scalars, arrays and paths into what JSON knows."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+def _reason(err: OSError) -> str:
+    return err.strerror or str(err)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file so that its name always holds the old or the new content, never a torn one.
+
+    Raises P3SError when the directory cannot be written.
+    """
+    path = Path(path)
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+        temporary = None
+        _sync_directory(path.parent)
+    except OSError as err:
+        raise P3SError(
+            f"{path}: cannot be written: {_reason(err)}; choose a directory you can write to"
+        ) from err
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a rename durable; file systems that cannot sync a directory are left alone."""
+    try:
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def write_json(path: Path, obj: dict[str, Any]) -> None:
+    """Write one JSON artefact atomically (temporary file, fsync, rename).
+
+    ``obj`` holds ``schema`` ("p3s.<noun>") and ``schema_version``; numpy scalars and arrays are
+    written as plain numbers and lists. Raises P3SError when the place cannot be written and
+    ValueError for NaN or infinity, which are never part of an artefact.
+    """
+    if "schema" not in obj or "schema_version" not in obj:
+        raise ValueError(f"{path}: an artefact needs schema and schema_version")
+    text = json.dumps(obj, indent=1, default=_plain, allow_nan=False, ensure_ascii=False)
+    # Names may carry undecodable bytes (surrogates): keep them readable rather than fail.
+    write_bytes(path, (text + "\n").encode("utf-8", "backslashreplace"))
+
+
+def _reject_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+def read_json(path: Path, schema: str) -> dict[str, Any]:
+    """Read one JSON artefact and check what it is.
+
+    Raises P3SError, in one line, when the file is absent, damaged, of another schema or of
+    another schema version.
+    """
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8")
+        obj = json.loads(text, parse_constant=_reject_constant)
+    except FileNotFoundError as err:
+        raise P3SError(f"{path}: not there; run the stage that writes it first") from err
+    except OSError as err:
+        raise P3SError(f"{path}: cannot be read: {_reason(err)}") from err
+    except (ValueError, RecursionError) as err:
+        why = " ".join(str(err).split())[:120]
+        raise P3SError(
+            f"{path}: damaged, not a {schema} file ({why}); delete it and run its stage again"
+        ) from err
+    if not isinstance(obj, dict) or obj.get("schema") != schema:
+        found = obj.get("schema") if isinstance(obj, dict) else type(obj).__name__
+        raise P3SError(f"{path}: is not a {schema} file (schema: {found!r:.60})")
+    if obj.get("schema_version") != SCHEMA_VERSION:
+        raise P3SError(
+            f"{path}: {schema} version {obj.get('schema_version')!r:.20}, but p3s {__version__} "
+            f"reads version {SCHEMA_VERSION}; use the p3s that wrote it or start a new study"
+        )
+    return obj
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One traced run that is part of a study.
+
+    ``status`` is "complete" or "partial" (the capture ends early on at least one rank).
+    """
+
+    np: int
+    rep: int
+    path: Path
+    status: str
+    info: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study directory, by its root; every path inside it has its name here."""
+
+    root: Path
+
+    # ---- names -------------------------------------------------------------------------
+    @property
+    def manifest_path(self) -> Path:
+        """study.json."""
+        return self.root / "study.json"
+
+    def runs_dir(self, np: int, rep: int = 0) -> Path:
+        """Capture of one traced run: runs/np0008.r0/."""
+        return self.root / "runs" / f"np{np:04d}.r{rep}"
+
+    def signature_path(self, np: int) -> Path:
+        """Signature at ``np`` processes: signature/np0008.json (table: .parquet beside it)."""
+        return self.root / "signature" / f"np{np:04d}.json"
+
+    def signature_table(self, np: int) -> Path:
+        """Columns of the signature: signature/np0008.parquet."""
+        return self.signature_path(np).with_suffix(".parquet")
+
+    @property
+    def model_path(self) -> Path:
+        """model.json."""
+        return self.root / "model.json"
+
+    def scaled_dir(self, n: int) -> Path:
+        """Scaled trace at ``n`` processes: scaled/np000512/."""
+        return self.root / "scaled" / f"np{n:06d}"
+
+    def scaled_path(self, n: int) -> Path:
+        """Head of the scaled trace: scaled/np000512/scaled.json (written last)."""
+        return self.scaled_dir(n) / "scaled.json"
+
+    def replay_path(self, n: int) -> Path:
+        """Measured communication at ``n``: replay/np000512.json (table: .parquet beside it)."""
+        return self.root / "replay" / f"np{n:06d}.json"
+
+    def replay_table(self, n: int) -> Path:
+        """Communication time per rank and phase: replay/np000512.parquet."""
+        return self.replay_path(n).with_suffix(".parquet")
+
+    def validate_path(self, n: int) -> Path:
+        """Result of a comparison with a real run: validate/np000064.json."""
+        return self.root / "validate" / f"np{n:06d}.json"
+
+    def validate_run_dir(self, n: int, rep: int = 0) -> Path:
+        """Capture of the real run: validate/np000064.r0/."""
+        return self.root / "validate" / f"np{n:06d}.r{rep}"
+
+    @property
+    def prediction_path(self) -> Path:
+        """prediction.json."""
+        return self.root / "prediction.json"
+
+    @property
+    def report_path(self) -> Path:
+        """report.html."""
+        return self.root / "report.html"
+
+    @property
+    def speedup_png_path(self) -> Path:
+        """speedup.png."""
+        return self.root / "speedup.png"
+
+    # ---- manifest ----------------------------------------------------------------------
+    @classmethod
+    def open(cls, root: Path) -> Study:
+        """Open an existing study; raises P3SError when there is none or it is of another version."""
+        study = cls(Path(root))
+        if not study.manifest_path.exists():
+            raise P3SError(
+                f"{root}: no study here (study.json is missing); "
+                f"make one: p3s characterize -n 2,4,8 -o {root} -- mpiexec -n {{np}} PROGRAM"
+            )
+        study.manifest()
+        return study
+
+    @classmethod
+    def create(cls, root: Path, command: Sequence[str], *, force: bool = False) -> Study:
+        """Make a study, or open the one that is there to add to it; earlier runs stay.
+
+        ``command`` is the launcher command with ``{np}``. Raises UsageError when the study
+        already holds runs of another command and ``force`` is not given, P3SError when the
+        directory is not a study, or cannot be written.
+        """
+        study = cls(Path(root))
+        study._check_writable()
+        words = list(command)
+        if study.manifest_path.exists():
+            manifest = study.manifest()
+            commands = manifest["commands"]
+            if words in commands:
+                return study
+            if commands and study.runs() and not force:
+                raise UsageError(
+                    f"{root}: holds runs of another command ({_shown(commands[0])}); "
+                    "choose another directory with -o, or mix them with --force"
+                )
+            keep = commands if study.runs() else []
+            study.update(commands=[*keep, words])
+            return study
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        write_json(
+            study.manifest_path,
+            {
+                "schema": STUDY_SCHEMA,
+                "schema_version": SCHEMA_VERSION,
+                "created": now,
+                "p3s_version": __version__,
+                "commands": [words],
+                "runs": [],
+            },
+        )
+        return study
+
+    def _check_writable(self) -> None:
+        """Raise P3SError, before anything is run, when the study cannot be written."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not self.manifest_path.exists():
+                others = [p.name for p in self.root.iterdir() if not p.name.startswith(".")]
+                if others:
+                    raise P3SError(
+                        f"{self.root}: not a study and not empty ({sorted(others)[0]!r} is "
+                        "there); choose another directory with -o"
+                    )
+            for directory in (self.root, self.root / "runs"):
+                directory.mkdir(exist_ok=True, mode=0o700)
+                handle, name = tempfile.mkstemp(prefix=".writable.", dir=directory)
+                os.close(handle)
+                os.unlink(name)
+        except OSError as err:
+            raise P3SError(
+                f"{self.root}: cannot be written: {_reason(err)}; "
+                "choose another directory with -o"
+            ) from err
+
+    def manifest(self) -> dict[str, Any]:
+        """Return study.json, checked."""
+        obj = read_json(self.manifest_path, STUDY_SCHEMA)
+        commands = obj.get("commands")
+        if not isinstance(commands, list) or not all(
+            isinstance(words, list) and all(isinstance(w, str) for w in words)
+            for words in commands
+        ):
+            raise P3SError(f"{self.manifest_path}: damaged: commands is not a list of commands")
+        return obj
+
+    def update(self, **changes: Any) -> dict[str, Any]:
+        """Change entries of study.json, keep all others, refresh its list of runs from disk."""
+        obj = {**self.manifest(), **changes}
+        obj["runs"] = [
+            {
+                "np": run.np,
+                "rep": run.rep,
+                "dir": str(run.path.relative_to(self.root)),
+                "status": run.status,
+                **{
+                    key: run.info[key]
+                    for key in ("exit_code", "wall_s", "oversubscribed", "cores", "mpi")
+                    if key in run.info
+                },
+            }
+            for run in self.runs()
+        ]
+        write_json(self.manifest_path, obj)
+        return obj
+
+    def command(self) -> list[str]:
+        """Return the launcher command with ``{np}`` of the latest runs."""
+        commands = self.manifest()["commands"]
+        if not commands:
+            raise P3SError(f"{self.manifest_path}: names no command")
+        return list(commands[-1])
+
+    # ---- runs --------------------------------------------------------------------------
+    def runs(self, np: int | None = None) -> list[RunRecord]:
+        """Return the runs in place, by count and repeat (of one count only if ``np`` is given).
+
+        The directories are the truth; study.json repeats it for readers.
+        """
+        found = []
+        try:
+            entries = list((self.root / "runs").iterdir())
+        except OSError:
+            return []
+        for entry in entries:
+            match = _RUN_NAME.match(entry.name)
+            if match is None or not entry.is_dir():
+                continue
+            count, rep = int(match[1]), int(match[2])
+            if np is not None and count != np:
+                continue
+            try:
+                info = read_json(entry / "run.json", RUN_SCHEMA)
+                status = str(info.get("status", "partial"))
+            except P3SError:
+                info, status = {}, "partial"
+            found.append(RunRecord(count, rep, entry, status, info))
+        return sorted(found, key=lambda run: (run.np, run.rep))
+
+    def counts(self) -> list[int]:
+        """Return the distinct process counts that have at least one complete run."""
+        return sorted({run.np for run in self.runs() if run.status == "complete"})
+
+    def signature_counts(self) -> list[int]:
+        """Return the process counts that have been characterized."""
+        directory = self.root / "signature"
+        if not directory.is_dir():
+            return []
+        matches = (_SIGNATURE_NAME.match(entry.name) for entry in directory.iterdir())
+        return sorted(int(match[1]) for match in matches if match)
+
+    def stage_run(self, target: Path) -> Path:
+        """Make an empty directory beside ``target`` in which a run is made."""
+        staged = target.parent / f".{target.name}.{secrets.token_hex(4)}"
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            staged.mkdir(mode=0o700)
+        except OSError as err:
+            raise P3SError(f"{staged}: cannot be made: {_reason(err)}") from err
+        return staged
+
+    def commit_run(self, staged: Path, target: Path) -> None:
+        """Put a finished run in its place; an earlier one there is replaced only now."""
+        old = target.parent / f".{target.name}.old.{secrets.token_hex(4)}"
+        try:
+            if target.exists():
+                os.rename(target, old)
+            os.rename(staged, target)
+            _sync_directory(target.parent)
+        except OSError as err:
+            if old.exists() and not target.exists():
+                os.rename(old, target)
+            raise P3SError(f"{target}: cannot be put in place: {_reason(err)}") from err
+        shutil.rmtree(old, ignore_errors=True)
+
+    def keep_failed_run(self, staged: Path, target: Path) -> Path | None:
+        """Keep what a failed run left, beside the study's runs, as ``<name>.failed``.
+
+        Returns its path, or None when the run left nothing.
+        """
+        if not staged.is_dir():
+            return None
+        if not any(staged.iterdir()):
+            staged.rmdir()
+            return None
+        kept = target.parent / f"{target.name}.failed"
+        try:
+            shutil.rmtree(kept, ignore_errors=True)
+            os.rename(staged, kept)
+        except OSError:
+            return staged
+        return kept
+
+
+def _shown(words: Sequence[str], limit: int = 60) -> str:
+    """Return a command as one short line."""
+    import shlex
+
+    text = shlex.join(words)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
