@@ -35,6 +35,13 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
+def as_json(obj: dict[str, Any]) -> str:
+    """Return an artefact as JSON text; numpy values become plain ones, NaN is a ValueError."""
+    text = json.dumps(obj, indent=1, default=_plain, allow_nan=False, ensure_ascii=False)
+    # Names may carry undecodable bytes (surrogates): keep them readable rather than fail.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
+
+
 def _reason(err: OSError) -> str:
     return err.strerror or str(err)
 
@@ -88,9 +95,7 @@ def write_json(path: Path, obj: dict[str, Any]) -> None:
     """
     if "schema" not in obj or "schema_version" not in obj:
         raise ValueError(f"{path}: an artefact needs schema and schema_version")
-    text = json.dumps(obj, indent=1, default=_plain, allow_nan=False, ensure_ascii=False)
-    # Names may carry undecodable bytes (surrogates): keep them readable rather than fail.
-    write_bytes(path, (text + "\n").encode("utf-8", "backslashreplace"))
+    write_bytes(path, as_json(obj).encode("utf-8"))
 
 
 def _reject_constant(name: str) -> Any:
@@ -212,7 +217,7 @@ class Study:
     # ---- manifest ----------------------------------------------------------------------
     @classmethod
     def open(cls, root: Path) -> Study:
-        """Open an existing study; raises P3SError when there is none or it is of another version."""
+        """Open an existing study; raises P3SError when there is none, or one of another version."""
         study = cls(Path(root))
         if not study.manifest_path.exists():
             raise P3SError(
@@ -278,8 +283,7 @@ class Study:
                 os.unlink(name)
         except OSError as err:
             raise P3SError(
-                f"{self.root}: cannot be written: {_reason(err)}; "
-                "choose another directory with -o"
+                f"{self.root}: cannot be written: {_reason(err)}; choose another directory with -o"
             ) from err
 
     def manifest(self) -> dict[str, Any]:
@@ -287,8 +291,7 @@ class Study:
         obj = read_json(self.manifest_path, STUDY_SCHEMA)
         commands = obj.get("commands")
         if not isinstance(commands, list) or not all(
-            isinstance(words, list) and all(isinstance(w, str) for w in words)
-            for words in commands
+            isinstance(words, list) and all(isinstance(w, str) for w in words) for words in commands
         ):
             raise P3SError(f"{self.manifest_path}: damaged: commands is not a list of commands")
         return obj

@@ -1,8 +1,175 @@
-"""Entry point of the command line."""
+"""The command line: registers the commands and turns every ending into an exit code.
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 partial or of low confidence, 4 gate failed,
+70 a bug in P3S, 130 and 143 interrupted.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, NoReturn
 
-def main() -> None:
-    """Run the command line."""
-    raise SystemExit("p3s: the commands are not wired yet")
+import typer
+
+from p3s import __version__
+from p3s.cli import (
+    characterize,
+    doctor,
+    model,
+    predict,
+    replay,
+    report,
+    scale,
+    validate,
+)
+from p3s.cli.common import WithLauncher, emit_json, header, one_line, out, say
+from p3s.errors import P3SError
+
+BUG = 70
+
+app = typer.Typer(
+    name="p3s",
+    help="Trace an MPI program at a few small process counts, predict its run time at large ones.",
+    epilog=(
+        "\b\nExample:\n"
+        "  p3s predict study -n 32,64 -- mpiexec -n {np} ./program input\n"
+        "  p3s report study\n"
+        "First: p3s doctor"
+    ),
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+#: The program's own options must reach it: parsing stops at the first word that is no option.
+_PASS_THROUGH = {"allow_interspersed_args": False}
+
+_COMMANDS: list[tuple[Any, Any, str, dict[str, Any]]] = [
+    (
+        characterize,
+        characterize.characterize,
+        "Trace the program at small counts.",
+        {"context_settings": _PASS_THROUGH},
+    ),
+    (model, model.model, "Fit equations and check them.", {}),
+    (scale, scale.scale, "Write the trace at larger counts.", {}),
+    (replay, replay.replay, "Measure its communication.", {}),
+    (predict, predict.predict, "All that is missing, then times.", {"cls": WithLauncher}),
+    (report, report.report, "Write report.html and a picture.", {}),
+    (validate, validate.validate, "Run at a count and compare.", {"cls": WithLauncher}),
+    (doctor, doctor.doctor, "What this machine has and lacks.", {}),
+]
+for _module, _function, _short, _settings in _COMMANDS:
+    app.command(_function.__name__, epilog=_module.EPILOG, short_help=_short, **_settings)(
+        _function
+    )
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        out(f"p3s {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Trace an MPI program at a few small process counts, predict its run time at large ones."""
+
+
+# typer brings its own copy of click from 0.20 on; its public BadParameter leads to the class
+# that all usage errors share in either case.
+_CLICK_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+class _Terminated(BaseException):
+    """SIGTERM or SIGHUP arrived; unwinding ends the programs that were started."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _on_signal(number: int, _frame: FrameType | None) -> None:
+    raise _Terminated(number)
+
+
+def _wants_json(args: Sequence[str]) -> bool:
+    head = args[: args.index("--")] if "--" in args else args
+    return "--json" in head
+
+
+def _fail(args: Sequence[str], text: str, code: int) -> int:
+    text = one_line(text)
+    say(f"p3s: {text}")
+    if _wants_json(args):
+        emit_json({**header("error"), "error": text, "exit_code": code})
+    return code
+
+
+def _usage_text(err: Any) -> str:
+    ctx = getattr(err, "ctx", None)
+    path = ctx.command_path if ctx is not None else "p3s"
+    message = err.format_message().rstrip(". ")
+    return f"{message}; see {path} --help"
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line and return its exit code."""
+    if not args:
+        app(["--help"], prog_name="p3s", standalone_mode=False)
+        return 2
+    try:
+        # One standalone_mode=False call: errors come here, results are exit codes.
+        code = app(list(args), prog_name="p3s", standalone_mode=False)
+        return int(code or 0)
+    except P3SError as err:
+        return _fail(args, str(err), err.exit_code)
+    except _CLICK_ERROR as err:
+        return _fail(args, _usage_text(err), 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail(args, "interrupted; what was finished before is kept", 130)
+    except _Terminated as err:
+        return _fail(args, "ended by a signal; what was finished is kept", 128 + err.number)
+    except BrokenPipeError:
+        # The reader of stdout went away (p3s ... | head): not worth a message.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except (OSError, MemoryError) as err:
+        if os.environ.get("P3S_DEBUG") == "1":
+            raise
+        name = getattr(err, "filename", None)
+        where = f"{name}: " if name else ""
+        why = getattr(err, "strerror", None) or str(err) or "out of memory"
+        return _fail(args, f"{where}{why}; P3S_DEBUG=1 shows where", 1)
+    except Exception as err:
+        if os.environ.get("P3S_DEBUG") == "1":
+            raise
+        return _fail(
+            args,
+            f"internal error: {type(err).__name__}: {str(err)[:200]}; this is a bug in p3s "
+            f"{__version__}: please report it with the output of the same command under "
+            "P3S_DEBUG=1 and of p3s doctor --json",
+            BUG,
+        )
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and exit."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _on_signal)
+    try:
+        code = run(sys.argv[1:])
+    except Exception:  # only with P3S_DEBUG=1
+        import traceback
+
+        traceback.print_exc()
+        code = BUG
+    sys.exit(code)

@@ -1,1 +1,5 @@
-"""See docs/formats.md for the artefacts this package reads and writes."""
+"""Times and speedup from phase times and weights."""
+
+from p3s.predict.prediction import KNEE_EFFICIENCY, PREDICTION_SCHEMA, compose, predict
+
+__all__ = ["KNEE_EFFICIENCY", "PREDICTION_SCHEMA", "compose", "predict"]

@@ -1,1 +1,1 @@
-"""See docs/formats.md for the artefacts this package reads and writes."""
+"""Reports: one view model, shown on the terminal, as one offline HTML file and as a picture."""

@@ -1,0 +1,125 @@
+"""``p3s characterize``: trace the program at small counts and find its phases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from p3s.cli.common import (
+    JSON_OPTION,
+    check_template,
+    emit_json,
+    header,
+    one_line,
+    out,
+    parse_counts,
+    progress,
+    say,
+    table,
+)
+from p3s.errors import P3SError
+
+EPILOG = """\b
+Example:
+  p3s characterize -n 2,4,8,16 -o study -- mpiexec -n {np} ./program input
+Next:
+  p3s model study"""
+
+
+def default_study(command: list[str]) -> Path:
+    """Return the study directory of a program when the user names none: p3s-PROGRAM."""
+    from signature_runner.launch import program_index
+
+    program = Path(command[program_index(command)]).name
+    safe = "".join(c if c.isalnum() or c in "._-" else "-" for c in program).lstrip(".-")
+    return Path(f"p3s-{safe or 'study'}")
+
+
+def characterize(
+    command: list[str] = typer.Argument(
+        None, metavar="-- LAUNCHER...", help="The launcher command; {np} is the process count."
+    ),
+    counts: str = typer.Option(
+        ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 2,4,8,16."
+    ),
+    repeats: int = typer.Option(1, "-r", "--repeats", min=1, max=1000, help="Runs per count."),
+    study_dir: Path = typer.Option(
+        None, "-o", "--study", metavar="STUDY", help="Study directory [default: p3s-PROGRAM]."
+    ),
+    timeout: float = typer.Option(
+        3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of one run."
+    ),
+    force: bool = typer.Option(
+        False, "--force", help="Add runs of another command to an existing study."
+    ),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Run the program traced at small process counts and find its phases.
+
+    Adds to the study when it exists already; a count that is run again replaces its earlier run
+    only when the new one has succeeded.
+    """
+    from p3s.cli.runs import MIN_COUNTS, check_counts, trace_counts
+    from p3s.study import Study
+
+    words = list(command or [])
+    check_template(words)
+    wanted = parse_counts(counts)
+    root = study_dir if study_dir is not None else default_study(words)
+    existing = Study.open(root) if (root / "study.json").exists() else None
+    check_counts(existing, wanted)
+    study = Study.create(root, words, force=force)
+    say(f"tracing into {study.root}")
+    with progress(len(wanted) * repeats) as bar:
+        done = trace_counts(study, words, wanted, repeats, timeout, bar)
+
+    next_command = f"p3s model {study.root}"
+    have = study.signature_counts()
+    enough = len(have) >= MIN_COUNTS
+    if json_:
+        emit_json(
+            {
+                **header("characterize"),
+                "study": str(study.root),
+                "counts": done.counts,
+                "failed": done.failed,
+                "problems": done.problems,
+                "characterized": have,
+                "next": next_command if enough else None,
+            }
+        )
+    elif done.counts:
+        out(_table(done.counts))
+    if done.failed:
+        # The last line on stderr names every count that is missing and why.
+        reasons = "; ".join(dict.fromkeys(row["reason"] for row in done.failed))
+        if not enough:
+            raise P3SError(
+                f"{reasons}; only {len(have)} of at least {MIN_COUNTS} counts are characterized"
+                + (f" ({', '.join(map(str, have))} kept in {study.root})" if have else "")
+            )
+        say(f"{reasons}; kept: {', '.join(map(str, have))}")
+        say(f"next: {next_command}")
+        return 3
+    say(f"next: {next_command}")
+    return 3 if done.problems else 0
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    cells = []
+    for row in rows:
+        signature = row["signature"]
+        walls = [run["wall_s"] for run in row["runs"]]
+        cells.append(
+            [
+                str(row["np"]),
+                str(len(walls)),
+                f"{min(walls):.2f} s",
+                "yes" if any(run["oversubscribed"] for run in row["runs"]) else "no",
+                *[one_line(str(signature.get(key, "-"))) for key in ("events", "phases", "sites")],
+            ]
+        )
+    head = ["processes", "runs", "run time", "shared cores", "events", "phases", "sites"]
+    return table(cells, head, left=0)

@@ -1,0 +1,156 @@
+"""What every command shares: streams, counts on the command line, tables, progress."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from p3s.errors import UsageError
+
+#: No study goes above this; larger numbers are typing errors.
+MAX_COUNT = 1 << 24
+
+JSON_OPTION = typer.Option(False, "--json", help="Print only JSON on stdout.")
+
+
+class WithLauncher(typer.core.TyperCommand):
+    """A command whose words after ``--`` are a launcher command, passed on untouched."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take everything after the first ``--`` away before the options are parsed."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta["p3s.launcher"] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+def launcher_words(ctx: typer.Context) -> list[str]:
+    """Return the launcher command given after ``--``, or an empty list."""
+    return list(ctx.meta.get("p3s.launcher", []))
+
+
+def one_line(text: str) -> str:
+    """Return text as one printable line: control characters cannot reach the terminal."""
+    out = []
+    for char in " ".join(str(text).split()):
+        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
+            out.append(char.encode("unicode_escape", "backslashreplace").decode("ascii"))
+        else:
+            out.append(char)
+    return "".join(out)
+
+
+def say(text: str = "") -> None:
+    """Print one line for the user on stderr."""
+    print(one_line(text), file=sys.stderr, flush=True)
+
+
+def out(text: str) -> None:
+    """Print a result on stdout; what the terminal's encoding lacks is replaced."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding), flush=True)
+
+
+def emit_json(obj: dict[str, Any]) -> None:
+    """Print one JSON object, and nothing else, on stdout."""
+    from p3s.study import as_json
+
+    out(as_json(obj).rstrip("\n"))
+
+
+def header(noun: str) -> dict[str, Any]:
+    """Return the first entries of a JSON result: schema and version."""
+    from p3s.study import SCHEMA_VERSION
+
+    return {"schema": f"p3s.{noun}", "schema_version": SCHEMA_VERSION}
+
+
+def parse_counts(text: str, option: str = "-n") -> list[int]:
+    """Return the distinct process counts of ``2,4,8`` in ascending order.
+
+    Raises UsageError for anything that is not a list of whole numbers of at least 1.
+    """
+    counts: set[int] = set()
+    for word in text.split(","):
+        word = word.strip()
+        if not (word.isascii() and word.isdigit()) or not 1 <= int(word[:12]) <= MAX_COUNT:
+            raise UsageError(
+                f"{option} {text}: {word!r} is not a process count; "
+                f"give whole numbers separated by commas, for example {option} 2,4,8,16"
+            )
+        counts.add(int(word))
+    return sorted(counts)
+
+
+def check_template(words: Sequence[str]) -> None:
+    """Refuse a launcher command that cannot be run at several counts."""
+    if not words:
+        raise UsageError(
+            "no command given; put it after --, for example: -- mpiexec -n {np} ./program"
+        )
+    if not any("{np}" in word for word in words):
+        raise UsageError(
+            f"the command ({one_line(' '.join(words))[:80]}) has no {{np}}, so the process count "
+            "cannot be set; write for example: -- mpiexec -n {np} ./program"
+        )
+
+
+def table(rows: Sequence[Sequence[str]], head: Sequence[str], left: int = 1) -> str:
+    """Lay out rows as aligned text: the first ``left`` columns left, all others right."""
+    lines = [list(head), *[[one_line(cell) for cell in row] for row in rows]]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    text = []
+    for line in lines:
+        cells = [
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        text.append("  ".join(cells).rstrip())
+    return "\n".join(text)
+
+
+class Progress:
+    """Steps of a longer job: a bar when stderr is a terminal, one plain line per step if not."""
+
+    def __init__(self, bar: Any = None, task: Any = None) -> None:
+        self._bar = bar
+        self._task = task
+
+    def start(self, text: str) -> None:
+        """Say which step is being done."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=one_line(text))
+
+    def done(self, text: str) -> None:
+        """Say that a step has ended."""
+        if self._bar is not None:
+            self._bar.advance(self._task)
+            self._bar.console.print(one_line(text), markup=False, highlight=False)
+        else:
+            say(text)
+
+
+@contextmanager
+def progress(steps: int) -> Iterator[Progress]:
+    """Show a job of ``steps`` steps on stderr."""
+    if not sys.stderr.isatty():
+        yield Progress()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+
+    with RichProgress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        yield Progress(bar, bar.add_task("", total=steps))

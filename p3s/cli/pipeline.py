@@ -1,0 +1,101 @@
+"""Make what is missing or older than what it was made from, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from p3s.cli.common import Progress
+from p3s.cli.runs import MIN_COUNTS
+from p3s.errors import P3SError
+from p3s.study import Study
+
+
+@dataclass(frozen=True)
+class ReplaySettings:
+    """How communication is measured: nodes, cores of each, seconds per count, launcher."""
+
+    hosts: tuple[str, ...] | None = None
+    cores_per_node: int | None = None
+    budget_s: float = 30.0
+    launcher: tuple[str, ...] | None = None
+
+
+def changed_ns(path: Path) -> int | None:
+    """Return when a file was last written, or None when it is not there."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def is_stale(artefact: Path, inputs: Sequence[Path]) -> bool:
+    """Tell whether an artefact is missing or older than one of its inputs."""
+    made = changed_ns(artefact)
+    if made is None:
+        return True
+    return any((changed_ns(path) or 0) > made for path in inputs)
+
+
+def ensure_signatures(study: Study, bar: Progress) -> list[int]:
+    """Characterize every count whose signature is missing or older than its runs."""
+    for np in study.counts():
+        inputs = [run.path / "run.json" for run in study.runs(np)]
+        if is_stale(study.signature_path(np), inputs):
+            from p3s.characterize import characterize
+
+            bar.start(f"np={np}: characterizing")
+            characterize(study.root, np)
+            bar.done(f"np={np}: characterized")
+    return study.signature_counts()
+
+
+def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bool = False) -> None:
+    """Fit the model when it is missing or older than a signature, or when told to."""
+    counts = ensure_signatures(study, bar)
+    if again or is_stale(study.model_path, [study.signature_path(np) for np in counts]):
+        if len(counts) < MIN_COUNTS:
+            raise P3SError(
+                f"{study.root}: holds {len(counts)} characterized process counts, the model needs "
+                f"{MIN_COUNTS}; add some: p3s characterize -n ... -o {study.root} -- LAUNCHER"
+            )
+        from p3s.model import build
+
+        bar.start("fitting the model")
+        build(study.root, holdout=holdout)
+        bar.done(f"model fitted from {', '.join(map(str, counts))} processes")
+
+
+def ensure_scaled(study: Study, n: int, bar: Progress) -> None:
+    """Write the scaled trace at ``n`` when it is missing or older than the model."""
+    if is_stale(study.scaled_path(n), [study.model_path]):
+        from p3s.scale import write_scaled
+
+        bar.start(f"n={n}: scaling")
+        write_scaled(study.root, n)
+        bar.done(f"n={n}: scaled trace written")
+
+
+def run_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) -> dict[str, Any]:
+    """Measure the communication of the scaled trace at ``n``."""
+    import replay
+
+    bar.start(f"n={n}: measuring communication")
+    result = replay.run(
+        study.scaled_dir(n),
+        study.replay_path(n),
+        hosts=list(settings.hosts) if settings.hosts is not None else None,
+        cores_per_node=settings.cores_per_node,
+        budget_s=settings.budget_s,
+        launcher=list(settings.launcher) if settings.launcher is not None else None,
+    )
+    bar.done(f"n={n}: communication measured")
+    return result
+
+
+def ensure_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) -> None:
+    """Measure the communication at ``n`` when it is missing or older than the scaled trace."""
+    if is_stale(study.replay_path(n), [study.scaled_path(n)]):
+        run_replay(study, n, settings, bar)

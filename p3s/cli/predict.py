@@ -1,0 +1,122 @@
+"""``p3s predict``: everything that is still missing, then times and speedup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from p3s.cli.common import (
+    JSON_OPTION,
+    Progress,
+    check_template,
+    emit_json,
+    launcher_words,
+    out,
+    parse_counts,
+    progress,
+    say,
+)
+from p3s.cli.replay import BUDGET, CORES, HOSTS, LAUNCHER, settings_of
+from p3s.errors import P3SError, UsageError
+
+EPILOG = """Words after -- are a launcher command; with it a new study is traced first.
+
+\b
+Example:
+  p3s predict study -n 32,64 -- mpiexec -n {np} ./program input
+Next:
+  p3s report study"""
+
+#: Counts traced when a launcher is given and nothing has been traced yet.
+DEFAULT_FROM = "2,4,8,16"
+
+
+def predict(
+    ctx: typer.Context,
+    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
+    counts: str = typer.Option(
+        ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 32,64."
+    ),
+    traced: str = typer.Option(
+        "", "--from", metavar="COUNTS", help=f"Counts to trace first [default: {DEFAULT_FROM}]."
+    ),
+    repeats: int = typer.Option(1, "-r", "--repeats", min=1, max=1000, help="Runs per count."),
+    timeout: float = typer.Option(
+        3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of one traced run."
+    ),
+    knee: float = typer.Option(
+        0.5, "--knee", min=0.0, max=1.0, help="Efficiency below which the knee is reached."
+    ),
+    hosts: str = HOSTS,
+    cores_per_node: int = CORES,
+    budget: float = BUDGET,
+    launcher: str = LAUNCHER,
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
+    from p3s.cli.pipeline import ensure_model, ensure_replay, ensure_scaled
+    from p3s.predict import predict as make_prediction
+    from p3s.report.terminal import render
+    from p3s.study import Study
+
+    wanted = parse_counts(counts)
+    settings = settings_of(hosts, cores_per_node, budget, launcher)
+    words = launcher_words(ctx)
+    if traced and not words:
+        raise UsageError("--from names counts to trace, so a launcher command is needed after --")
+    if not words and not (study_dir / "study.json").exists():
+        raise P3SError(
+            f"{study_dir}: no study here; give the launcher command to trace first: "
+            f"p3s predict {study_dir} -n {counts} -- mpiexec -n {{np}} PROGRAM"
+        )
+    with progress(2 * len(wanted)) as bar:
+        partial = False
+        if words:
+            partial = _trace_missing(study_dir, words, traced, repeats, timeout, bar)
+        study = Study.open(study_dir)
+        ensure_model(study, bar)
+        every = sorted({*wanted, *study.signature_counts()})
+        for n in every:
+            ensure_scaled(study, n, bar)
+            if n > 1:
+                ensure_replay(study, n, settings, bar)
+        bar.start("predicting")
+        result = make_prediction(study, every, threshold=knee)
+    if json_:
+        emit_json(result)
+    else:
+        out(render(result))
+    say(f"next: p3s report {study.root}")
+    if result["low_confidence"]:
+        say("low confidence: " + "; ".join(result["low_confidence"]))
+        return 3
+    return 3 if partial else 0
+
+
+def _trace_missing(
+    root: Path, words: list[str], traced: str, repeats: int, timeout: float, bar: Progress
+) -> bool:
+    """Trace the counts that the study lacks; tells whether a count failed."""
+    from p3s.cli.runs import MIN_COUNTS, check_counts, trace_counts
+    from p3s.study import Study
+
+    check_template(words)
+    existing = Study.open(root) if (root / "study.json").exists() else None
+    have = set(existing.counts()) if existing is not None else set()
+    if traced:
+        asked = parse_counts(traced, "--from")
+    elif len(have) >= MIN_COUNTS:
+        asked = []
+    else:
+        asked = parse_counts(DEFAULT_FROM)
+    missing = [np for np in asked if np not in have]
+    check_counts(existing, missing)
+    study = Study.create(root, words)
+    if not missing:
+        return False
+    done = trace_counts(study, words, missing, repeats, timeout, bar)
+    if len(study.counts()) < MIN_COUNTS:
+        reasons = "; ".join(dict.fromkeys(row["reason"] for row in done.failed))
+        raise P3SError(f"{reasons}; too few counts are left, name others with --from")
+    return bool(done.failed)

@@ -1,0 +1,59 @@
+"""``p3s scale``: the logical trace at counts that were never run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, parse_counts, progress, say, table
+
+EPILOG = """\b
+Example:
+  p3s scale study -n 64,256
+Next:
+  p3s replay study -n 64,256"""
+
+
+def scale(
+    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
+    counts: str = typer.Option(
+        ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 64,256."
+    ),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
+    from p3s.cli.pipeline import ensure_model
+    from p3s.scale import write_scaled
+    from p3s.study import Study
+
+    wanted = parse_counts(counts)
+    study = Study.open(study_dir)
+    done = []
+    with progress(len(wanted)) as bar:
+        ensure_model(study, bar)
+        for n in wanted:
+            bar.start(f"n={n}: scaling")
+            meta = write_scaled(study.root, n)
+            bar.done(f"n={n}: {study.scaled_dir(n)}")
+            done.append((n, meta))
+    if json_:
+        emit_json(
+            {
+                **header("scale"),
+                "counts": [{**meta, "n": n, "path": str(study.scaled_dir(n))} for n, meta in done],
+            }
+        )
+    else:
+        rows = [
+            [
+                str(n),
+                "x".join(map(str, meta.get("grid") or [])) or "-",
+                str(len(meta.get("phases", []))),
+                str(study.scaled_dir(n)),
+            ]
+            for n, meta in done
+        ]
+        out(table(rows, ["processes", "grid", "phases", "scaled trace"], left=1))
+    say(f"next: p3s replay {study.root} -n {','.join(map(str, wanted))}")
+    return 0

@@ -1,0 +1,125 @@
+"""``p3s validate``: run the program at a count, traced, and compare with the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from p3s.cli.common import (
+    JSON_OPTION,
+    WithLauncher,
+    check_template,
+    emit_json,
+    launcher_words,
+    out,
+    parse_counts,
+    progress,
+    say,
+    table,
+)
+from p3s.errors import UsageError
+
+__all__ = ["EPILOG", "WithLauncher", "is_exact", "validate"]
+
+EPILOG = """Words after -- are the launcher command [default: the one the study was made with].
+
+\b
+Example:
+  p3s validate study -n 64 -- mpiexec -n {np} ./program input
+Next:
+  p3s report study"""
+
+
+def validate(
+    ctx: typer.Context,
+    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
+    count: str = typer.Option(..., "-n", "--count", metavar="N", help="Process count to run at."),
+    timeout: float = typer.Option(
+        3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of the run."
+    ),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Run the program at a count that was not modelled, traced, and compare it with the model."""
+    from p3s.cli.pipeline import ensure_model
+    from p3s.cli.runs import trace_once
+    from p3s.study import Study
+
+    wanted = parse_counts(count)
+    if len(wanted) != 1:
+        raise UsageError(f"-n {count}: validate compares at one process count")
+    n = wanted[0]
+    study = Study.open(study_dir)
+    words = launcher_words(ctx) or study.command()
+    check_template(words)
+    with progress(2) as bar:
+        ensure_model(study, bar)
+        bar.start(f"np={n}: running")
+        run_dir = study.validate_run_dir(n)
+        row, problems = trace_once(study, words, n, run_dir, timeout)
+        for problem in problems:
+            say(f"np={n}: {problem}")
+        bar.done(f"np={n}: {row['wall_s']:.1f} s, comparing")
+        from p3s.validate import validate as compare
+
+        result = compare(study.root, run_dir, n)
+    if json_:
+        emit_json(result)
+    else:
+        out(_table(result))
+    if is_exact(result):
+        return 0
+    say(f"np={n}: the run and the model differ; the table says where")
+    return 3
+
+
+def is_exact(result: dict[str, Any]) -> bool:
+    """Tell whether every triple, collective and weight of a validation is equal."""
+    pairs = (result["p2p_triples"], result["collectives"])
+    same = all(pair["true"] == pair["predicted"] == pair["equal"] for pair in pairs)
+    weights = result["weights"]
+    return same and weights["phases"] == weights["exact"]
+
+
+def _share(part: float, whole: float) -> str:
+    return "-" if not whole else f"{100.0 * part / whole:.2f} %"
+
+
+def _table(result: dict[str, Any]) -> str:
+    rows = []
+    for name, key in (("messages", "p2p_triples"), ("collectives", "collectives")):
+        pair = result[key]
+        rows.append(
+            [
+                name,
+                f"{pair['true']:,}",
+                f"{pair['predicted']:,}",
+                f"{pair['equal']:,}",
+                _share(pair["equal"], max(pair["true"], pair["predicted"])),
+            ]
+        )
+    weights = result["weights"]
+    rows.append(
+        [
+            "phase weights",
+            f"{weights['phases']:,}",
+            "",
+            f"{weights['exact']:,}",
+            _share(weights["exact"], weights["phases"]),
+        ]
+    )
+    text = [table(rows, ["compared", "in the run", "predicted", "equal", "share"])]
+    work = result.get("work") or {}
+    if work.get("mean_abs_error") is not None:
+        text.append(
+            f"work: mean error {100 * work['mean_abs_error']:.1f} %, "
+            f"largest {100 * work['max_abs_error']:.1f} %"
+        )
+    missing = result.get("unmodelled") or {}
+    if missing:
+        text.append(
+            f"left out by the model: {missing.get('events', 0):,} events, "
+            f"{100 * (missing.get('share_of_time') or 0):.2f} % of the time"
+        )
+    return "\n".join(text)

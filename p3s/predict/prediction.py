@@ -1,0 +1,239 @@
+"""Run time and speedup at large counts from phase times and weights (Eq. 8.1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from p3s.errors import P3SError
+from p3s.predict.measured import Measured, measured
+from p3s.predict.times import PhaseTimes, phase_times
+from p3s.study import SCHEMA_VERSION, Study, read_json, write_json
+
+PREDICTION_SCHEMA = "p3s.prediction"
+
+#: Efficiency below which more processes are not worth it.
+KNEE_EFFICIENCY = 0.5
+#: Share of the computation without a law above which a prediction is of low confidence.
+UNKNOWN_LIMIT = 0.10
+#: How many times the largest traced count may be exceeded with confidence.
+EXTRAPOLATION_LIMIT = 32.0
+
+_UNKNOWN = frozenset({"unknown", "not seen", "not_seen"})
+
+
+def predict(
+    study: Study, counts: Sequence[int], *, threshold: float = KNEE_EFFICIENCY
+) -> dict[str, Any]:
+    """Predict time, interval, speedup and efficiency at ``counts`` and write prediction.json.
+
+    Needs the scaled trace and the replay of every count in ``counts``; traced counts among them
+    are compared with what was measured. Speedup is relative to the smallest count.
+    """
+    traced = study.counts()
+    times = {n: phase_times(study, n) for n in sorted(set(counts))}
+    runs = {n: found for n in times if n in traced and (found := measured(study, n)) is not None}
+    replays = {n: read_json(study.replay_path(n), "p3s.replay") for n in times if n > 1}
+    result = compose(times, runs, replays, traced, threshold=threshold)
+    write_json(study.prediction_path, result)
+    return result
+
+
+def compose(
+    times: Mapping[int, PhaseTimes],
+    runs: Mapping[int, Measured],
+    replays: Mapping[int, Mapping[str, Any]],
+    traced: Sequence[int],
+    *,
+    threshold: float = KNEE_EFFICIENCY,
+) -> dict[str, Any]:
+    """Put phase times, measured runs and replays of all counts together; reads no files."""
+    if not times:
+        raise P3SError("nothing to predict: no process count given")
+    rows = [_row(times[n], runs.get(n), replays.get(n, {})) for n in sorted(times)]
+    base = rows[0]
+    for row in rows:
+        _relate(row, base)
+    knee = next((row["n"] for row in rows if row["efficiency"] < threshold), None)
+    unknown = max(_unknown_share(times[n].head) for n in times)
+    ratio = rows[-1]["n"] / max(traced) if traced else math.inf
+    low_confidence = _doubts(unknown, ratio)
+    return {
+        "schema": PREDICTION_SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "counts": rows,
+        "baseline_n": base["n"],
+        "baseline_measured": base["time_from"] == "measured",
+        "knee": knee,
+        "knee_efficiency": threshold,
+        "unknown_share": unknown,
+        "verdict_share": _verdict_share(times[rows[-1]["n"]].head),
+        "traced_counts": list(traced),
+        "extrapolation_ratio": ratio if math.isfinite(ratio) else None,
+        "low_confidence": low_confidence,
+        "notes": _notes(rows, replays, ratio),
+    }
+
+
+def _row(times: PhaseTimes, run: Measured | None, replayed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of one count: Eq. 8.1 over its phases, and what was measured there."""
+    phases, model_s, low_s, high_s = _phases(times)
+    work_s = float(times.compute.sum(axis=1).max())
+    row: dict[str, Any] = {
+        "n": times.n,
+        "time_s": model_s,
+        "low_s": low_s,
+        "high_s": high_s,
+        "time_from": "model",
+        "model_s": model_s,
+        "model_low_s": low_s,
+        "model_high_s": high_s,
+        "compute_s": sum(phase["compute_s"] for phase in phases),
+        "comm_s": sum(phase["comm_s"] for phase in phases),
+        "work_s": work_s,
+        "measured": run is not None,
+        "measured_s": run.wall_s if run is not None else None,
+        "measured_work_s": None,
+        "representative": bool(replayed.get("representative", times.n == 1)),
+        "phases": phases,
+    }
+    if run is None:
+        return row
+    if math.isfinite(run.work_s):
+        row["measured_work_s"] = run.work_s
+    row["representative"] = run.representative
+    if run.representative:
+        row.update(time_s=run.wall_s, low_s=run.wall_s, high_s=run.wall_max_s, time_from="measured")
+    return row
+
+
+def _phases(
+    times: PhaseTimes,
+) -> tuple[list[dict[str, Any]], float, float | None, float | None]:
+    """Return the phases with their times, the sum over them, and its interval if it is known.
+
+    The time of a phase is that of the rank that needs longest for it.
+    """
+    import numpy as np
+
+    rows = []
+    total = low = high = 0.0
+    known = True
+    for slot, phase in enumerate(times.phases):
+        compute, comm = times.compute[:, slot], times.comm[:, slot]
+        both = compute + comm
+        slowest = int(np.argmax(both))
+        total += float(both[slowest])
+        width = float(times.work_rel_half_width[slot])
+        if math.isnan(width):
+            known = known and float(compute.max()) == 0.0
+            width = 0.0
+        low += float((compute * max(0.0, 1.0 - width) + times.comm_low[:, slot]).max())
+        high += float((compute * (1.0 + width) + times.comm_high[:, slot]).max())
+        rows.append(
+            {
+                "phase": phase["phase"],
+                "name": str(phase.get("name", phase["phase"])),
+                "weight": phase["weight"],
+                "compute_s": float(compute[slowest]),
+                "comm_s": float(comm[slowest]),
+            }
+        )
+    if not known:
+        return rows, total, None, None
+    return rows, total, min(low, total), max(high, total)
+
+
+def _relate(row: dict[str, Any], base: Mapping[str, Any]) -> None:
+    """Add speedup and efficiency relative to the smallest count, whose time is taken as given."""
+
+    def over(seconds: float | None) -> float | None:
+        if seconds is None:
+            return None
+        return base["time_s"] / seconds if seconds > 0 else 0.0
+
+    row["speedup"] = over(row["time_s"])
+    row["speedup_low"] = over(row["high_s"])
+    row["speedup_high"] = over(row["low_s"])
+    row["efficiency"] = row["speedup"] * base["n"] / row["n"]
+
+
+def _verdict_share(head: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return the share of events, bytes and work per verdict, each between 0 and 1."""
+    raw = head.get("share")
+    if not isinstance(raw, Mapping):
+        return {}
+    share: dict[str, dict[str, float]] = {str(verdict): {} for verdict in raw}
+    for what in ("events", "bytes", "work"):
+        values = {
+            str(verdict): float(entry.get(what) or 0.0)
+            for verdict, entry in raw.items()
+            if isinstance(entry, Mapping)
+        }
+        whole = sum(values.values())
+        for verdict, value in values.items():
+            share[verdict][what] = value / whole if whole > 0 else 0.0
+    return share
+
+
+def _unknown_share(head: Mapping[str, Any]) -> float:
+    """Return the share of the work whose rule is unknown (of the events, if that is larger)."""
+    share = _verdict_share(head)
+    return max(
+        (
+            sum(entry.get(what, 0.0) for verdict, entry in share.items() if verdict in _UNKNOWN)
+            for what in ("work", "events")
+        ),
+        default=0.0,
+    )
+
+
+def _doubts(unknown: float, ratio: float) -> list[str]:
+    doubts = []
+    if unknown > UNKNOWN_LIMIT:
+        doubts.append(
+            f"{100 * unknown:.0f} % of the program has no rule (limit {100 * UNKNOWN_LIMIT:.0f} %)"
+        )
+    if ratio > EXTRAPOLATION_LIMIT:
+        doubts.append(
+            f"the largest count is {ratio:.0f} times the largest traced one "
+            f"(limit {EXTRAPOLATION_LIMIT:.0f}); trace a larger count"
+        )
+    return doubts
+
+
+def _notes(
+    rows: Sequence[Mapping[str, Any]],
+    replays: Mapping[int, Mapping[str, Any]],
+    ratio: float,
+) -> list[str]:
+    notes = []
+    shared = [row["n"] for row in rows if row["measured"] and not row["representative"]]
+    if shared:
+        notes.append(
+            f"at {_join(shared)} processes the traced ranks shared cores: their run times say "
+            "nothing about the program; CPU work and measured communication stand in for them"
+        )
+    reasons: dict[str, list[int]] = {}
+    for n, replayed in sorted(replays.items()):
+        if not replayed.get("representative", False):
+            why = str(replayed.get("why_not_representative") or "no reason given")
+            reasons.setdefault(why, []).append(n)
+    for why, counts in reasons.items():
+        notes.append(f"communication at {_join(counts)} processes is not representative: {why}")
+    unmeasured = [n for n, replayed in sorted(replays.items()) if replayed.get("unmeasured")]
+    if unmeasured:
+        notes.append(f"some classes of events could not be measured at {_join(unmeasured)}")
+    unsure = [row["n"] for row in rows if row["model_low_s"] is None]
+    if unsure:
+        notes.append(
+            f"no interval at {_join(unsure)} processes: the spread of a work law is unknown"
+        )
+    if math.isfinite(ratio):
+        notes.append(f"the largest count is {ratio:g} times the largest traced one")
+    return notes
+
+
+def _join(counts: Sequence[int]) -> str:
+    return ", ".join(map(str, counts))

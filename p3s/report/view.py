@@ -1,0 +1,298 @@
+"""The view model of a report: what is shown, in which words, independent of how."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from p3s import __version__
+from p3s.errors import P3SError
+from p3s.report.text import factor, interval, percent, seconds, visible, visible_lines
+from p3s.study import Study, read_json
+
+#: Phases listed one by one; the rest is summed up and said so.
+MAX_PHASES = 200
+
+
+@dataclass(frozen=True)
+class Point:
+    """One process count on the curve; speedups relative to the smallest count, None if unknown."""
+
+    n: int
+    speedup: float
+    low: float | None
+    high: float | None
+    ideal: float
+    measured: bool
+    model: float | None
+
+
+@dataclass(frozen=True)
+class PhaseCost:
+    """One phase at the largest count: its share of the time and what the time is spent on."""
+
+    name: str
+    weight: str
+    time: str
+    share: str
+    compute: str
+    comm: str
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything a report shows, as text and points."""
+
+    title: str
+    verdict: str
+    doubts: list[str]
+    baseline_n: int
+    largest_n: int
+    points: list[Point]
+    counts_head: list[str]
+    counts: list[list[str]]
+    phases: list[PhaseCost]
+    phases_cut: str
+    equations: str
+    shares_head: list[str]
+    shares: list[list[str]]
+    holdout: list[str]
+    gaps: list[str]
+    facts: list[tuple[str, str]]
+    commands: list[str]
+
+
+def _checked_rows(prediction: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the counts of a prediction; raises P3SError when they do not make sense."""
+    found = prediction.get("counts")
+    rows: list[dict[str, Any]] = found if isinstance(found, list) else []
+    good = bool(rows)
+    for row in rows:
+        good = good and isinstance(row, dict) and isinstance(row.get("n"), int) and row["n"] > 0
+        good = good and all(
+            isinstance(row.get(key), (int, float)) and row[key] >= 0
+            for key in ("time_s", "speedup", "efficiency", "compute_s", "comm_s")
+        )
+        good = good and isinstance(row.get("phases"), list)
+    if not good:
+        raise P3SError("prediction.json: damaged: counts do not make sense; run p3s predict again")
+    return rows
+
+
+def points_of(prediction: dict[str, Any]) -> list[Point]:
+    """Return the points of the speedup curve."""
+    rows = _checked_rows(prediction)
+    base = rows[0]
+    points = []
+    for row in rows:
+        model_s = row.get("model_s")
+        points.append(
+            Point(
+                row["n"],
+                row["speedup"],
+                row.get("speedup_low"),
+                row.get("speedup_high"),
+                row["n"] / base["n"],
+                row.get("time_from") == "measured",
+                base["time_s"] / model_s if model_s else None,
+            )
+        )
+    return points
+
+
+COUNTS_HEAD = [
+    "processes",
+    "time",
+    "interval",
+    "speedup",
+    "efficiency",
+    "compute",
+    "communication",
+    "measured",
+]
+
+
+def count_rows(prediction: dict[str, Any]) -> list[list[str]]:
+    """Return the table of counts; a measured time that is not representative is in brackets."""
+    table = []
+    for row in _checked_rows(prediction):
+        shown = seconds(row.get("measured_s"))
+        if row.get("measured") and not row.get("representative"):
+            shown = f"({shown})"
+        table.append(
+            [
+                str(row["n"]),
+                seconds(row["time_s"]),
+                interval(row.get("low_s"), row.get("high_s")),
+                factor(row["speedup"]),
+                percent(row["efficiency"]),
+                seconds(row["compute_s"]),
+                seconds(row["comm_s"]),
+                shown,
+            ]
+        )
+    return table
+
+
+def verdict_of(prediction: dict[str, Any]) -> str:
+    """Return the result in a sentence or two."""
+    rows = _checked_rows(prediction)
+    first, last = rows[0], rows[-1]
+    if first is last:
+        text = f"At {last['n']} processes the program takes {seconds(last['time_s'])}."
+    else:
+        text = (
+            f"From {first['n']} to {last['n']} processes the program becomes "
+            f"{factor(last['speedup'])} as fast ({seconds(first['time_s'])} to "
+            f"{seconds(last['time_s'])}), an efficiency of {percent(last['efficiency'])}."
+        )
+        limit = percent(prediction.get("knee_efficiency", 0.5))
+        if prediction.get("knee"):
+            text += f" Efficiency falls below {limit} at {prediction['knee']} processes."
+        else:
+            text += f" Efficiency stays above {limit} up to there."
+    phases = sorted(last["phases"], key=_phase_time, reverse=True)
+    whole = sum(map(_phase_time, phases))
+    if phases and whole > 0:
+        top = phases[0]
+        kind = "communication" if top["comm_s"] > top["compute_s"] else "computation"
+        text += (
+            f" Phase {visible(str(top['name']))} takes most of the time at {last['n']} "
+            f"({percent(_phase_time(top) / whole)}, mostly {kind})."
+        )
+    return text
+
+
+def _phase_time(phase: dict[str, Any]) -> float:
+    return float(phase["compute_s"]) + float(phase["comm_s"])
+
+
+def _phase_costs(prediction: dict[str, Any]) -> tuple[list[PhaseCost], str]:
+    phases = sorted(_checked_rows(prediction)[-1]["phases"], key=_phase_time, reverse=True)
+    whole = sum(map(_phase_time, phases))
+    costs = [
+        PhaseCost(
+            visible(str(phase["name"])),
+            f"{phase['weight']:g}",
+            seconds(_phase_time(phase)),
+            percent(_phase_time(phase) / whole if whole else 0.0),
+            seconds(phase["compute_s"]),
+            seconds(phase["comm_s"]),
+        )
+        for phase in phases[:MAX_PHASES]
+    ]
+    rest = phases[MAX_PHASES:]
+    cut = ""
+    if rest:
+        left = percent(sum(map(_phase_time, rest)) / whole if whole else 0.0)
+        cut = f"{len(rest)} more phases with {left} of the time are in prediction.json."
+    return costs, cut
+
+
+def _shares(prediction: dict[str, Any]) -> list[list[str]]:
+    share = prediction.get("verdict_share") or {}
+    return [
+        [visible(str(verdict)), *[percent(entry.get(k)) for k in ("events", "bytes", "work")]]
+        for verdict, entry in share.items()
+    ]
+
+
+def _holdout(model: dict[str, Any]) -> list[str]:
+    """Return what the model says about its held-out count, as lines."""
+    held = model.get("holdout")
+    if not isinstance(held, dict):
+        return ["No count was held out: nothing was checked (p3s model --no-holdout)."]
+    return [f"{visible(str(key))}: {visible(_plain(value))}" for key, value in held.items()]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_plain(entry)}" for key, entry in value.items())
+    if isinstance(value, list):
+        return "; ".join(_plain(entry) for entry in value) or "none"
+    return str(value)
+
+
+def _gaps(study: Study, prediction: dict[str, Any]) -> list[str]:
+    """Return what was not modelled, not measured or approximated."""
+    gaps = [visible(str(note), 400) for note in prediction.get("notes", [])]
+    for row in _checked_rows(prediction):
+        path = study.replay_path(row["n"])
+        if not path.exists():
+            continue
+        replayed = read_json(path, "p3s.replay")
+        missing = replayed.get("unmeasured") or []
+        if missing:
+            shown = "; ".join(visible(_plain(entry)) for entry in missing[:5])
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            gaps.append(f"not measured at {row['n']} processes: {shown}{more}")
+    unknown = prediction.get("unknown_share")
+    if isinstance(unknown, (int, float)):
+        gaps.append(f"no rule is known for {percent(unknown)} of the program")
+    return gaps
+
+
+def _facts(study: Study, manifest: dict[str, Any]) -> list[tuple[str, str]]:
+    facts = [
+        ("program", visible(shlex.join(study.command()), 400)),
+        ("p3s", __version__),
+        ("study made", visible(str(manifest.get("created", "?")))),
+    ]
+    for run in study.runs():
+        detail = [f"run time {seconds(run.info.get('wall_s'))}", run.status]
+        if run.info.get("oversubscribed"):
+            detail.append(f"ranks shared {run.info.get('cores', '?')} cores")
+        if run.info.get("mpi"):
+            detail.append(visible(_plain(run.info["mpi"])))
+        facts.append((f"traced at {run.np} (run {run.rep})", ", ".join(detail)))
+    return facts
+
+
+def _commands(study: Study, prediction: dict[str, Any]) -> list[str]:
+    name = shlex.quote(visible(study.root.resolve().name) or "study")
+    command = visible(shlex.join(study.command()), 2000)
+    traced = ",".join(map(str, study.counts()))
+    asked = [row["n"] for row in _checked_rows(prediction) if row["n"] not in study.counts()]
+    counts = ",".join(map(str, asked or [row["n"] for row in _checked_rows(prediction)]))
+    return [
+        f"p3s characterize -n {traced} -o {name} -- {command}",
+        f"p3s model {name}",
+        f"p3s predict {name} -n {counts}",
+        f"p3s report {name}",
+    ]
+
+
+def build_view(study: Study) -> View:
+    """Read a study that has a prediction and return what its report shows."""
+    from p3s.model.text import render
+
+    if not study.prediction_path.exists():
+        raise P3SError(
+            f"{study.root}: no prediction yet; make one first: p3s predict {study.root} -n COUNTS"
+        )
+    prediction = read_json(study.prediction_path, "p3s.prediction")
+    model = read_json(study.model_path, "p3s.model")
+    rows = _checked_rows(prediction)
+    costs, cut = _phase_costs(prediction)
+    return View(
+        title=f"P3S: {visible(study.root.resolve().name)}",
+        verdict=verdict_of(prediction),
+        doubts=[visible(str(doubt)) for doubt in prediction.get("low_confidence", [])],
+        baseline_n=rows[0]["n"],
+        largest_n=rows[-1]["n"],
+        points=points_of(prediction),
+        counts_head=COUNTS_HEAD,
+        counts=count_rows(prediction),
+        phases=costs,
+        phases_cut=cut,
+        equations=visible_lines(render(model)),
+        shares_head=["verdict", "events", "bytes", "work"],
+        shares=_shares(prediction),
+        holdout=_holdout(model),
+        gaps=_gaps(study, prediction),
+        facts=_facts(study, study.manifest()),
+        commands=_commands(study, prediction),
+    )
