@@ -124,9 +124,10 @@ def read_json(path: Path, schema: str) -> dict[str, Any]:
     if not isinstance(obj, dict) or obj.get("schema") != schema:
         found = obj.get("schema") if isinstance(obj, dict) else type(obj).__name__
         raise P3SError(f"{path}: is not a {schema} file (schema: {found!r:.60})")
-    if obj.get("schema_version") != SCHEMA_VERSION:
+    version = obj.get("schema_version")
+    if version != SCHEMA_VERSION or isinstance(version, bool):
         raise P3SError(
-            f"{path}: {schema} version {obj.get('schema_version')!r:.20}, but p3s {__version__} "
+            f"{path}: {schema} version {version!r:.20}, but p3s {__version__} "
             f"reads version {SCHEMA_VERSION}; use the p3s that wrote it or start a new study"
         )
     return obj

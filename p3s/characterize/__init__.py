@@ -1,1 +1,10 @@
-"""See docs/formats.md for the artefacts this package reads and writes."""
+"""From captured runs to signatures: tables per process count, loops, phases and weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from p3s.characterize.signature import characterize, load_table
+
+__all__ = ["Any", "Path", "characterize", "load_table"]

@@ -39,7 +39,7 @@ def default_study(command: list[str]) -> Path:
 
 def characterize(
     command: list[str] = typer.Argument(
-        None, metavar="-- LAUNCHER...", help="The launcher command; {np} is the process count."
+        None, metavar="LAUNCHER", help="The launcher command; {np} is the process count."
     ),
     counts: str = typer.Option(
         ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 2,4,8,16."

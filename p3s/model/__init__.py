@@ -1,1 +1,7 @@
-"""See docs/formats.md for the artefacts this package reads and writes."""
+"""Signatures at several process counts become one scalable model: equations of the count."""
+
+from __future__ import annotations
+
+from p3s.model.stage import build
+
+__all__ = ["build"]

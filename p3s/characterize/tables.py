@@ -1,0 +1,179 @@
+"""From captured runs of one process count to compact tables: calls, transitions, places.
+
+A *group* is one distinct (site, operation, communicator, partner, tag, root); transitions are
+counted between groups, so that any later regrouping (by relation) needs no second pass over
+the events. Messages to MPI_PROC_NULL move nothing: their computation is added to the next
+event and they are counted in ``null_events``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from p3s.errors import P3SError
+from p3s.trace.ops import RECV, SEND, kind_of
+
+if TYPE_CHECKING:
+    from p3s.trace import RunTrace
+
+START, END = -1, -2
+PROC_NULL = -3
+
+
+@dataclass(frozen=True)
+class Group:
+    """A distinct (site, operation, communicator, partner, tag, root) of one process count."""
+
+    site: str
+    op: str
+    comm: int
+    peer: int
+    tag: int
+    root: int
+
+    @property
+    def kind(self) -> str:
+        """The kind of the operation (p3s.trace.ops)."""
+        return kind_of(self.op)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A communicator: members as world ranks, how it was made, grid if it has one."""
+
+    members: tuple[int, ...]
+    ordinal: int
+    op: str
+    dims: tuple[int, ...] | None
+    periods: tuple[bool, ...] | None
+
+
+@dataclass(frozen=True)
+class PointTable:
+    """Everything the model needs from the runs at one process count.
+
+    rank, group, nbytes, elem_bytes, count, work_ns, elapsed_ns, first: one row per rank, group
+    and size (count: events; work_ns, elapsed_ns: sums; first: ordinal of the first event).
+    edges: rows (rank, from group, to group, count), START and END included.
+    """
+
+    np: int
+    groups: tuple[Group, ...]
+    places: tuple[Place, ...]
+    sites: dict[str, tuple[str, ...]]
+    rank: np.ndarray
+    group: np.ndarray
+    nbytes: np.ndarray
+    elem_bytes: np.ndarray
+    count: np.ndarray
+    work_ns: np.ndarray
+    elapsed_ns: np.ndarray
+    first: np.ndarray
+    edges: np.ndarray
+    events: int
+    null_events: int
+    failed_polls: int
+    repeats: int
+    varying: tuple[str, ...]
+    unmodelled: dict[str, int]
+    wall_ns: int | None
+
+
+def _one_run(run: RunTrace) -> tuple[list[Group], dict[str, np.ndarray], np.ndarray, int, int]:
+    calls = run.calls
+    site_key = [s.key for s in run.sites]
+    groups: dict[tuple[int, str, int, int, int, int], int] = {}
+    of_call = np.empty(len(calls), dtype=np.int64)
+    null = np.zeros(len(calls), dtype=bool)
+    for i, c in enumerate(calls):
+        key = (c.site, c.op, c.comm, c.peer, c.tag, c.root)
+        of_call[i] = groups.setdefault(key, len(groups))
+        null[i] = c.peer == PROC_NULL and kind_of(c.op) in (SEND, RECV)
+    n_groups = len(groups)
+    call_bytes = np.array([c.bytes for c in calls], dtype=np.int64)
+    call_elem = np.array([max(c.elem_bytes, 1) for c in calls], dtype=np.int64)
+    cols: dict[str, list[np.ndarray]] = {k: [] for k in
+                                         ("rank", "group", "nbytes", "elem_bytes", "count",
+                                          "work_ns", "elapsed_ns", "first")}
+    edges: list[np.ndarray] = []
+    events = nulls = 0
+    for rt in run.ranks:
+        call = np.asarray(rt.call, dtype=np.int64)
+        keep = np.flatnonzero(~null[call])
+        events += len(call)
+        nulls += len(call) - len(keep)
+        if not len(keep):
+            continue
+        total_work = np.concatenate([[0], np.cumsum(np.asarray(rt.work_ns, dtype=np.int64))])
+        work = np.diff(np.concatenate([[0], total_work[keep + 1]]))
+        call = call[keep]
+        elapsed = np.asarray(rt.elapsed_ns, dtype=np.int64)[keep]
+        used, first, inverse, count = np.unique(call, return_index=True, return_inverse=True,
+                                                return_counts=True)
+        cols["rank"].append(np.full(len(used), rt.rank, dtype=np.int64))
+        cols["group"].append(of_call[used])
+        cols["nbytes"].append(call_bytes[used])
+        cols["elem_bytes"].append(call_elem[used])
+        cols["count"].append(count.astype(np.int64))
+        cols["work_ns"].append(np.bincount(inverse, weights=work).astype(np.int64))
+        cols["elapsed_ns"].append(np.bincount(inverse, weights=elapsed).astype(np.int64))
+        cols["first"].append(first.astype(np.int64))
+        g = of_call[call]
+        pair, times = np.unique(g[:-1] * n_groups + g[1:], return_counts=True)
+        rows = np.stack([np.full(len(pair), rt.rank), pair // n_groups, pair % n_groups, times],
+                        axis=1)
+        edges += [np.array([[rt.rank, START, g[0], 1]]), rows,
+                  np.array([[rt.rank, g[-1], END, 1]])]
+    if not edges:
+        raise P3SError(f"characterize: the capture in {run.path} holds no events; "
+                       "run `p3s characterize` again")
+    listed = [Group(site_key[k[0]] if k[0] >= 0 else "", *k[1:]) for k in groups]
+    table = {k: np.concatenate(v) for k, v in cols.items()}
+    return listed, table, np.concatenate(edges).astype(np.int64), events, nulls
+
+
+def point_table(runs: Sequence[RunTrace]) -> PointTable:
+    """Reduce the repeats of one process count to a PointTable.
+
+    Counts and order come from the first run; work and elapsed time are the minimum over the
+    repeats wherever the same calls occur in all of them. Sites whose counts differ between
+    repeats are listed in ``varying``.
+    """
+    first_run = runs[0]
+    groups, table, edges, events, nulls = _one_run(first_run)
+    key = _row_keys(groups, table)
+    varying: set[str] = set()
+    for other in runs[1:]:
+        o_groups, o_table, *_ = _one_run(other)
+        o_key = _row_keys(o_groups, o_table)
+        index = {k: i for i, k in enumerate(o_key)}
+        for i, k in enumerate(key):
+            j = index.get(k)
+            if j is None or o_table["count"][j] != table["count"][i]:
+                varying.add(k[1])
+                continue
+            for col in ("work_ns", "elapsed_ns"):
+                table[col][i] = min(table[col][i], o_table[col][j])
+        known = set(key)
+        varying.update(k[1] for k in o_key if k not in known)
+    places = tuple(Place(c.members, c.ordinal, c.op, c.dims, c.periods) for c in first_run.comms)
+    walls = [r.wall_ns for r in runs if r.wall_ns is not None]
+    return PointTable(
+        np=first_run.np, groups=tuple(groups), places=places,
+        sites={s.key: tuple(s.frames) for s in first_run.sites},
+        rank=table["rank"], group=table["group"], nbytes=table["nbytes"],
+        elem_bytes=table["elem_bytes"], count=table["count"], work_ns=table["work_ns"],
+        elapsed_ns=table["elapsed_ns"], first=table["first"], edges=edges, events=events,
+        null_events=nulls, failed_polls=sum(r.failed_polls for r in first_run.ranks),
+        repeats=len(runs), varying=tuple(sorted(varying)),
+        unmodelled=dict(first_run.unmodelled), wall_ns=min(walls) if walls else None)
+
+
+def _row_keys(groups: Sequence[Group], table: dict[str, np.ndarray]) -> list[tuple]:
+    return [(int(r), f"{g.site}:{g.op}", g.comm, g.peer, g.tag, g.root, int(b))
+            for r, gi, b in zip(table["rank"], table["group"], table["nbytes"], strict=True)
+            for g in (groups[gi],)]

@@ -1,0 +1,271 @@
+"""Element counts as laws of grid extents and coordinates: block partitions and their products.
+
+The extents found are pooled over the program: slots that determine an extent well are solved
+first, the others choose among what was found (structure.md of the design notes calls this
+pooling; small extents overfit, so a factor of one and the largest extent are tried first).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+
+from p3s.model.expr import BLOCK_KINDS, Expr, add, block, block_size, mul, num, sym
+from p3s.model.laws import Law, fit_exact
+
+GHOSTS = (0, 1, 2, 4)
+
+
+@dataclass
+class Observations:
+    """Element counts of one slot: row i was seen at count ``n[i]`` with these symbols.
+
+    env: symbol -> int64 array (n, r, p0.., c0.., q0.., s); value: int64 array of elements.
+    """
+
+    env: dict[str, np.ndarray]
+    value: np.ndarray
+    ndims: int
+
+    def unique(self) -> Observations:
+        """Return the same observations without repeated rows."""
+        names = sorted(k for k in self.env if k != "r")
+        stack = np.stack([*(self.env[k] for k in names), self.value], axis=1)
+        _, keep = np.unique(stack, axis=0, return_index=True)
+        return Observations({k: v[keep] for k, v in self.env.items()}, self.value[keep],
+                            self.ndims)
+
+
+@dataclass
+class ExtentPool:
+    """Extents and partition kinds already found in the program, most used first."""
+
+    seen: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def note(self, extent: int, kind: str) -> None:
+        """Count one more use of an extent."""
+        self.seen[(extent, kind)] = self.seen.get((extent, kind), 0) + 1
+
+    def extents(self) -> list[int]:
+        """Return the extents, most used first."""
+        best: dict[int, int] = {}
+        for (extent, _), uses in self.seen.items():
+            best[extent] = best.get(extent, 0) + uses
+        return sorted(best, key=lambda e: (-best[e], -e))
+
+    def kinds(self) -> list[str]:
+        """Return all partition kinds, those used in the program first."""
+        uses: dict[str, int] = {}
+        for (_, kind), k in self.seen.items():
+            uses[kind] = uses.get(kind, 0) + k
+        return sorted(BLOCK_KINDS, key=lambda k: (-uses.get(k, 0), BLOCK_KINDS.index(k)))
+
+
+def _axes(obs: Observations) -> list[tuple[str, str]]:
+    """Return (extent symbol, coordinate symbol) pairs along which blocks may be cut."""
+    out: list[tuple[str, str]] = []
+    if obs.ndims > 1:
+        for d in range(obs.ndims):
+            out.append((f"p{d}", f"c{d}"))
+        for d in range(obs.ndims):
+            if f"q{d}" in obs.env:
+                out.append((f"p{d}", f"q{d}"))
+    out.append(("n", "r"))
+    if obs.ndims == 1 and "q0" in obs.env:
+        out.append(("n", "q0"))
+    return out
+
+
+def _extent_range(p: int, v: int) -> np.ndarray:
+    return np.arange(max(1, (v - p) * p), (v + p) * p + 1)
+
+
+def _solve_one(
+    obs: Observations, value: np.ndarray, axis: tuple[str, str], kind: str,
+    candidates: Sequence[int] | None = None,
+) -> list[int]:
+    """Return all extents whose blocks along ``axis`` equal ``value`` in every row."""
+    p, c = obs.env[axis[0]], obs.env[axis[1]]
+    if candidates is None:
+        k = int(np.lexsort((c, p))[0])
+        extents = _extent_range(int(p[k]), int(value[k]))
+        if len(extents) > 4096:
+            extents = np.arange(max(1, (int(value[k]) - 1) * int(p[k])),
+                                (int(value[k]) + 1) * int(p[k]) + 1)
+    else:
+        extents = np.array(candidates, dtype=np.int64)
+    for i in np.argsort(-p, kind="stable"):
+        if len(extents) == 0:
+            return []
+        got = block_size(kind, extents, int(p[i]), int(c[i]))
+        extents = extents[got == value[i]]
+    return [int(e) for e in extents[::-1]]
+
+
+def _best_extent(extents: list[int], pool: ExtentPool) -> int:
+    known = pool.extents()
+    for e in known:
+        if e in extents:
+            return e
+    # several extents fit alike: a round one is what people type; else the middle of the range
+    return max(extents, key=lambda e: (_roundness(e), -abs(e - extents[len(extents) // 2])))
+
+
+def _roundness(e: int) -> int:
+    twos = (e & -e).bit_length() - 1
+    tens = 0
+    while e % 10 == 0:
+        e //= 10
+        tens += 1
+    return max(2 * tens, twos // 2)
+
+
+def _divisors(v: int) -> list[int]:
+    small = [d for d in range(1, math.isqrt(v) + 1) if v % d == 0]
+    return sorted({*small, *(v // d for d in small)})
+
+
+def _product(
+    obs: Observations, value: np.ndarray, axes: Sequence[tuple[str, str]], kind: str,
+    pool: ExtentPool, budget: list[int],
+) -> list[int] | None:
+    """Return one extent per axis such that the product of their blocks equals ``value``."""
+    if len(axes) == 1:
+        found = _solve_one(obs, value, axes[0], kind)
+        return [_best_extent(found, pool)] if found else None
+    p, c = obs.env[axes[0][0]], obs.env[axes[0][1]]
+    k = int(np.lexsort((c, p))[0])
+    pooled = pool.extents()
+    tried: set[int] = set()
+    fresh = (int(e) for f in _divisors(int(value[k])) for e in
+             range(max(1, (f - 1) * int(p[k])), (f + 1) * int(p[k]) + 1)
+             if int(block_size(kind, e, int(p[k]), int(c[k]))) == f) \
+        if value[k] < 10**9 and p[k] <= 64 else iter(())
+    for extent in (*pooled, *fresh):
+        if extent in tried:
+            continue
+        tried.add(extent)
+        budget[0] -= 1
+        if budget[0] < 0:
+            return None
+        size = block_size(kind, extent, p, c)
+        if np.any(size <= 0) or np.any(value % np.maximum(size, 1)):
+            continue
+        rest = _product(obs, value // size, axes[1:], kind, pool, budget)
+        if rest is not None:
+            return [extent, *rest]
+    return None
+
+
+def _varies_with(obs: Observations, axis: tuple[str, str]) -> bool:
+    return bool(np.any(obs.env[axis[0]] != obs.env[axis[0]][0]))
+
+
+def fit_elements(obs: Observations, pool: ExtentPool) -> Law | None:
+    """Return the simplest exact law for the element counts, or None.
+
+    obs: every (count, rank) at which the slot was seen. Tried in this order: constant, law of
+    n and the extents alone, one block, one block with a ghost width or a factor, products of
+    two and three blocks. The extents of the law found are noted in ``pool``.
+    """
+    obs = obs.unique()
+    value = obs.value
+    counts = np.unique(obs.env["n"])
+    if len(value) == 0:
+        return None
+    if np.all(value == value[0]):
+        return Law(num(int(value[0])), 1, len(counts))
+    if len(counts) < 2:
+        return None
+    axes = [a for a in _axes(obs) if _varies_with(obs, a)]
+    plain = [a for a in axes if a[1][0] in "cr"]
+    kinds = pool.kinds()
+
+    def done(extents: Sequence[int], used: Sequence[tuple[str, str]], kind: str, factor: int = 1,
+             ghost: int = 0) -> Law:
+        for e in extents:
+            pool.note(e, kind)
+        parts = [block(kind, e, sym(a[0]), sym(a[1])) for e, a in zip(extents, used, strict=True)]
+        expr: Expr = mul(num(factor), *parts)
+        return Law(add(expr, num(ghost)), len(extents) + (factor != 1) + (ghost != 0),
+                   len(counts))
+
+    for kind in kinds:
+        for axis in axes:
+            found = _solve_one(obs, value, axis, kind)
+            if found:
+                return done([_best_extent(found, pool)], [axis], kind)
+    scalar = _scalar_law(obs, counts)
+    if scalar is not None:
+        return scalar
+    for kind in kinds:
+        for n_axes in (2, 3):
+            for used in combinations(plain, n_axes):
+                if len({a[0] for a in used}) < n_axes or ("n", "r") in used:
+                    continue
+                extents = _product(obs, value, used, kind, pool, [2000])
+                if extents:
+                    return done(extents, used, kind)
+    gcd = int(np.gcd.reduce(value))
+    for kind in kinds:
+        for factor in [f for f in _divisors(gcd) if 1 < f <= 64]:
+            for axis in axes:
+                found = _solve_one(obs, value // factor, axis, kind)
+                if found:
+                    return done([_best_extent(found, pool)], [axis], kind, factor)
+        for ghost in GHOSTS[1:]:
+            for axis in axes:
+                if np.all(value > ghost):
+                    found = _solve_one(obs, value - ghost, axis, kind)
+                    if found:
+                        return done([_best_extent(found, pool)], [axis], kind, 1, ghost)
+        for factor in [f for f in _divisors(gcd) if 1 < f <= 64]:
+            for used in combinations(plain, 2):
+                if len({a[0] for a in used}) < 2 or ("n", "r") in used:
+                    continue
+                extents = _product(obs, value // factor, used, kind, pool, [500])
+                if extents:
+                    return done(extents, used, kind, factor)
+    return _ghost_product(obs, value, plain, kinds, pool, done)
+
+
+def _ghost_product(obs, value, plain, kinds, pool, done):  # type: ignore[no-untyped-def]
+    """Products in which each block is widened by the same ghost width; pooled extents only."""
+    pooled = pool.extents()[:8]
+    for kind in kinds[:3]:
+        for used in combinations(plain, 2):
+            if len({a[0] for a in used}) < 2 or ("n", "r") in used:
+                continue
+            for g in GHOSTS[1:]:
+                for e1 in pooled:
+                    wide = block_size(kind, e1, obs.env[used[0][0]], obs.env[used[0][1]]) + g
+                    if np.any(value % np.maximum(wide, 1)) or np.any(wide <= 0):
+                        continue
+                    rest = value // wide - g
+                    if np.all(rest > 0):
+                        found = _solve_one(obs, rest, used[1], kind)
+                        if found:
+                            e2 = _best_extent(found, pool)
+                            law = done([e1, e2], used, kind, 1, 0)
+                            parts = [add(block(kind, e, sym(a[0]), sym(a[1])), num(g))
+                                     for e, a in zip((e1, e2), used, strict=True)]
+                            return Law(mul(*parts), 3, law.points)
+    return None
+
+
+def _scalar_law(obs: Observations, counts: np.ndarray) -> Law | None:
+    """Return a law of n and the extents alone where all ranks agree at every count."""
+    envs, values = [], []
+    names = ["n", *(f"p{d}" for d in range(obs.ndims))]
+    for n in counts:
+        rows = obs.env["n"] == n
+        if np.any(obs.value[rows] != obs.value[rows][0]):
+            return None
+        k = int(np.flatnonzero(rows)[0])
+        envs.append({name: int(obs.env[name][k]) for name in names})
+        values.append(int(obs.value[k]))
+    return fit_exact(envs, values, obs.ndims)

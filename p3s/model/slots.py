@@ -1,0 +1,314 @@
+"""Slots: one communication of the program as equations (partner, guard, count, bytes, work).
+
+An *item* is what one node (site, operation, tag) does towards one relation or on one kind of
+communicator; a *slot* is an item with one size. All slots of a node are plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from p3s.model.elements import ExtentPool, Observations, fit_elements
+from p3s.model.expr import evaluate_int
+from p3s.model.guards import GridAt, fit_guard
+from p3s.model.laws import WorkLaw, fit_exact, fit_work
+
+MAX_VARIANTS = 32
+Slot = dict[str, Any]
+
+
+@dataclass
+class Rows:
+    """What one node did at one count; arrays of equal length, one row per rank, group, size."""
+
+    rank: np.ndarray
+    group: np.ndarray
+    peer: np.ndarray
+    nbytes: np.ndarray
+    elem: np.ndarray
+    count: np.ndarray
+    work: np.ndarray
+    first: np.ndarray
+    root: np.ndarray
+
+    def take(self, mask: np.ndarray) -> Rows:
+        """Return the rows selected by a mask or index array."""
+        return Rows(*(getattr(self, f)[mask] for f in self.__dataclass_fields__))
+
+
+@dataclass
+class Item:
+    """The rows of one relation (or communicator law) of a node, per count.
+
+    stage: stage number per row; peers: partners (stages, n) or None for collectives and the
+    like; care: (stages, n) False where another item of the node has the same partner.
+    """
+
+    rows: dict[int, Rows]
+    stage: dict[int, np.ndarray]
+    peers: dict[int, np.ndarray] | None
+    care: dict[int, np.ndarray]
+    grids: Mapping[int, GridAt]
+    relation: dict[str, Any] | None = None
+    place: dict[str, Any] | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def env_of(g: GridAt, ranks: np.ndarray, peers: np.ndarray | None = None,
+           stage: np.ndarray | int = 0) -> dict[str, np.ndarray]:
+    """Return the symbols of expressions for ``ranks`` at one count, as int64 arrays."""
+    ranks = np.asarray(ranks, dtype=np.int64)
+    env = {"n": np.full(len(ranks), g.n, dtype=np.int64), "r": ranks,
+           "s": np.zeros(len(ranks), dtype=np.int64) + stage}
+    for d, p in enumerate(g.dims):
+        env[f"p{d}"] = np.full(len(ranks), p, dtype=np.int64)
+        env[f"c{d}"] = g.coords[d][ranks]
+        if peers is not None:
+            env[f"q{d}"] = g.coords[d][np.maximum(peers, 0)]
+    return env
+
+
+def _matrix(item: Item, n: int, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    out = np.zeros(shape, dtype=np.int64)
+    np.add.at(out, (item.stage[n], item.rows[n].rank), values)
+    return out
+
+
+def _variants(item: Item, counts: list[int]) -> dict[int, np.ndarray] | None:
+    """Number the sizes that each (stage, rank) uses, in order of appearance; None if irregular."""
+    out: dict[int, np.ndarray] = {}
+    widths: set[int] = set()
+    for n in counts:
+        rows, stage = item.rows[n], item.stage[n]
+        number = np.zeros(len(rows.rank), dtype=np.int64)
+        cell = stage * item.grids[n].n + rows.rank
+        order = np.lexsort((rows.first, cell))
+        sizes: dict[int, list[int]] = {}
+        for i in order:
+            known = sizes.setdefault(int(cell[i]), [])
+            b = int(rows.nbytes[i])
+            if b not in known:
+                known.append(b)
+            number[i] = known.index(b)
+        cared = item.care[n]
+        for c, known in sizes.items():
+            if cared[c // item.grids[n].n, c % item.grids[n].n]:
+                widths.add(len(known))
+        out[n] = number
+    if len(widths) > 1 or (widths and max(widths) > MAX_VARIANTS):
+        return None
+    return out
+
+
+def fit_item(item: Item, counts: list[int], pool: ExtentPool, varying: bool) -> list[Slot]:
+    """Return the slots of an item: one per size, or one with statistical sizes.
+
+    counts: all process counts of the study, also those at which the item was not seen.
+    """
+    seen = [n for n in counts if len(item.rows[n].rank)]
+    numbers = _variants(item, seen)
+    width = 1 + max((int(v.max()) for v in (numbers or {}).values() if len(v)), default=0)
+    if numbers is None:
+        slot = _fit_slot(item, {n: item.rows[n] for n in counts}, item.stage, counts, pool,
+                         varying, mixed=True)
+        return [slot]
+    slots = []
+    for k in range(width):
+        rows: dict[int, Rows] = {}
+        stage: dict[int, np.ndarray] = {}
+        for n in counts:
+            pick = numbers[n] == k if n in numbers else np.zeros(0, dtype=bool)
+            rows[n] = item.rows[n].take(pick)
+            stage[n] = item.stage[n][pick]
+        slots.append(_fit_slot(item, rows, stage, counts, pool, varying, mixed=False))
+    return slots
+
+
+def _fit_slot(item: Item, rows: dict[int, Rows], stage: dict[int, np.ndarray], counts: list[int],
+              pool: ExtentPool, varying: bool, mixed: bool) -> Slot:
+    sub = Item(rows, stage, item.peers, item.care, item.grids, item.relation, item.place)
+    slot: Slot = {"relation": item.relation, "place": item.place, "why": []}
+    why: list[str] = slot["why"]
+    shapes = {n: (len(item.peers[n]) if item.peers is not None else 1, item.grids[n].n)
+              for n in counts}
+    times = {n: _matrix(sub, n, rows[n].count, shapes[n]) for n in counts}
+    slot["seen"] = [n for n in counts if times[n].any()]
+
+    grids, sets, peers, cares = [], [], [], []
+    for n in counts:
+        for s in range(shapes[n][0]):
+            grids.append(item.grids[n])
+            sets.append(times[n][s] > 0)
+            cares.append(item.care[n][s])
+            if item.peers is not None:
+                peers.append(item.peers[n][s])
+    guard = fit_guard(grids, sets, peers if item.peers is not None else None, cares) \
+        if grids else []
+    if guard is None and slot["seen"] and slot["seen"][0] > counts[0]:
+        late = [i for i, g in enumerate(grids) if g.n >= slot["seen"][0]]
+        guard = fit_guard([grids[i] for i in late], [sets[i] for i in late],
+                          [peers[i] for i in late] if peers else None,
+                          [cares[i] for i in late])
+        if guard is not None:
+            below = max(n for n in counts if n < slot["seen"][0])
+            guard = [*guard, ["above", below]]
+            why.append(f"first seen at {slot['seen'][0]} processes")
+    slot["guard"] = guard
+    if guard is None:
+        why.append("no rule found for which ranks take part")
+    _fit_count(slot, item, times, counts, varying)
+    _fit_bytes(slot, sub, counts, pool, mixed)
+    _fit_root(slot, sub, counts)
+    _fit_work(slot, sub, counts)
+    return slot
+
+
+def _cells(item: Item, times: dict[int, np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return (stage, rank) of the cells that are known to belong to this slot alone."""
+    return np.nonzero((times[n] > 0) & item.care[n])
+
+
+def _fit_count(slot: Slot, item: Item, times: dict[int, np.ndarray], counts: list[int],
+               varying: bool) -> None:
+    ndims = len(item.grids[counts[0]].dims)
+    envs, values, parts, exact = [], [], [], True
+    for n in counts:
+        s, r = _cells(item, times, n)
+        if not len(s):
+            continue
+        got = times[n][s, r]
+        g = item.grids[n]
+        env = env_of(g, r, item.peers[n][s, r] if item.peers is not None else None, s)
+        parts.append((env, got))
+        if np.any(got != got[0]):
+            exact = False
+        envs.append({"n": n, **{f"p{d}": p for d, p in enumerate(g.dims)}})
+        values.append(int(got[0]))
+    if not parts:  # every cell is shared with another relation: halve what is there
+        envs, values = [], []
+        for n in counts:
+            got = times[n][times[n] > 0]
+            if len(got):
+                envs.append({"n": n, **{f"p{d}": p for d, p in enumerate(item.grids[n].dims)}})
+                values.append(int(np.median(got)))
+        law = fit_exact(envs, values, ndims)
+        slot["count"] = {"expr": law.expr} if law else {"stat": fit_work(
+            [e["n"] for e in envs], values).to_json()}
+        slot["why"].append("never seen apart from another partner at the same rank")
+        return
+    if exact and not varying:
+        law = fit_exact(envs, values, ndims)
+        if law is not None:
+            slot["count"] = {"expr": law.expr, "points": law.points, "free": law.free}
+            return
+        slot["why"].append("no exact law for the number of communications")
+    elif not varying:
+        names = set(parts[0][0])
+        obs = Observations({k: np.concatenate([e[k] for e, _ in parts]) for k in names},
+                           np.concatenate([v for _, v in parts]), ndims)
+        law = fit_elements(obs, ExtentPool())
+        if law is not None and law.points >= 2 and law.free < law.points:
+            slot["count"] = {"expr": law.expr, "points": law.points, "free": law.free}
+            return
+        slot["why"].append("the number of communications differs by rank without a rule found")
+    else:
+        slot["why"].append("the number of communications differs between repeats")
+    totals = [int(v.sum()) for _, v in parts]
+    law = fit_exact(envs, totals, 1)
+    slot["count"] = {"total": law.expr} if law is not None and law.free < law.points else {
+        "stat": fit_work([e["n"] for e in envs], [float(v.mean()) for _, v in parts]).to_json()}
+
+
+def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixed: bool) -> None:
+    parts: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
+    elem = 1
+    sizes = {int(e) for n in counts for e in np.unique(item.rows[n].elem)}
+    if len(sizes) == 1:
+        elem = sizes.pop()
+    means: list[tuple[int, float]] = []
+    for n in counts:
+        rows, stage = item.rows[n], item.stage[n]
+        if not len(rows.rank):
+            continue
+        total = float((rows.nbytes * rows.count).sum())
+        means.append((n, total / float(rows.count.sum())))
+        keep = item.care[n][stage, rows.rank]
+        if not keep.any() and not any(item.care[m].any() and len(item.rows[m].rank)
+                                      for m in counts):
+            keep = np.ones(len(rows.rank), dtype=bool)
+        if np.any(rows.nbytes % elem):
+            elem = 1
+        peers = item.peers[n][stage[keep], rows.rank[keep]] if item.peers is not None else None
+        parts.append((env_of(item.grids[n], rows.rank[keep], peers, stage[keep]),
+                      rows.nbytes[keep]))
+    slot["elem_bytes"] = elem
+    if not mixed and parts:
+        names = set(parts[0][0])
+        obs = Observations({k: np.concatenate([e[k] for e, _ in parts]) for k in names},
+                           np.concatenate([v for _, v in parts]) // elem,
+                           len(item.grids[counts[0]].dims))
+        law = fit_elements(obs, pool)
+        if law is not None:
+            slot["elements"] = {"expr": law.expr, "points": law.points, "free": law.free}
+            return
+        slot["why"].append("no exact law for the message size")
+    else:
+        slot["why"].append("message sizes vary inside the run")
+    slot["elements"] = {"stat": fit_work([n for n, _ in means],
+                                         [b / elem for _, b in means]).to_json()}
+
+
+def _fit_root(slot: Slot, item: Item, counts: list[int]) -> None:
+    roots = {(int(r), n) for n in counts for r in np.unique(item.rows[n].root)}
+    where = {r for r, _ in roots}
+    if where <= {-1}:
+        slot["root"] = None
+    elif len(where) == 1:
+        slot["root"] = {"index": where.pop()}
+    elif roots and all(r == item.grids[n].n - 1 for r, n in roots):
+        slot["root"] = {"index": -1}
+    else:
+        slot["root"] = {"index": 0}
+        slot["why"].append("the root varies; rank 0 of the communicator stands in")
+
+
+def _fit_work(slot: Slot, item: Item, counts: list[int]) -> None:
+    ns, values = [], []
+    for n in counts:
+        rows = item.rows[n]
+        if len(rows.rank) and rows.count.sum():
+            ns.append(n)
+            values.append(float(rows.work.sum()) / float(rows.count.sum()))
+    slot["work"] = fit_work(ns, values).to_json()
+    slot["work_points"] = [[n, v] for n, v in zip(ns, values, strict=True)]
+
+
+def count_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
+             stage: np.ndarray) -> np.ndarray:
+    """Return how often each rank executes the slot in the run, int64."""
+    law = slot["count"]
+    if "expr" in law:
+        value = evaluate_int(law["expr"], env_of(g, ranks, peers, stage))
+        return np.broadcast_to(value, (len(ranks),)).astype(np.int64)
+    if "total" in law:
+        total = int(np.max(evaluate_int(law["total"], env_of(g, np.zeros(1, dtype=np.int64)))))
+        k = max(len(ranks), 1)
+        return np.array([total // k + (i < total % k) for i in range(len(ranks))],
+                        dtype=np.int64)
+    mean = float(WorkLaw.from_json(law["stat"]).value(g.n))
+    return np.full(len(ranks), max(int(round(mean)), 0), dtype=np.int64)
+
+
+def bytes_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
+             stage: np.ndarray) -> np.ndarray:
+    """Return the bytes of one occurrence for each rank, int64."""
+    law = slot["elements"]
+    if "expr" in law:
+        value = evaluate_int(law["expr"], env_of(g, ranks, peers, stage))
+        return np.broadcast_to(value, (len(ranks),)).astype(np.int64) * slot["elem_bytes"]
+    mean = float(WorkLaw.from_json(law["stat"]).value(g.n)) * slot["elem_bytes"]
+    return np.full(len(ranks), int(round(mean)), dtype=np.int64)

@@ -1,0 +1,170 @@
+"""The loop nest over items: phases, weights, order, loops over stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p3s.characterize.fold import Loop, fold
+from p3s.characterize.tables import PointTable
+from p3s.model.guards import GridAt
+from p3s.model.laws import fit_exact, fit_work
+from p3s.model.nodes import law_of, node_key
+from p3s.model.places import instances
+from p3s.model.relations import partners, stages_depend_on_n
+from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND
+
+UNKNOWN_ITEM = 10**6
+
+
+@dataclass
+class Assignment:
+    """Which item every (rank, group) of one count belongs to; shared: several would fit."""
+
+    item: dict[tuple[int, int], int]
+    shared: bool
+
+
+def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
+           split: Mapping[tuple[str, str], bool]) -> Assignment:
+    """Map the groups of a table to model items; groups of no item get numbers of their own."""
+    by_node: dict[tuple[str, str, int | None], list[int]] = {}
+    for i, item in enumerate(items):
+        by_node.setdefault((item["site"], item["op"], item["tag"]), []).append(i)
+    tabs: dict[int, np.ndarray] = {}
+    out: dict[tuple[int, int], int] = {}
+    shared = False
+    law_members: dict[int, set[tuple[int, ...]]] = {}
+    for rank, gi in np.unique(np.stack([table.rank, table.group], axis=1), axis=0):
+        g = table.groups[gi]
+        options = by_node.get(node_key(g.site, g.op, g.tag, split), [])
+        fits = []
+        for i in options:
+            rel = items[i]["relation"]
+            if rel is not None:
+                if i not in tabs:
+                    tabs[i] = partners(rel, grid)
+                if len(tabs[i]) and bool((tabs[i][:, rank] == g.peer).any()) and g.peer >= 0:
+                    fits.append(i)
+            elif g.kind in (COLLECTIVE, COMM):
+                if i not in law_members:
+                    law_members[i] = set(instances(items[i]["place"], grid)[1])
+                members = table.places[g.comm].members if 0 <= g.comm < len(table.places) else ()
+                same = items[i]["place"].get("ordinal") == law_of(table, g.comm,
+                                                                  grid).get("ordinal")
+                odd = items[i]["place"]["kind"] == "odd" and \
+                    law_of(table, g.comm, grid)["kind"] == "odd"
+                if same and (members in law_members[i] or odd):
+                    fits.append(i)
+            elif g.kind not in (SEND, RECV):
+                fits.append(i)
+        if not fits:
+            fits = [i for i in options if items[i]["relation"] is None
+                    and g.kind in (SEND, RECV)]
+        shared |= len(fits) > 1
+        out[(int(rank), int(gi))] = fits[0] if fits else UNKNOWN_ITEM + int(gi)
+    return Assignment(out, shared)
+
+
+def member_edges(table: PointTable, assignment: Assignment) -> dict[int, dict[tuple[int, int], int]]:
+    """Return per rank the transitions between items, with counts, START and END included."""
+    out: dict[int, dict[tuple[int, int], int]] = {}
+    for rank, a, b, k in table.edges:
+        r = int(rank)
+        u = assignment.item[(r, int(a))] if a >= 0 else int(a)
+        v = assignment.item[(r, int(b))] if b >= 0 else int(b)
+        edges = out.setdefault(r, {})
+        edges[(u, v)] = edges.get((u, v), 0) + int(k)
+    return out
+
+
+def build_tree(items: Sequence[dict[str, Any]], tables: Sequence[PointTable],
+               grids: Mapping[int, GridAt], split: Mapping[tuple[str, str], bool]
+               ) -> tuple[Loop, list[int]]:
+    """Fold the runs into one tree; return it with the counts that took part.
+
+    Counts at which two items cannot be told apart (an extent of 2) are left out as long as
+    others remain, because the transitions there are those of one item.
+    """
+    assigned = {t.np: assign(items, t, grids[t.np], split) for t in tables}
+    clear = [t for t in tables if not assigned[t.np].shared]
+    used = clear if clear else list(tables)
+    members: dict[Any, dict[tuple[int, int], int]] = {}
+    place: dict[int, list[float]] = {}
+    for t in used:
+        for rank, edges in member_edges(t, assigned[t.np]).items():
+            members[(t.np, rank)] = edges
+        top = np.zeros(t.np, dtype=np.int64)
+        np.maximum.at(top, t.rank, t.first)
+        for r, gi, first in zip(t.rank, t.group, t.first, strict=True):
+            item = assigned[t.np].item[(int(r), int(gi))]
+            place.setdefault(item, []).append(float(first) / max(int(top[r]), 1))
+    position = {i: float(np.mean(v)) for i, v in place.items()}
+    return fold(members, position), [t.np for t in used]
+
+
+def stage_loop(loop: Loop, items: Sequence[dict[str, Any]]) -> bool:
+    """Whether a loop only walks the stages of families of partners, or only completes requests."""
+    own = [items[i] for i in loop.own_nodes() if i < UNKNOWN_ITEM]
+    if any(isinstance(c, Loop) for c in loop.children) or not own:
+        return False
+    p2p = [i for i in own if i["kind"] in (SEND, RECV)]
+    if any(i["kind"] not in (SEND, RECV, COMPLETION) for i in own):
+        return False
+    return all(i["relation"] is not None and stages_depend_on_n(i["relation"]) for i in p2p)
+
+
+def phases_of(tree: Loop, items: list[dict[str, Any]], counts: Sequence[int],
+              grids: Mapping[int, GridAt]) -> list[dict[str, Any]]:
+    """Number the phases, place the items in them, fit the weights.
+
+    A phase is the loop in which an item lies, innermost first; loops over stages and loops
+    that only complete requests belong to the phase around them.
+    """
+    phases: list[dict[str, Any]] = []
+    counter = [0]
+
+    def visit(loop: Loop, phase: int, start: int | None) -> None:
+        family = next((i for i in loop.own_nodes() if start is not None and i < UNKNOWN_ITEM
+                       and items[i]["kind"] in (SEND, RECV)), None)
+        for child in loop.children:
+            if isinstance(child, Loop):
+                if stage_loop(child, items):
+                    visit(child, phase, counter[0])
+                else:
+                    inner = len(phases)
+                    phases.append({"depth": phases[phase]["depth"] + 1, "parent": phase,
+                                   "loop": child})
+                    visit(child, inner, start)
+                continue
+            counter[0] += 1
+            if child < UNKNOWN_ITEM:
+                items[child].update(phase=phase, order=counter[0], loop_start=start)
+                if start is not None and items[child]["kind"] == COMPLETION:
+                    items[child]["stages_of"] = family
+
+    phases.append({"depth": 0, "parent": None, "loop": tree})
+    visit(tree, 0, None)
+    out = []
+    for k, phase in enumerate(phases):
+        loop = phase["loop"]
+        ns, values = [], []
+        for n in counts:
+            turns = [t for (m, _), t in loop.turns.items() if m == n]
+            if turns and max(turns) > 0:
+                ns.append(n)
+                values.append(max(turns))
+        envs = [{"n": n, **{f"p{d}": p for d, p in enumerate(grids[n].dims)}} for n in ns]
+        law = fit_exact(envs, values, len(grids[counts[0]].dims)) if ns else None
+        out.append({
+            "phase": k, "depth": phase["depth"], "parent": phase["parent"],
+            "weight": {"expr": law.expr, "points": law.points, "free": law.free} if law
+            else {"stat": fit_work(ns, [float(v) for v in values]).to_json()},
+            "weight_points": [[n, v] for n, v in zip(ns, values, strict=True)],
+            "items": sorted((i for i, it in enumerate(items) if it.get("phase") == k),
+                            key=lambda i: items[i]["order"]),
+        })
+    return out

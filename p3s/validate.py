@@ -1,0 +1,31 @@
+"""Compare a study's model with a captured run at another count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
+    """Compare the model with the run in ``run_dir`` and write validate/npNNNNNN.json.
+
+    Returns {true, predicted, equal} of messages and collectives, weights, work errors and what
+    the model leaves out; every event of the run counts in every number.
+    """
+    from p3s.characterize.tables import point_table
+    from p3s.errors import P3SError
+    from p3s.model.compare import compare
+    from p3s.model.stage import load
+    from p3s.study import Study, write_json
+    from p3s.trace import read_run
+
+    study = Study.open(Path(study_dir))
+    model = load(study.root)
+    run = read_run(Path(run_dir))
+    if run.np != n:
+        raise P3SError(f"validate: {run_dir} holds a run of {run.np} processes, not {n}; check "
+                       "that the launcher uses {np}")
+    result = {"schema": "p3s.validation", "schema_version": 1, "counts": model["counts"],
+              **compare(model, point_table([run]))}
+    write_json(study.validate_path(n), result)
+    return result

@@ -1,0 +1,215 @@
+"""Programs written as event lists: what each rank of a program would record, without MPI.
+
+Each program is a function (rec, rank, n) that calls ``rec(op, site=..., ...)`` in order. They
+state the truth at any count, so that models trained on small counts can be checked at large
+ones in milliseconds. The real programs are in examples/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from p3s.characterize.tables import PointTable, point_table
+from p3s.model.grids import dims_balanced
+
+Program = Callable[["Recorder"], None]
+
+
+@dataclass
+class Recorder:
+    """Collects the events of one rank."""
+
+    rank: int
+    n: int
+    comms: dict[tuple[tuple[int, ...], int, tuple[int, ...] | None], int]
+    calls: dict[tuple[Any, ...], int]
+    sites: dict[str, int]
+
+    def __post_init__(self) -> None:
+        self.events: list[int] = []
+        self.work: list[int] = []
+        self.cart: tuple[Any, ...] | None = None
+
+    def comm(self, members: tuple[int, ...], ordinal: int = 0,
+             dims: tuple[int, ...] | None = None, periods: tuple[bool, ...] | None = None) -> int:
+        """Return the number of a communicator."""
+        key = (members, ordinal, dims, periods)
+        return self.comms.setdefault(key, len(self.comms))
+
+    def __call__(self, op: str, site: str | None = None, peer: int = -1, nbytes: int = 0,
+                 elem: int = 8, tag: int = 0, root: int = -1, comm: int = 0,
+                 work: float = 1000.0) -> None:
+        """Record one event; the site defaults to the operation's name."""
+        number = self.sites.setdefault(site or op, len(self.sites))
+        call = ("MPI_" + op, number, comm, peer, nbytes, elem, tag, root)
+        self.events.append(self.calls.setdefault(call, len(self.calls)))
+        self.work.append(int(work))
+
+
+def run(program: Program, n: int) -> Any:
+    """Return the program's run at ``n`` processes in the shape of p3s.trace.RunTrace."""
+    comms: dict[Any, int] = {(tuple(range(n)), 0, None, None): 0}
+    calls: dict[Any, int] = {}
+    sites: dict[str, int] = {}
+    ranks = []
+    for rank in range(n):
+        rec = Recorder(rank, n, comms, calls, sites)
+        rec("Init")
+        program(rec)
+        rec("Finalize")
+        m = len(rec.events)
+        ranks.append(SimpleNamespace(
+            rank=rank, complete=True, call=np.array(rec.events, dtype=np.int32),
+            start_ns=np.arange(m), elapsed_ns=np.full(m, 500), work_ns=np.array(rec.work),
+            failed_polls=0, failed_poll_ns=0))
+    return SimpleNamespace(
+        np=n, path="corpus", wall_ns=1000, unmodelled={}, work_unit="cpu_ns",
+        calls=[SimpleNamespace(op=c[0], site=c[1], comm=c[2], peer=c[3], bytes=c[4],
+                               elem_bytes=c[5], tag=c[6], root=c[7]) for c in calls],
+        comms=[SimpleNamespace(members=k[0], ordinal=k[1], op="", parent=-1, dims=k[2],
+                               periods=k[3]) for k in comms],
+        sites=[SimpleNamespace(key=s, frames=(s,)) for s in sites], ranks=ranks)
+
+
+def table(program: Program, n: int) -> PointTable:
+    """Return the program's PointTable at ``n`` processes."""
+    return point_table([run(program, n)])
+
+
+def block(extent: int, p: int, c: int) -> int:
+    """Return the size of block c, remainder to the first blocks."""
+    return extent // p + (c < extent % p)
+
+
+def jacobi2d(nx: int = 1003, ny: int = 701, iters: int = 20, cart: bool = True) -> Program:
+    """Bordered 2-D halo exchange with a convergence Allreduce, on MPI_Cart_create."""
+
+    def program(rec: Recorder) -> None:
+        px, py = dims_balanced(rec.n, 2)
+        cx, cy = divmod(rec.rank, py)
+        world = tuple(range(rec.n))
+        grid = rec.comm(world, 1, (px, py), (False, False)) if cart else 0
+        if cart:
+            rec("Cart_create", comm=0)
+        rec("Bcast", nbytes=16, root=0)
+        lx, ly = block(nx, px, cx), block(ny, py, cy)
+        peers = [(cx - 1, cy, ly, 8), (cx + 1, cy, ly, 8), (cx, cy - 1, lx, 8),
+                 (cx, cy + 1, lx, 8)]
+        for _ in range(iters):
+            requests = 0
+            for op in ("Irecv", "Isend"):
+                for x, y, size, elem in peers:
+                    if 0 <= x < px and 0 <= y < py:
+                        rec(op, peer=x * py + y, nbytes=size * elem, comm=grid,
+                            work=2.0 * lx * ly if op == "Irecv" else 10)
+                        requests += 1
+            rec("Waitall", nbytes=requests)
+            rec("Allreduce", nbytes=8, comm=grid, work=lx * ly)
+
+    return program
+
+
+def ring(bodies: int = 1000, steps: int = 5) -> Program:
+    """Ring pipeline: n - 1 shifts of a padded block per step."""
+
+    def program(rec: Recorder) -> None:
+        size = -(-bodies // rec.n) * 32
+        for _ in range(steps):
+            for _ in range(rec.n - 1):
+                rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=size)
+                rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=size,
+                    work=0)
+            rec("Allreduce", nbytes=8)
+
+    return program
+
+
+def halo3d(nx: int = 50, ny: int = 43, nz: int = 37, iters: int = 7, tags: bool = True) -> Program:
+    """Periodic 3-D halo on MPI_Cart_create, loop over dimensions and directions."""
+
+    def program(rec: Recorder) -> None:
+        dims = dims_balanced(rec.n, 3)
+        c = [int(x) for x in np.unravel_index(rec.rank, dims)]
+        grid = rec.comm(tuple(range(rec.n)), 1, dims, (True, True, True))
+        rec("Cart_create")
+        local = [block(e, p, x) for e, p, x in zip((nx, ny, nz), dims, c, strict=True)]
+        for _ in range(iters):
+            for op in ("Irecv", "Isend"):
+                for d in range(3):
+                    face = local[0] * local[1] * local[2] // local[d]
+                    for k, s in enumerate((-1, 1)):
+                        to = list(c)
+                        to[d] = (to[d] + (s if op == "Isend" else -s)) % dims[d]
+                        rec(op, peer=int(np.ravel_multi_index(to, dims)), nbytes=8 * face,
+                            tag=2 * d + k if tags else 0, comm=grid)
+            rec("Waitall", nbytes=12)
+        rec("Reduce", nbytes=8, root=0, comm=grid)
+
+    return program
+
+
+def cg(size: int = 1403, outer: int = 3, inner: int = 5) -> Program:
+    """Conjugate gradient on a 2-D grid: XOR row sums, transpose partner, as in NPB CG."""
+
+    def program(rec: Recorder) -> None:
+        k = rec.n.bit_length() - 1
+        rows, cols = 2 ** (k // 2), 2 ** (k - k // 2)
+        i, j = divmod(rec.rank, cols)
+
+        def cut(c: int, p: int) -> int:
+            return (c + 1) * size // p - c * size // p
+
+        if rows == cols:
+            partner, length = j * cols + i, cut(j, cols)
+        else:
+            partner = j // 2 * cols + 2 * i + j % 2
+            length = cut(2 * i + j % 2, cols)
+        stages = cols.bit_length() - 1
+
+        def dot(site: str) -> None:
+            for s in range(stages):
+                q = i * cols + (j ^ (1 << s))
+                rec("Irecv", site=site + "r", peer=q, nbytes=8)
+                rec("Send", site=site + "s", peer=q, nbytes=8)
+                rec("Wait", site=site + "w", nbytes=1)
+
+        for _ in range(outer):
+            dot("rho")
+            for _ in range(inner):
+                for s in range(stages):
+                    q = i * cols + (j ^ (1 << s))
+                    rec("Irecv", site="sum_r", peer=q, nbytes=8 * cut(i, rows))
+                    rec("Send", site="sum_s", peer=q, nbytes=8 * cut(i, rows))
+                    rec("Wait", site="sum_w", nbytes=1)
+                if partner != rec.rank:
+                    rec("Sendrecv", site="tr", peer=partner, nbytes=8 * length)
+                    rec("Sendrecv_recv", site="tr", peer=partner, nbytes=8 * cut(j, cols))
+                dot("pq")
+            dot("norm")
+
+    return program
+
+
+def wavefront(nx: int = 301, ny: int = 203, blocks: int = 4, sweeps: int = 3) -> Program:
+    """Pipelined 2-D sweeps from two opposite corners, no Cartesian communicator."""
+
+    def program(rec: Recorder) -> None:
+        px, py = dims_balanced(rec.n, 2)
+        cx, cy = divmod(rec.rank, py)
+        lx, ly = block(nx, px, cx), block(ny, py, cy)
+        for _ in range(sweeps):
+            for sign in (1, -1):
+                for _ in range(blocks):
+                    for op, s in (("Recv", -sign), ("Send", sign)):
+                        if 0 <= cx + s < px:
+                            rec(op, site=f"{op}x{sign}", peer=(cx + s) * py + cy, nbytes=8 * ly)
+                        if 0 <= cy + s < py:
+                            rec(op, site=f"{op}y{sign}", peer=cx * py + cy + s, nbytes=8 * lx)
+            rec("Allreduce", nbytes=8)
+
+    return program
