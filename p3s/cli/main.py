@@ -30,6 +30,7 @@ from p3s.cli.common import WithLauncher, emit_json, header, one_line, out, say
 from p3s.errors import P3SError
 
 BUG = 70
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="p3s",
@@ -128,14 +129,16 @@ def run(args: Sequence[str]) -> int:
         return 2
     try:
         # One standalone_mode=False call: errors come here, results are exit codes.
-        code = app(list(args), prog_name="p3s", standalone_mode=False)
-        return int(code or 0)
+        code = int(app(list(args), prog_name="p3s", standalone_mode=False) or 0)
+        if code == INTERRUPTED:  # typer has already turned Ctrl-C into this code
+            raise KeyboardInterrupt
+        return code
     except P3SError as err:
         return _fail(args, str(err), err.exit_code)
     except _CLICK_ERROR as err:
         return _fail(args, _usage_text(err), 2)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail(args, "interrupted; what was finished before is kept", 130)
+        return _fail(args, "interrupted; what was finished before is kept", INTERRUPTED)
     except _Terminated as err:
         return _fail(args, "ended by a signal; what was finished is kept", 128 + err.number)
     except BrokenPipeError:

@@ -1,0 +1,241 @@
+"""The command line as seen from outside: help, streams, exit codes, errors in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import types
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from p3s.cli.common import one_line, parse_counts, table
+from p3s.cli.main import run
+from p3s.errors import GateFailed, PartialResult, UsageError
+from p3s.study import Study
+
+COMMANDS = ["characterize", "model", "scale", "replay", "predict", "report", "validate", "doctor"]
+HEAVY = ["numpy", "scipy", "sympy", "pyarrow", "mpi4py", "matplotlib", "jinja2", "rich", "psutil"]
+
+
+def p3s(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "p3s", *args],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **env},
+        check=False,
+    )
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, p3s.cli.main as m\n"
+        "code = m.run(['--help'])\n"
+        f"loaded = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "print(loaded, file=sys.stderr)\n"
+        "sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0 and done.stderr.strip() == "[]"
+    for name in COMMANDS:
+        assert name in done.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_ends_with_an_example_and_the_next_step(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([name, "--help"]) == 0
+    text = capsys.readouterr().out
+    last = text[text.index("Example:") :]
+    assert f"p3s {name}" in last and "Next:" in last
+    assert "--json" in text
+    assert last.count("\n") >= 4, "the example must not be folded into one line"
+
+
+def test_version_goes_to_stdout() -> None:
+    done = p3s("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "p3s 0.1.0\n", "")
+
+
+def test_nothing_prints_the_help_and_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert "characterize" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["nonsense"],
+        ["characterize", "--bogus"],
+        ["characterize"],
+        ["characterize", "-n", "2,4,8"],
+        ["characterize", "-n", "2,4", "--", "mpiexec", "-n", "{np}", "./a"],
+        ["characterize", "-n", "2,4,8", "--", "mpiexec", "-n", "4", "./a"],
+        ["characterize", "-n", "2,x,8", "--", "mpiexec", "-n", "{np}", "./a"],
+        ["characterize", "-n", "0,1,2", "--", "mpiexec", "-n", "{np}", "./a"],
+        ["characterize", "-n", "-3,1,2", "--", "mpiexec", "-n", "{np}", "./a"],
+        ["characterize", "-n", "2,4,9" + "9" * 30, "--", "mpiexec", "-n", "{np}", "./a"],
+        ["characterize", "-n", "2,4,8", "-r", "0", "--", "mpiexec", "-n", "{np}", "./a"],
+        ["scale", "study"],
+        ["replay", "study", "-n", "4", "--launcher", "'"],
+        ["replay", "study", "-n", "4", "--hosts", "a,-oProxyCommand=x"],
+        ["predict", "study", "-n", "4", "--from", "2,4,8"],
+        ["predict", "study", "-n", "4", "mpiexec", "./a"],
+        ["validate", "study", "-n", "4,8"],
+        ["model"],
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(
+    args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(args) == 2
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert streams.err.startswith("p3s: ") and streams.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["model", "scale", "replay", "predict", "report", "validate"])
+def test_no_study_is_one_line_and_exit_code_1(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = [] if name in ("model", "report") else ["-n", "4"]
+    assert run([name, str(tmp_path / "none"), *counts]) == 1
+    streams = capsys.readouterr()
+    assert streams.out == "" and "p3s characterize" in streams.err or "p3s predict" in streams.err
+    assert streams.err.count("\n") == 1
+
+
+def test_study_of_another_version_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = json.dumps({"schema": "p3s.study", "schema_version": 9, "precious": 1})
+    (tmp_path / "study.json").write_text(content)
+    command = ["mpiexec", "-n", "{np}", "./a"]
+    for args in (
+        ["model", str(tmp_path)],
+        ["characterize", "-n", "2,4,8", "-o", str(tmp_path), "--", *command],
+        ["predict", str(tmp_path), "-n", "32", "--", *command],
+    ):
+        assert run(args) == 1
+        line = capsys.readouterr().err
+        assert "version 9" in line and "version 1" in line and line.count("\n") == 1
+    assert (tmp_path / "study.json").read_text() == content
+
+
+def test_json_errors_are_json_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["model", "/nowhere", "--json"]) == 1
+    streams = capsys.readouterr()
+    error = json.loads(streams.out)
+    assert error["schema"] == "p3s.error" and error["exit_code"] == 1
+    assert error["error"] in streams.err
+
+
+def fake_doctor(monkeypatch: pytest.MonkeyPatch, behaviour: object) -> None:
+    module = types.ModuleType("signature_runner.doctor")
+    module.checks = behaviour  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "signature_runner.doctor", module)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (PartialResult("half of it"), 3, "p3s: half of it"),
+        (GateFailed("too slow"), 4, "p3s: too slow"),
+        (UsageError("not so"), 2, "p3s: not so"),
+        (OSError(28, "No space left on device", "/x/y"), 1, "/x/y: No space left on device"),
+        (MemoryError(), 1, "out of memory"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (ZeroDivisionError("boom\nboom"), 70, "internal error: ZeroDivisionError: boom boom"),
+    ],
+)
+def test_every_ending_has_its_exit_code_and_one_line(
+    error: BaseException, code: int, said: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.delenv("P3S_DEBUG", raising=False)
+    fake_doctor(monkeypatch, fail)
+    assert run(["doctor"]) == code
+    streams = capsys.readouterr()
+    assert said in streams.err and streams.err.count("\n") == 1 and streams.out == ""
+
+
+def test_traceback_only_when_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, types\n"
+        "m = types.ModuleType('signature_runner.doctor')\n"
+        "m.checks = lambda: 1 / 0\n"
+        "sys.modules['signature_runner.doctor'] = m\n"
+    )
+    path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    plain = p3s("doctor", PYTHONPATH=path, P3S_DEBUG="")
+    assert plain.returncode == 70 and "Traceback" not in plain.stderr
+    assert "please report" in plain.stderr and plain.stderr.count("\n") == 1
+    debug = p3s("doctor", PYTHONPATH=path, P3S_DEBUG="1")
+    assert debug.returncode == 70 and "Traceback" in debug.stderr
+
+
+@dataclass(frozen=True)
+class FakeCheck:
+    name: str
+    status: str
+    detail: str
+    fix: str
+
+
+@pytest.mark.parametrize(("status", "code"), [("ok", 0), ("warn", 0), ("fail", 1)])
+def test_doctor_lines_and_json(
+    status: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_doctor(monkeypatch, lambda: [FakeCheck("MPI", status, "as found\x1b[1m", "install it")])
+    assert run(["doctor"]) == code
+    text = capsys.readouterr().out
+    assert status.upper() in text and "\x1b" not in text
+    assert ("install it" in text) is (status != "ok")
+    assert run(["doctor", "--json"]) == code
+    result = json.loads(capsys.readouterr().out)
+    assert result["schema"] == "p3s.doctor" and result["ok"] is (code == 0)
+    assert result["checks"][0]["status"] == status
+
+
+def test_closed_pipe_is_quiet() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "p3s", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+        process.wait(timeout=60)
+    assert b"Traceback" not in said and b"Exception" not in said
+
+
+def test_counts_are_sorted_and_distinct() -> None:
+    assert parse_counts("16, 2,4,2") == [2, 4, 16]
+    for bad in ("", ",", "1e3", "٣", "+4", "4.0", "2,,4", "0"):
+        with pytest.raises(UsageError):
+            parse_counts(bad)
+
+
+def test_nothing_reaches_the_terminal_raw() -> None:
+    assert one_line("a\nb\x1b[0m\t\u202e") == r"a b\x1b[0m \u202e"
+    assert table([["x\ny", "1"]], ["name", "n"]) == "name  n\nx y   1"
+
+
+def test_study_made_by_the_cli_is_a_study(tmp_path: Path) -> None:
+    Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./a"])
+    done = p3s("report", str(tmp_path / "s"))
+    assert done.returncode == 1 and "p3s predict" in done.stderr

@@ -1,0 +1,429 @@
+"""The commands that run stages: what is run, what is kept, what is said. Stages are stood in for."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from handmade import phase, put_replay, put_scaled
+
+import p3s.characterize
+import p3s.model
+import p3s.scale
+from p3s.cli.failures import last_words
+from p3s.cli.main import run
+from p3s.cli.pipeline import is_stale
+from p3s.errors import P3SError
+from p3s.study import SCHEMA_VERSION, Study, write_json
+
+LAUNCH = ["mpiexec", "-n", "{np}", "./app", "-o", "out", "--json", "--", "-n", "7"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    exit_code: int
+    wall_s: float
+    np: int
+    oversubscribed: bool
+    problems: list[str]
+    run_dir: Path
+
+
+@dataclass
+class Stages:
+    """Stands in for the stages of others and notes every call."""
+
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+    exit_codes: dict[int, int] = field(default_factory=dict)
+    raises: dict[int, P3SError] = field(default_factory=dict)
+    stderr: str = ""
+    problems: list[str] = field(default_factory=list)
+
+    def run_traced(
+        self, template: list[str], np: int, run_dir: Path, *, timeout_s: float | None, **_: Any
+    ) -> Outcome:
+        self.calls.append(("run", np, list(template)))
+        (run_dir / "stderr.txt").write_text(self.stderr)
+        (run_dir / "rank-000000.p3t").write_bytes(b"p3t")
+        if np in self.raises:
+            raise self.raises[np]
+        code = self.exit_codes.get(np, 0)
+        status = "failed" if code else "partial" if self.problems else "complete"
+        write_json(run_dir / "run.json", {
+            "schema": "p3s.run", "schema_version": SCHEMA_VERSION, "np": np, "status": status,
+            "exit_code": code, "wall_s": 1.0, "oversubscribed": np > 2, "cores": 2,
+        })
+        return Outcome(code, 1.0, np, np > 2, self.problems, run_dir)
+
+    def characterize(self, study_dir: Path, np: int) -> dict[str, Any]:
+        self.calls.append(("characterize", np))
+        write_json(Study(study_dir).signature_path(np),
+                   {"schema": "p3s.signature", "schema_version": SCHEMA_VERSION})
+        return {"schema": "p3s.signature", "events": 100 * np, "phases": [1, 2]}
+
+    def build(self, study_dir: Path, holdout: bool = True) -> dict[str, Any]:
+        self.calls.append(("model", holdout))
+        model = {"schema": "p3s.model", "schema_version": SCHEMA_VERSION, "holdout": None}
+        write_json(Study(study_dir).model_path, model)
+        return model
+
+    def write_scaled(self, study_dir: Path, n: int) -> dict[str, Any]:
+        self.calls.append(("scale", n))
+        study = Study(study_dir)
+        for part in study.scaled_dir(n).glob("*"):
+            part.unlink()
+        if study.scaled_dir(n).exists():
+            study.scaled_dir(n).rmdir()
+        put_scaled(study, n, [(r, 0, 10, 64e6 / n) for r in range(n)], [phase(0)])
+        return {"schema": "p3s.scaled", "n": n, "grid": [n], "phases": [phase(0)]}
+
+    def replay(self, scaled_dir: Path, out_json: Path, **settings: Any) -> dict[str, Any]:
+        n = int(out_json.stem[2:])
+        self.calls.append(("replay", n, settings))
+        study = Study(scaled_dir.parent.parent)
+        put_replay(study, n, [(r, 0, 1e6, 1e6, 1e6) for r in range(n)],
+                   representative=False, why_not_representative="4 ranks shared 2 cores")
+        return {"n": n, "iterations": 3, "classes": [{}], "measured_share": 1.0,
+                "representative": False, "why_not_representative": "4 ranks shared 2 cores"}
+
+    def validate(self, study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
+        self.calls.append(("validate", n, run_dir))
+        return {
+            "schema": "p3s.validate", "schema_version": SCHEMA_VERSION, "n": n,
+            "p2p_triples": {"true": 10, "predicted": 10, "equal": 10 - (n == 63)},
+            "collectives": {"true": 4, "predicted": 4, "equal": 4},
+            "weights": {"phases": 2, "exact": 2},
+            "work": {"mean_abs_error": 0.03, "max_abs_error": 0.1},
+            "unmodelled": {"events": 0, "share_of_time": 0.0},
+        }
+
+    def kinds(self) -> list[tuple[Any, ...]]:
+        return [call[:2] for call in self.calls]
+
+
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
+    stand_in = Stages()
+
+    def module(name: str, **functions: Callable[..., Any]) -> None:
+        made = types.ModuleType(name)
+        for key, function in functions.items():
+            setattr(made, key, function)
+        monkeypatch.setitem(sys.modules, name, made)
+
+    module("signature_runner.launch", run_traced=stand_in.run_traced,
+           program_index=lambda words: 3)
+    module("replay", run=stand_in.replay)
+    module("p3s.validate", validate=stand_in.validate)
+    module("p3s.model.text", render=lambda model: "the equations")
+    monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize, raising=False)
+    monkeypatch.setattr(p3s.model, "build", stand_in.build, raising=False)
+    monkeypatch.setattr(p3s.scale, "write_scaled", stand_in.write_scaled, raising=False)
+    monkeypatch.setattr("p3s.predict.prediction.measured", lambda study, np: None)
+    return stand_in
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "study"
+
+
+def characterize(root: Path, counts: str, *more: str, command: list[str] = LAUNCH) -> int:
+    return run(["characterize", "-n", counts, "-o", str(root), *more, "--", *command])
+
+
+def test_the_programs_own_words_are_untouched(stages: Stages, root: Path) -> None:
+    assert characterize(root, "2,4,8") == 0
+    assert {tuple(call[2]) for call in stages.calls if call[0] == "run"} == {tuple(LAUNCH)}
+    assert Study.open(root).command() == LAUNCH
+
+
+def test_the_dashes_may_be_left_out(stages: Stages, root: Path) -> None:
+    assert run(["characterize", "-n", "2,4,8", "-o", str(root), *LAUNCH]) == 0
+    assert Study.open(root).command() == LAUNCH
+
+
+def test_each_count_and_repeat_is_run_then_characterized(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert characterize(root, "8,2,4", "-r", "2") == 0
+    expected = [[("run", n), ("run", n), ("characterize", n)] for n in (2, 4, 8)]
+    assert stages.kinds() == [call for some in expected for call in some]
+    streams = capsys.readouterr()
+    assert f"next: p3s model {root}" in streams.err and "next" not in streams.out
+    assert streams.out.splitlines()[0].split()[0] == "processes"
+    assert len(streams.out.splitlines()) == 4
+    assert sorted(p.name for p in (root / "runs").iterdir()) == [
+        f"np000{n}.r{r}" for n in (2, 4, 8) for r in (0, 1)
+    ]
+
+
+def test_default_study_is_named_after_the_program(
+    stages: Stages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["characterize", "-n", "2,4,8", "--", *LAUNCH]) == 0
+    assert [p.name for p in tmp_path.iterdir()] == ["p3s-app"]
+
+
+def test_characterize_json(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert characterize(root, "2,4,8", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["schema"] == "p3s.characterize" and result["schema_version"] == SCHEMA_VERSION
+    assert [row["np"] for row in result["counts"]] == [2, 4, 8]
+    assert result["counts"][0]["signature"] == {"events": 200}
+    assert result["next"] == f"p3s model {root}" and result["failed"] == []
+
+
+def test_two_counts_may_complete_a_study(stages: Stages, root: Path) -> None:
+    assert characterize(root, "2,4,8") == 0
+    assert characterize(root, "16") == 0
+    assert Study.open(root).counts() == [2, 4, 8, 16]
+    assert characterize(root / "x", "2,4") == 2 and not (root / "x").exists()
+
+
+def test_refused_count_is_named_and_the_others_are_kept(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages.exit_codes = {8: 3}
+    stages.stderr = "app: 8 is not a square\n" + "-" * 70 + "\nPrimary job  terminated normally\n"
+    assert characterize(root, "4,8,9,16") == 3
+    streams = capsys.readouterr()
+    last = streams.err.splitlines()[-2]
+    assert "np=8" in last and "exit code 3" in last and "8 is not a square" in last
+    assert Study.open(root).counts() == [4, 9, 16]
+    assert (root / "runs" / "np0008.r0.failed" / "stderr.txt").exists()
+    assert ("characterize", 8) not in stages.kinds()
+
+
+def test_too_few_left_fails_but_keeps_them(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages.exit_codes = {8: 1, 2: 1}
+    assert characterize(root, "2,4,8,16") == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "np=2" in line and "np=8" in line and "4, 16 kept" in line
+    assert Study.open(root).counts() == [4, 16]
+    assert characterize(root, "9") == 0
+
+
+def test_dead_rank_is_named(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages.raises = {8: P3SError("np=8: rank 3 died in MPI_Send (signal 9)")}
+    assert characterize(root, "2,4,8,16", "--json") == 3
+    result = json.loads(capsys.readouterr().out)
+    assert result["failed"] == [
+        {"np": 8, "rep": 0, "exit_code": None, "reason": "np=8: rank 3 died in MPI_Send (signal 9)"}
+    ]
+
+
+def test_failure_before_the_start_is_not_repeated_for_every_count(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages.raises = {n: P3SError("./app: not found") for n in (2, 4, 8, 16)}
+    assert characterize(root, "2,4,8,16") == 1
+    assert stages.kinds() == [("run", 2), ("run", 4)]
+    assert capsys.readouterr().err.splitlines()[-1] == "p3s: ./app: not found"
+
+
+def test_failed_rerun_loses_nothing(stages: Stages, root: Path) -> None:
+    assert characterize(root, "2,4,8") == 0
+    before = {p.name: p.stat().st_ino for p in (root / "runs").iterdir()}
+    stages.exit_codes = {2: 1, 4: 1, 8: 1}
+    assert characterize(root, "2,4,8") == 3
+    after = {p.name: p.stat().st_ino for p in (root / "runs").iterdir()}
+    assert before.items() <= after.items()
+    assert Study.open(root).counts() == [2, 4, 8]
+
+
+def test_interrupt_leaves_no_half_run(stages: Stages, root: Path) -> None:
+    stages.raises = {4: KeyboardInterrupt()}  # type: ignore[dict-item]
+    assert characterize(root, "2,4,8") == 130
+    assert Study.open(root).counts() == [2]
+    assert not [p for p in (root / "runs").iterdir() if p.name.startswith(".")]
+
+
+def test_partial_capture_is_flagged(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages.problems = ["rank 1 did not reach MPI_Finalize"]
+    assert characterize(root, "2,4,8") == 3
+    assert "np=2: rank 1 did not reach MPI_Finalize" in capsys.readouterr().err
+    assert {run["status"] for run in Study.open(root).manifest()["runs"]} == {"partial"}
+
+
+def test_another_command_needs_force(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert characterize(root, "2,4,8") == 0
+    other = ["mpiexec", "-n", "{np}", "./other"]
+    assert characterize(root, "16", command=other) == 2
+    assert "--force" in capsys.readouterr().err
+    assert characterize(root, "16", "--force", command=other) == 0
+    assert Study.open(root).counts() == [2, 4, 8, 16]
+
+
+def test_unwritable_place_is_found_before_anything_runs(
+    stages: Stages, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert characterize(Path("/proc/study"), "2,4,8") == 1
+    assert stages.calls == [] and capsys.readouterr().err.count("\n") == 1
+
+
+def test_model_prints_equations(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    characterize(root, "2,4,8")
+    capsys.readouterr()
+    assert run(["model", str(root)]) == 0
+    assert capsys.readouterr().out == "the equations\n"
+    assert run(["model", str(root), "--json", "--no-holdout"]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == "p3s.model"
+    assert stages.calls[-2:] == [("model", True), ("model", False)]
+
+
+def test_scale_and_replay(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    characterize(root, "2,4,8")
+    stages.calls.clear()
+    assert run(["scale", str(root), "-n", "16,32"]) == 0
+    assert stages.kinds() == [("model", True), ("scale", 16), ("scale", 32)]
+    assert "np000032" in capsys.readouterr().out
+    stages.calls.clear()
+    options = ["--hosts", "a,b,c,d", "--cores-per-node", "4", "--budget", "5",
+               "--launcher", "mpiexec -x 'y z'"]
+    assert run(["replay", str(root), "-n", "32", *options]) == 0
+    assert stages.calls == [("replay", 32, {
+        "hosts": ["a", "b", "c", "d"], "cores_per_node": 4, "budget_s": 5.0,
+        "launcher": ["mpiexec", "-x", "y z"],
+    })]
+    streams = capsys.readouterr()
+    assert "4 ranks shared 2 cores" in streams.err
+
+
+def test_predict_makes_what_is_missing_and_only_that(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    characterize(root, "2,4,8")
+    stages.calls.clear()
+    capsys.readouterr()
+    assert run(["predict", str(root), "-n", "16", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [row["n"] for row in result["counts"]] == [2, 4, 8, 16]
+    assert [call[:2] for call in stages.calls] == [
+        ("model", True),
+        *[(stage, n) for n in (2, 4, 8, 16) for stage in ("scale", "replay")],
+    ]
+    stages.calls.clear()
+    assert run(["predict", str(root), "-n", "16,32"]) == 0
+    assert stages.kinds() == [("scale", 32), ("replay", 32)]
+    assert "efficiency" in capsys.readouterr().out
+
+
+def test_predict_rebuilds_what_is_older_than_its_inputs(stages: Stages, root: Path) -> None:
+    characterize(root, "2,4,8")
+    assert run(["predict", str(root), "-n", "16"]) == 0
+    stages.calls.clear()
+    later = Study(root).prediction_path.stat().st_mtime_ns + 10**9
+    os.utime(root / "runs" / "np0004.r0" / "run.json", ns=(later, later))
+    assert run(["predict", str(root), "-n", "16"]) == 0
+    assert stages.kinds()[:2] == [("characterize", 4), ("model", True)]
+    os.utime(Study(root).model_path, ns=(later, later))
+    stages.calls.clear()
+    assert run(["predict", str(root), "-n", "16"]) == 0
+    assert ("scale", 16) in stages.kinds() and ("replay", 16) in stages.kinds()
+
+
+def test_predict_in_one_go(stages: Stages, root: Path) -> None:
+    assert run(["predict", str(root), "-n", "32", "--from", "2,4,8", "--", *LAUNCH]) == 0
+    assert [c[1] for c in stages.calls if c[0] == "run"] == [2, 4, 8]
+    assert {tuple(c[2]) for c in stages.calls if c[0] == "run"} == {tuple(LAUNCH)}
+    stages.calls.clear()
+    assert run(["predict", str(root), "-n", "32", "--", *LAUNCH]) == 0
+    assert [c for c in stages.calls if c[0] == "run"] == []
+    assert run(["predict", str(root / "two"), "-n", "32", "--from", "2,4", "--", *LAUNCH]) == 2
+
+
+def test_predict_of_low_confidence_is_3(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    characterize(root, "2,4,8")
+    assert run(["predict", str(root), "-n", "300"]) == 3
+    assert "low confidence" in capsys.readouterr().err
+    assert run(["report", str(root)]) == 3
+    streams = capsys.readouterr()
+    assert str(root / "report.html") in streams.out
+    assert (root / "report.html").exists() and (root / "speedup.png").exists()
+
+
+def test_validate_runs_traced_and_compares(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    characterize(root, "2,4,8")
+    stages.calls.clear()
+    capsys.readouterr()
+    assert run(["validate", str(root), "-n", "64", "--json", "--", *LAUNCH]) == 0
+    assert json.loads(capsys.readouterr().out)["p2p_triples"]["equal"] == 10
+    assert stages.calls[1] == ("run", 64, LAUNCH)
+    assert stages.calls[2][2] == root / "validate" / "np000064.r0"
+    assert run(["validate", str(root), "-n", "63"]) == 3
+    text = capsys.readouterr().out
+    assert "90.00 %" in text and "mean error 3.0 %" in text
+    assert Study.open(root).counts() == [2, 4, 8]
+
+
+def test_failed_validation_run_is_one_line(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    characterize(root, "2,4,8")
+    stages.exit_codes = {64: 9}
+    assert run(["validate", str(root), "-n", "64"]) == 1
+    assert "exit code 9" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_stale_means_missing_or_older(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.touch()
+    new.touch()
+    os.utime(old, ns=(1, 1))
+    os.utime(new, ns=(2, 2))
+    assert is_stale(old, [new]) and not is_stale(new, [old]) and not is_stale(old, [])
+    assert is_stale(tmp_path / "none", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("app: no\n\n", "app: no"),
+        ("app: bad size\n--------\nMPI_ABORT was invoked on rank 0 in communicator X\n"
+         "with errorcode 2.\n\nNOTE: invoking MPI_ABORT causes Open MPI to kill all MPI processes."
+         "\nYou may or may not see output from other processes, depending on\n"
+         "exactly when Open MPI kills them.\n-----\n", "app: bad size"),
+        ("app: bad size\nAbort(2) on node 0 (rank 0 in comm 0): application called "
+         "MPI_Abort(MPI_COMM_WORLD, 2) - process 0\n\n"
+         "======\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"
+         "=   PID 7 RUNNING AT host\n=   EXIT CODE: 2\n=   CLEANING UP REMAINING PROCESSES\n"
+         "=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES\n=======\n", "app: bad size"),
+        ("", ""),
+    ],
+)
+def test_last_words_are_the_programs(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "stderr.txt").write_text(text)
+    assert last_words(tmp_path) == words
+
+
+def test_last_words_fall_back_to_stdout(tmp_path: Path) -> None:
+    (tmp_path / "stderr.txt").write_bytes(b"\n")
+    (tmp_path / "stdout.txt").write_bytes(b"needs a square\xff\n")
+    assert last_words(tmp_path) == "needs a square\ufffd"

@@ -1,0 +1,214 @@
+"""Eq. 8.1 on hand-made scaled traces and replays."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade import phase, put_replay, put_scaled
+
+from p3s.errors import P3SError
+from p3s.predict import compose, predict
+from p3s.predict.measured import Measured
+from p3s.predict.times import PhaseTimes, phase_times
+from p3s.study import Study, read_json, write_json
+
+MS = 1e6  # ns
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
+
+
+def test_time_is_the_sum_over_phases_of_the_slowest_rank(study: Study) -> None:
+    """Phase 0 is bound by rank 1, phase 7 by rank 0; sums are over repeat x work, plus comm."""
+    rows = [(0, 0, 10, 1 * MS), (1, 0, 10, 2 * MS), (0, 7, 5, 4 * MS), (1, 7, 5, 1 * MS)]
+    rows += [(0, 0, 10, 0.5 * MS)]
+    put_scaled(study, 2, rows, [phase(7), phase(0)], parts=2)
+    put_replay(
+        study,
+        2,
+        [
+            (0, 0, 3 * MS, 2 * MS, 4 * MS),
+            (1, 0, 1 * MS, 1 * MS, 1 * MS),
+            (0, 7, 2 * MS, 2 * MS, 2 * MS),
+            (1, 7, 0, 0, 0),
+        ],
+    )
+    result = predict(study, [2])
+    row = result["counts"][0]
+    by_phase = {entry["phase"]: entry for entry in row["phases"]}
+    assert by_phase[0]["compute_s"] == pytest.approx(20e-3)
+    assert by_phase[0]["comm_s"] == pytest.approx(1e-3)
+    assert by_phase[7]["compute_s"] == pytest.approx(20e-3)
+    assert by_phase[7]["comm_s"] == pytest.approx(2e-3)
+    assert row["time_s"] == pytest.approx(43e-3)
+    assert row["time_s"] == pytest.approx(row["compute_s"] + row["comm_s"])
+    assert row["low_s"] == pytest.approx((18 + 1 + 18 + 2) * 1e-3)
+    assert row["high_s"] == pytest.approx((22 + 1 + 22 + 2) * 1e-3)
+    assert row["work_s"] == pytest.approx(35e-3)
+    assert read_json(study.prediction_path, "p3s.prediction") == result
+
+
+def times_at(n: int, seconds: float, width: float = 0.1, **head: Any) -> PhaseTimes:
+    zero = np.zeros((n, 1))
+    head = {"share": {"exact": {"events": 1, "bytes": 1, "work": 1}}, **head}
+    return PhaseTimes(
+        n, [phase(0)], zero + seconds, zero, zero, zero, np.array([width]), head
+    )
+
+
+REPLAYED = {"representative": True}
+
+
+def test_speedup_efficiency_and_knee() -> None:
+    times = {2: times_at(2, 8.0), 4: times_at(4, 4.0), 8: times_at(8, 4.0), 16: times_at(16, 4.0)}
+    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [2, 4, 8])
+    assert [row["speedup"] for row in result["counts"]] == pytest.approx([1, 2, 2, 2])
+    assert [row["efficiency"] for row in result["counts"]] == pytest.approx([1, 1, 0.5, 0.25])
+    assert result["knee"] == 16 and result["baseline_n"] == 2
+    assert compose(times, {}, {}, [2], threshold=0.6)["knee"] == 8
+    assert compose(times, {}, {}, [2], threshold=0.1)["knee"] is None
+    for row in result["counts"]:
+        assert row["speedup_low"] < row["speedup"] < row["speedup_high"]
+    assert result["extrapolation_ratio"] == 2 and result["low_confidence"] == []
+
+
+def test_representative_measurement_is_the_time_and_the_model_stays_beside_it() -> None:
+    runs = {2: Measured(2, 10.0, 11.0, 7.5, True), 4: Measured(4, 50.0, 50.0, 4.5, False)}
+    result = compose(
+        {2: times_at(2, 8.0), 4: times_at(4, 4.0)}, runs, {2: REPLAYED, 4: REPLAYED}, [2, 4]
+    )
+    two, four = result["counts"]
+    assert (two["time_s"], two["model_s"], two["time_from"]) == (10.0, 8.0, "measured")
+    assert (two["low_s"], two["high_s"]) == (10.0, 11.0)
+    assert (four["time_s"], four["measured_s"], four["time_from"]) == (4.0, 50.0, "model")
+    assert (four["work_s"], four["measured_work_s"]) == (4.0, 4.5)
+    assert two["representative"] and not four["representative"]
+    assert four["speedup"] == pytest.approx(2.5)
+    assert any("shared cores" in note and "4 processes" in note for note in result["notes"])
+    assert result["baseline_measured"]
+
+
+def test_unknown_spread_gives_no_interval_and_says_so() -> None:
+    result = compose({4: times_at(4, 1.0, math.nan)}, {}, {4: REPLAYED}, [2])
+    row = result["counts"][0]
+    assert row["low_s"] is None and row["speedup_high"] is None
+    assert any("no interval at 4" in note for note in result["notes"])
+
+
+def test_unknown_spread_of_a_phase_without_work_does_not_matter() -> None:
+    row = compose({4: times_at(4, 0.0, math.nan)}, {}, {4: REPLAYED}, [2])["counts"][0]
+    assert row["low_s"] == 0.0 == row["speedup"]
+
+
+@pytest.mark.parametrize(
+    ("share", "unknown", "doubted"),
+    [
+        ({"exact": {"events": 95, "work": 91}, "unknown": {"events": 5, "work": 9}}, 0.09, False),
+        ({"exact": {"events": 90, "work": 80}, "not seen": {"events": 10, "work": 20}}, 0.2, True),
+        ({"statistical": {"events": 1, "work": 1}}, 0.0, False),
+        ({"exact": {"events": 0.5, "work": 1.0}, "unknown": {"events": 0.5}}, 0.5, True),
+    ],
+)
+def test_unknown_share_lowers_confidence(
+    share: dict[str, Any], unknown: float, doubted: bool
+) -> None:
+    result = compose({4: times_at(4, 1.0, share=share)}, {}, {4: REPLAYED}, [2])
+    assert result["unknown_share"] == pytest.approx(unknown)
+    assert bool(result["low_confidence"]) is doubted
+
+
+@pytest.mark.parametrize(("n", "doubted"), [(64, False), (65, True)])
+def test_far_extrapolation_lowers_confidence(n: int, doubted: bool) -> None:
+    result = compose({n: times_at(n, 1.0)}, {}, {n: REPLAYED}, [2])
+    assert bool(result["low_confidence"]) is doubted
+
+
+def test_replay_on_shared_cores_is_noted_once() -> None:
+    why = {"representative": False, "why_not_representative": "4 ranks shared 2 cores"}
+    result = compose({4: times_at(4, 1.0), 8: times_at(8, 1.0)}, {}, {4: why, 8: why}, [4])
+    noted = [note for note in result["notes"] if "shared 2 cores" in note]
+    assert len(noted) == 1 and "4, 8 processes" in noted[0]
+    assert not result["counts"][0]["representative"]
+
+
+def test_one_process_needs_no_replay(study: Study) -> None:
+    put_scaled(study, 1, [(0, 0, 1, 5 * MS)], [phase(0)])
+    row = predict(study, [1])["counts"][0]
+    assert row["time_s"] == pytest.approx(5e-3) and row["comm_s"] == 0
+
+
+def test_program_without_phases_takes_no_time(study: Study) -> None:
+    put_scaled(study, 1, [], [])
+    assert predict(study, [1])["counts"][0]["time_s"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(2, 0, 1, 1.0)],
+        [(-1, 0, 1, 1.0)],
+        [(0, 5, 1, 1.0)],
+        [(0, 0, -1, 1.0)],
+        [(0, 0, 1, -1.0)],
+        [(0, 0, 1, math.nan)],
+        [(0, 0, 1, math.inf)],
+    ],
+)
+def test_damaged_rows_are_refused(study: Study, rows: list[tuple[int, int, int, float]]) -> None:
+    put_scaled(study, 2, rows, [phase(0)])
+    put_replay(study, 2, [(0, 0, 1.0, 1.0, 1.0)])
+    with pytest.raises(P3SError, match="damaged"):
+        phase_times(study, 2)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"n": 3},
+        {"phases": None},
+        {"phases": [{"phase": 0}]},
+        {"phases": [phase(0), phase(0)]},
+        {"phases": [{"phase": "0", "weight": 1}]},
+        {"work_unit": "instructions"},
+    ],
+)
+def test_damaged_head_is_refused(study: Study, head: dict[str, Any]) -> None:
+    put_scaled(study, 2, [(0, 0, 1, 1.0)], [phase(0)])
+    path = study.scaled_path(2)
+    write_json(path, {**read_json(path, "p3s.scaled"), **head})
+    put_replay(study, 2, [(0, 0, 1.0, 1.0, 1.0)])
+    with pytest.raises(P3SError, match=r"scaled\.json"):
+        phase_times(study, 2)
+
+
+def test_truncated_tables_are_refused(study: Study) -> None:
+    put_scaled(study, 2, [(0, 0, 1, 1.0)], [phase(0)])
+    put_replay(study, 2, [(0, 0, 1.0, 1.0, 1.0)])
+    for path, again in (
+        (next(study.scaled_dir(2).glob("*.parquet")), "p3s scale"),
+        (study.replay_table(2), "p3s replay"),
+    ):
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(P3SError, match=again):
+            phase_times(study, 2)
+        path.write_bytes(whole)
+    phase_times(study, 2)
+
+
+def test_missing_parts_are_refused(study: Study) -> None:
+    put_scaled(study, 2, [(0, 0, 1, 1.0)], [phase(0)])
+    next(study.scaled_dir(2).glob("*.parquet")).unlink()
+    with pytest.raises(P3SError, match="no part"):
+        phase_times(study, 2)
+
+
+def test_nothing_asked_is_refused() -> None:
+    with pytest.raises(P3SError, match="nothing to predict"):
+        compose({}, {}, {}, [2])

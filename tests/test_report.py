@@ -1,0 +1,306 @@
+"""The report: right numbers, offline, and nothing a name in a file can do."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import sys
+import types
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from p3s.errors import P3SError
+from p3s.report.curve import axes_of
+from p3s.report.html import render as render_html
+from p3s.report.png import write_png
+from p3s.report.terminal import curve, render
+from p3s.report.text import factor, percent, seconds, visible
+from p3s.report.view import Point, build_view, points_of, verdict_of
+from p3s.study import SCHEMA_VERSION, Study, write_json
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "</style><style>*{display:none}",
+    "</pre><iframe src=//example.org>",
+    "\"'><svg onload=alert(1)>",
+    "{{ 7*7 }}{% for x in y %}",
+    "javascript:alert(1)",
+    "\x1b[31mred\x1b]0;title\x07",
+    "abc\u202egnp.exe",
+    "&lt;b&gt;&#60;",
+    "\ud800lone",
+    "a\x00b",
+    "x" * 5000,
+]
+
+
+def row(n: int, time_s: float, base: float, **more: Any) -> dict[str, Any]:
+    result = {
+        "n": n,
+        "time_s": time_s,
+        "low_s": time_s * 0.9,
+        "high_s": time_s * 1.1,
+        "model_s": time_s,
+        "time_from": "model",
+        "speedup": base / time_s,
+        "speedup_low": base / time_s / 1.1,
+        "speedup_high": base / time_s / 0.9,
+        "efficiency": base / time_s * 2 / n,
+        "compute_s": time_s * 0.75,
+        "comm_s": time_s * 0.25,
+        "measured": False,
+        "measured_s": None,
+        "representative": True,
+        "phases": [
+            {
+                "phase": 0, "name": "sweep", "weight": 100,
+                "compute_s": time_s * 0.65, "comm_s": time_s * 0.05,
+            },
+            {
+                "phase": 1, "name": "norm", "weight": 10,
+                "compute_s": time_s * 0.1, "comm_s": time_s * 0.2,
+            },
+        ],
+    }
+    return {**result, **more}
+
+
+def prediction(**more: Any) -> dict[str, Any]:
+    rows = [
+        row(2, 8.0, 8.0, measured=True, measured_s=8.0, time_from="measured"),
+        row(4, 4.4, 8.0, measured=True, measured_s=30.0, representative=False),
+        row(64, 1.0, 8.0),
+    ]
+    return {
+        "schema": "p3s.prediction",
+        "schema_version": SCHEMA_VERSION,
+        "counts": rows,
+        "baseline_n": 2,
+        "knee": 64,
+        "knee_efficiency": 0.5,
+        "unknown_share": 0.0,
+        "verdict_share": {"exact": {"events": 1.0, "bytes": 1.0, "work": 1.0}},
+        "notes": [],
+        "low_confidence": [],
+        **more,
+    }
+
+
+@pytest.fixture
+def equations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the model's own text says, in place of a model."""
+    text = ["sweep: 100 x (send to +1)"]
+    module = types.ModuleType("p3s.model.text")
+    module.render = lambda model: "\n".join(text)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "p3s.model.text", module)
+    return text
+
+
+def put_study(root: Path, result: dict[str, Any], command: list[str] | None = None) -> Study:
+    study = Study.create(root, command or ["mpiexec", "-n", "{np}", "./app"])
+    run = study.runs_dir(2)
+    run.mkdir(parents=True)
+    base = {"schema_version": SCHEMA_VERSION}
+    write_json(run / "run.json", {"schema": "p3s.run", **base, "status": "complete", "wall_s": 8.0})
+    write_json(study.model_path, {"schema": "p3s.model", **base, "holdout": {"count": 4}})
+    write_json(study.prediction_path, result)
+    return study
+
+
+class Page(HTMLParser):
+    """Collects what a browser would make of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def check_offline(text: str) -> Page:
+    """Assert that a page loads nothing, runs nothing and holds no style but its own."""
+    page = Page(text)
+    assert page.open == []
+    names = [tag for tag, _ in page.tags]
+    assert not set(names) & {"script", "iframe", "link", "img", "object", "embed", "base", "form"}
+    assert names.count("style") == 1 and names.count("svg") == 1
+    for _, attrs in page.tags:
+        for name, value in attrs.items():
+            assert not name.startswith("on") and name not in ("src", "href", "style", "action")
+            assert "javascript:" not in (value or "")
+    policy = next(a["content"] for _, a in page.tags if a.get("http-equiv"))
+    assert policy is not None and policy.startswith("default-src 'none'")
+    style = re.search(r"<style>(.*?)</style>", text, re.S)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in policy
+    assert not re.search(r"url\(|@import|https?:", style[1])
+    return page
+
+
+def test_report_is_one_offline_page_with_the_numbers(tmp_path: Path, equations: list[str]) -> None:
+    view = build_view(put_study(tmp_path / "study", prediction()))
+    text = render_html(view)
+    words = " ".join(check_offline(text).words)
+    for expected in ("8.00x", "25.0 %", "(30.0 s)", "sweep", "sweep: 100 x (send to +1)",
+                     "mpiexec -n '{np}' ./app", "p3s predict study -n 4,64"):
+        assert expected in words, expected
+    heads = re.findall(r'<h2 id="(\w+)"', text)
+    assert heads == ["curve", "counts", "phases", "equations", "verdicts", "gaps", "provenance"]
+    assert "prefers-color-scheme: dark" in text and "@media print" in text
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_stay_text(tmp_path: Path, equations: list[str], name: str) -> None:
+    equations[:] = [name]
+    result = prediction(notes=[name], low_confidence=[name],
+                        verdict_share={name: {"events": 1.0}})
+    for entry in result["counts"]:
+        entry["phases"][0]["name"] = name
+    command = ["mpiexec", "-n", "{np}", "./app", name.encode("utf-8", "replace").decode()]
+    study = put_study(tmp_path / "study", result, command)
+    view = build_view(study)
+    text = render_html(view)
+    page = check_offline(text)
+    assert len([tag for tag, _ in page.tags if tag == "style"]) == 1
+    text.encode("utf-8")
+    shown = render(result) + view.verdict
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e\ud800]", shown + text.replace("\n", ""))
+
+
+@pytest.mark.parametrize("size", [1, 2, 300])
+def test_any_number_of_counts_and_phases(tmp_path: Path, equations: list[str], size: int) -> None:
+    many = [{"phase": i, "name": f"p{i}", "weight": 1, "compute_s": 1.0, "comm_s": 0.0}
+            for i in range(size)]
+    rows = [row(2 + i, 8.0 / (1 + i), 8.0, phases=many) for i in range(size)]
+    study = put_study(tmp_path / "study", prediction(counts=rows, knee=None))
+    view = build_view(study)
+    check_offline(render_html(view))
+    assert len(view.counts) == size
+    assert len(view.phases) == min(size, 200)
+    if size > 200:
+        assert "100 more phases with 33.3 %" in view.phases_cut
+    write_png(view.points, study.speedup_png_path)
+    assert study.speedup_png_path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert render(prediction(counts=rows))
+
+
+def test_unknown_intervals_are_drawn_without_a_band(tmp_path: Path, equations: list[str]) -> None:
+    blank = dict.fromkeys(("low_s", "high_s", "speedup_low", "speedup_high"))
+    rows = [{**entry, **blank} for entry in prediction()["counts"]]
+    view = build_view(put_study(tmp_path / "study", prediction(counts=rows)))
+    text = render_html(view)
+    assert "<polygon" not in text and "no interval is known" in text
+    assert "unknown" in render(prediction(counts=rows))
+    write_png(view.points, tmp_path / "x.png")
+
+
+def test_zero_times_do_not_break_the_report(tmp_path: Path, equations: list[str]) -> None:
+    zero = {"time_s": 0.0, "speedup": 0.0, "efficiency": 0.0, "model_s": 0.0, "compute_s": 0.0,
+            "comm_s": 0.0, "speedup_low": 0.0, "speedup_high": 0.0, "phases": []}
+    rows = [{**entry, **zero} for entry in prediction()["counts"]]
+    view = build_view(put_study(tmp_path / "study", prediction(counts=rows)))
+    check_offline(render_html(view))
+    write_png(view.points, tmp_path / "x.png")
+
+
+@pytest.mark.parametrize(
+    "counts", [[], None, [{}], [{"n": 0}], [row(2, 1.0, 1.0, speedup=-1.0)],
+               [row(2, 1.0, 1.0, comm_s="1")], "2"]
+)
+def test_senseless_predictions_are_refused(
+    tmp_path: Path, equations: list[str], counts: Any
+) -> None:
+    study = put_study(tmp_path / "study", prediction(counts=counts))
+    with pytest.raises(P3SError, match="damaged"):
+        build_view(study)
+
+
+def test_without_prediction_the_next_step_is_named(tmp_path: Path, equations: list[str]) -> None:
+    study = put_study(tmp_path / "study", prediction())
+    study.prediction_path.unlink()
+    with pytest.raises(P3SError, match="p3s predict"):
+        build_view(study)
+
+
+def test_unmeasured_classes_are_listed(tmp_path: Path, equations: list[str]) -> None:
+    study = put_study(tmp_path / "study", prediction(notes=["beware"]))
+    write_json(study.replay_path(64), {
+        "schema": "p3s.replay", "schema_version": SCHEMA_VERSION, "n": 64,
+        "unmeasured": [{"op": f"MPI_Op{i}", "bytes": 8} for i in range(7)],
+    })
+    gaps = " | ".join(build_view(study).gaps)
+    assert "beware" in gaps and "MPI_Op4" in gaps and "MPI_Op5" not in gaps and "2 more" in gaps
+
+
+def test_verdict_sentence() -> None:
+    text = verdict_of(prediction())
+    assert "From 2 to 64 processes" in text and "8.00x as fast" in text
+    assert "below 50.0 % at 64" in text
+    assert "Phase sweep takes most of the time at 64 (70.0 %, mostly computation)" in text
+    assert "stays above" in verdict_of(prediction(knee=None))
+
+
+def test_points_of_the_curve() -> None:
+    points = points_of(prediction())
+    assert [(p.n, p.measured, p.ideal) for p in points] == [
+        (2, True, 1.0), (4, False, 2.0), (64, False, 32.0)
+    ]
+
+
+def test_terminal_curve_marks_every_point_in_its_place() -> None:
+    points = [Point(2, 1.0, None, None, 1.0, True, None),
+              Point(8, 4.0, 2.0, 4.0, 4.0, False, None),
+              Point(32, 4.0, 2.0, 8.0, 16.0, False, None)]
+    lines = curve(points, width=41, height=9).splitlines()
+    plot = [line[10:].ljust(41) for line in lines[:9]]
+    assert plot[8][0] == "o" and plot[4][20] == "*" and plot[4][40] == "*"
+    assert plot[0][40] == "." and plot[6][40] == "|" and plot[2][40] == "|"
+    assert lines[0].startswith("     16x") and lines[8].startswith("      1x")
+    assert lines[10].split() == ["2", "8", "32"]
+
+
+def test_axes_hold_every_point() -> None:
+    axes = axes_of(points_of(prediction()))
+    assert axes.s_low <= 1 and axes.s_high >= 32
+    assert axes.x(2) == 0 and axes.x(64) == 1 and axes.ticks()[0] == axes.s_low
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (0, "0 s"), (3e-9, "3.00 ns"), (1.5e-6, "1.50 µs"), (0.0123, "12.3 ms"),
+     (0.99996, "1.00 s"), (1.0, "1.00 s"), (99.96, "100 s"), (12345.6, "12,346 s")],
+)
+def test_seconds(value: float | None, text: str) -> None:
+    assert seconds(value) == text
+
+
+def test_shares_and_factors() -> None:
+    assert percent(0.0001) == "<0.1 %" and percent(0.0) == "0.0 %" and percent(1.0) == "100.0 %"
+    assert factor(None) == "–" and factor(12.34) == "12.3x"
+
+
+def test_control_characters_become_visible() -> None:
+    assert visible("a\x1b[0m\u202e\ud800") == r"a\x1b[0m\u202e\ud800"
+    assert visible("x" * 300, 10) == "x" * 10 + "…"

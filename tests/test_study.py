@@ -1,0 +1,251 @@
+"""The study directory: atomic artefacts, versions, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from p3s.errors import P3SError, UsageError
+from p3s.study import SCHEMA_VERSION, Study, read_json, write_bytes, write_json
+
+COMMAND = ["mpiexec", "-n", "{np}", "./app", "-o", "x y"]
+
+
+def artefact(noun: str = "model", **more: object) -> dict[str, object]:
+    return {"schema": f"p3s.{noun}", "schema_version": SCHEMA_VERSION, **more}
+
+
+def put_run(study: Study, np_: int, rep: int = 0, status: str = "complete", **info: object) -> Path:
+    """Make a run directory as the launcher leaves it."""
+    staged = study.stage_run(study.runs_dir(np_, rep))
+    write_json(staged / "run.json", artefact("run", np=np_, status=status, **info))
+    study.commit_run(staged, study.runs_dir(np_, rep))
+    study.update()
+    return study.runs_dir(np_, rep)
+
+
+def test_written_artefact_is_read_back_with_plain_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    write_json(path, artefact(count=np.int64(3), share=np.float64(0.5), grid=np.array([2, 4])))
+    assert read_json(path, "p3s.model") == artefact(count=3, share=0.5, grid=[2, 4])
+    assert [p.name for p in tmp_path.iterdir()] == ["model.json"]
+
+
+def test_nan_is_never_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError):
+        write_json(tmp_path / "model.json", artefact(x=float("nan")))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.json"
+    write_json(path, artefact(x=1))
+
+    def full(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(P3SError, match="No space left") as err:
+        write_json(path, artefact(x=2))
+    assert str(path) in str(err.value)
+    assert read_json(path, "p3s.model")["x"] == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["model.json"]
+
+
+def test_another_version_names_both(tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    path.write_text(json.dumps({"schema": "p3s.study", "schema_version": 7}))
+    with pytest.raises(P3SError) as err:
+        read_json(path, "p3s.study")
+    text = str(err.value)
+    assert "version 7" in text and f"version {SCHEMA_VERSION}" in text and "\n" not in text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b'{"schema": "p3s.other", "schema_version": 1}',
+        b'{"schema": "p3s.model"}',
+        b'{"schema": "p3s.model", "schema_version": true}',
+        b'{"schema": "p3s.model", "schema_version": 1, "x": NaN}',
+        b"[" * 100_000,
+    ],
+)
+def test_damage_is_one_line(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "model.json"
+    path.write_bytes(content)
+    with pytest.raises(P3SError) as err:
+        read_json(path, "p3s.model")
+    assert str(path) in str(err.value) and "\n" not in str(err.value)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_no_mutation_escapes_the_error_type(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Whatever happens to a file, reading it succeeds or raises P3SError."""
+    path = tmp_path_factory.getbasetemp() / "mutated.json"
+    text = bytearray(json.dumps(artefact(name="é", list=[1, 2.5, {"a": None}])).encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(text) - 1))
+        text[at] = data.draw(st.integers(0, 255))
+    path.write_bytes(bytes(text))
+    try:
+        obj = read_json(path, "p3s.model")
+    except P3SError as err:
+        assert "\n" not in str(err)
+    else:
+        assert obj["schema"] == "p3s.model" and obj["schema_version"] == SCHEMA_VERSION
+
+
+def test_absent_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(P3SError, match="not there"):
+        read_json(tmp_path / "x.json", "p3s.model")
+
+
+def test_names_of_the_contract(tmp_path: Path) -> None:
+    study = Study(tmp_path)
+    names = {
+        study.runs_dir(8): "runs/np0008.r0",
+        study.runs_dir(12345, 2): "runs/np12345.r2",
+        study.signature_path(8): "signature/np0008.json",
+        study.signature_table(8): "signature/np0008.parquet",
+        study.scaled_path(512): "scaled/np000512/scaled.json",
+        study.replay_path(512): "replay/np000512.json",
+        study.replay_table(512): "replay/np000512.parquet",
+        study.validate_path(64): "validate/np000064.json",
+        study.validate_run_dir(64): "validate/np000064.r0",
+    }
+    for path, name in names.items():
+        assert path == tmp_path / name
+
+
+def test_adding_counts_keeps_everything(tmp_path: Path) -> None:
+    root = tmp_path / "study"
+    study = Study.create(root, COMMAND)
+    put_run(study, 2, exit_code=0)
+    study.update(owner="somebody")
+    again = Study.create(root, COMMAND)
+    put_run(again, 4)
+    manifest = again.manifest()
+    assert manifest["owner"] == "somebody"
+    assert [run["np"] for run in manifest["runs"]] == [2, 4]
+    assert again.counts() == [2, 4]
+    assert again.command() == COMMAND
+
+
+def test_another_command_is_refused_unless_forced(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "s", COMMAND)
+    put_run(study, 2)
+    other = ["mpiexec", "-n", "{np}", "./other"]
+    with pytest.raises(UsageError, match="--force"):
+        Study.create(study.root, other)
+    assert study.command() == COMMAND
+    Study.create(study.root, other, force=True)
+    assert study.manifest()["commands"] == [COMMAND, other]
+    assert study.counts() == [2]
+
+
+def test_command_of_an_empty_study_may_change(tmp_path: Path) -> None:
+    Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./tpyo"])
+    study = Study.create(tmp_path / "s", COMMAND)
+    assert study.manifest()["commands"] == [COMMAND]
+
+
+def test_a_foreign_directory_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(P3SError, match="not a study"):
+        Study.create(tmp_path, COMMAND)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_in_the_way_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "study").write_text("")
+    with pytest.raises(P3SError, match="cannot be written") as err:
+        Study.create(tmp_path / "study", COMMAND)
+    assert "\n" not in str(err.value)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
+def test_place_where_not_even_root_can_write_is_one_line() -> None:
+    with pytest.raises(P3SError, match="cannot be written"):
+        Study.create(Path("/proc/p3s-study"), COMMAND)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_unwritable_directory_is_one_line(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(P3SError, match="cannot be written"):
+            Study.create(tmp_path / "study", COMMAND)
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_partial_runs_do_not_count(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "s", COMMAND)
+    put_run(study, 2)
+    put_run(study, 4, status="partial")
+    assert study.counts() == [2]
+    assert [run.status for run in study.runs()] == ["complete", "partial"]
+    (study.runs_dir(2) / "run.json").write_text("{")
+    assert study.counts() == []
+
+
+def test_failed_run_leaves_the_earlier_one(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "s", COMMAND)
+    place = put_run(study, 2)
+    staged = study.stage_run(place)
+    (staged / "stderr.txt").write_text("boom")
+    kept = study.keep_failed_run(staged, place)
+    assert kept is not None and (kept / "stderr.txt").read_text() == "boom"
+    assert study.counts() == [2] and read_json(place / "run.json", "p3s.run")["np"] == 2
+    assert len(study.runs()) == 1
+
+
+def test_repeated_run_replaces_only_when_done(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "s", COMMAND)
+    place = put_run(study, 2, wall_s=1.0)
+    (place / "old").write_text("")
+    put_run(study, 2, wall_s=2.0)
+    assert not (place / "old").exists()
+    assert study.runs(2)[0].info["wall_s"] == 2.0
+    assert sorted(p.name for p in (study.root / "runs").iterdir()) == ["np0002.r0"]
+
+
+def test_study_can_be_moved(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "a", COMMAND)
+    put_run(study, 2)
+    moved = study.root.rename(tmp_path / "b")
+    assert str(tmp_path) not in (moved / "study.json").read_text()
+    assert Study.open(moved).counts() == [2]
+
+
+def test_no_study_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(P3SError, match="p3s characterize"):
+        Study.open(tmp_path)
+
+
+def test_damaged_commands_are_refused(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "s", COMMAND)
+    write_json(study.manifest_path, artefact("study", commands="rm -rf"))
+    with pytest.raises(P3SError, match="commands"):
+        study.command()
+
+
+def test_artefacts_are_private(tmp_path: Path) -> None:
+    write_bytes(tmp_path / "new" / "x", b"1")
+    assert (tmp_path / "new").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "new" / "x").stat().st_mode & 0o077 == 0
