@@ -1,4 +1,4 @@
-"""The commands that run stages: what is run, what is kept, what is said. Stages are stood in for."""
+"""Commands that run stages: what is run, what is kept, what is said. Stages are stood in for."""
 
 from __future__ import annotations
 

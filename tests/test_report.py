@@ -22,6 +22,12 @@ from p3s.report.text import factor, percent, seconds, visible
 from p3s.report.view import Point, build_view, points_of, verdict_of
 from p3s.study import SCHEMA_VERSION, Study, write_json
 
+HELD = {
+    "possible": True, "n": 4, "p2p_triples": {"true": 12, "predicted": 13, "equal": 11},
+    "collectives": {"true": 4, "predicted": 4, "equal": 4}, "weights": {"phases": 2, "exact": 1},
+    "work": {"mean_abs_error": 0.03, "max_abs_error": 0.25},
+}
+
 HOSTILE = [
     "</script><script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
@@ -107,7 +113,7 @@ def put_study(root: Path, result: dict[str, Any], command: list[str] | None = No
     run.mkdir(parents=True)
     base = {"schema_version": SCHEMA_VERSION}
     write_json(run / "run.json", {"schema": "p3s.run", **base, "status": "complete", "wall_s": 8.0})
-    write_json(study.model_path, {"schema": "p3s.model", **base, "holdout": {"count": 4}})
+    write_json(study.model_path, {"schema": "p3s.model", **base, "holdout": HELD})
     write_json(study.prediction_path, result)
     return study
 
@@ -163,7 +169,8 @@ def test_report_is_one_offline_page_with_the_numbers(tmp_path: Path, equations: 
     view = build_view(put_study(tmp_path / "study", prediction()))
     text = render_html(view)
     words = " ".join(check_offline(text).words)
-    for expected in ("8.00x", "25.0 %", "(30.0 s)", "sweep", "sweep: 100 x (send to +1)",
+    for expected in ("messages: 11 of 12 equal, 13 predicted", "weights: 1 of 2", "8.00x",
+                     "largest 25.0 %", "(30.0 s)", "sweep", "sweep: 100 x (send to +1)",
                      "mpiexec -n '{np}' ./app", "p3s predict study -n 4,64"):
         assert expected in words, expected
     heads = re.findall(r'<h2 id="(\w+)"', text)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p3s.errors import P3SError
-from p3s.study import Study
+from p3s.study import RunRecord, Study
 
 
 @dataclass(frozen=True)
@@ -13,9 +12,9 @@ class Measured:
     """What was measured at one traced count.
 
     ``wall_s`` runs from the end of MPI_Init to the start of MPI_Finalize: largest over the ranks,
-    smallest over the repeats. ``work_s`` is the computation of the busiest rank in thread CPU
-    time. ``representative`` is False when ranks shared cores: then ``wall_s`` says nothing about
-    the program, but ``work_s`` still does.
+    smallest over the repeats (``wall_max_s``: largest over the repeats). ``work_s`` is the
+    computation of the busiest rank in thread CPU time. ``representative`` is False when ranks
+    shared cores: then ``wall_s`` says nothing about the program, but ``work_s`` still does.
     """
 
     np: int
@@ -26,27 +25,27 @@ class Measured:
 
 
 def measured(study: Study, np: int) -> Measured | None:
-    """Read the complete runs at ``np``; None when there is none that can be read."""
+    """Return what the complete runs at ``np`` took; None when they do not tell."""
+    import numpy
+
+    from p3s.characterize import load_table
+
+    records = [record for record in study.runs(np) if record.status == "complete"]
+    if not records:
+        return None
+    table = load_table(study.root, np)
+    if not table.wall_ns:
+        return None
+    work_ns = numpy.bincount(table.rank, weights=table.work_ns, minlength=1)
+    wall_s = table.wall_ns / 1e9
+    shared = any(record.info.get("oversubscribed", True) for record in records)
+    return Measured(np, wall_s, max(wall_s, _longest_s(records)), work_ns.max() / 1e9, not shared)
+
+
+def _longest_s(records: list[RunRecord]) -> float:
+    """Return the longest run time among several repeats, in seconds."""
+    if len(records) < 2:
+        return 0.0
     from p3s.trace import read_run
 
-    walls: list[float] = []
-    works: list[float] = []
-    shared = False
-    for record in study.runs(np):
-        if record.status != "complete":
-            continue
-        try:
-            run = read_run(record.path)
-        except P3SError:
-            continue
-        last_ns = [int(rank.start_ns[-1]) for rank in run.ranks if len(rank.start_ns)]
-        if not last_ns:
-            continue
-        walls.append(max(last_ns) / 1e9)
-        if run.work_unit == "cpu_ns":
-            works.append(max(int(rank.work_ns.sum()) for rank in run.ranks) / 1e9)
-        shared = shared or bool(record.info.get("oversubscribed", True))
-    if not walls:
-        return None
-    work_s = min(works) if works else float("nan")
-    return Measured(np, min(walls), max(walls), work_s, not shared)
+    return max((read_run(record.path).wall_ns or 0) / 1e9 for record in records)

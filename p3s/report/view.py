@@ -199,11 +199,29 @@ def _shares(prediction: dict[str, Any]) -> list[list[str]]:
 
 
 def _holdout(model: dict[str, Any]) -> list[str]:
-    """Return what the model says about its held-out count, as lines."""
+    """Return how the model did on its held-out count, as lines."""
     held = model.get("holdout")
     if not isinstance(held, dict):
-        return ["No count was held out: nothing was checked (p3s model --no-holdout)."]
-    return [f"{visible(str(key))}: {visible(_plain(value))}" for key, value in held.items()]
+        return ["No count was held out: nothing was checked."]
+    if not held.get("possible", True):
+        return [f"Not possible: {visible(_plain(held.get('why', 'no reason given')))}"]
+    lines = [f"Fitted without {visible(_plain(held.get('n')))} processes and compared there."]
+    for key, name in (("p2p_triples", "messages"), ("collectives", "collectives")):
+        pair = held.get(key)
+        if isinstance(pair, dict):
+            lines.append(
+                f"{name}: {_plain(pair.get('equal'))} of {_plain(pair.get('true'))} equal, "
+                f"{_plain(pair.get('predicted'))} predicted"
+            )
+    weights, work = held.get("weights"), held.get("work")
+    if isinstance(weights, dict):
+        lines.append(f"weights: {_plain(weights.get('exact'))} of {_plain(weights.get('phases'))}")
+    if isinstance(work, dict):
+        lines.append(
+            f"work: mean error {percent(work.get('mean_abs_error'))}, "
+            f"largest {percent(work.get('max_abs_error'))}"
+        )
+    return [visible(line) for line in lines]
 
 
 def _plain(value: Any) -> str:

@@ -1,0 +1,74 @@
+# make demo      sets everything up and runs the main job
+# make test      sets everything up and passes the tests
+# make lint      ruff and mypy
+# make test-all  the slow and optional tests too
+# make clean     removes everything these made
+#
+# Needs python3 (3.11 or newer), gcc and make; everything else comes into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+MPI := $(VENV)/mpi/choice
+STUDY := demo-study
+
+# What is measured in the demo: grid points, iterations, iterations per check.
+SMALL ?= 2,4,8,16
+LARGE ?= 32,64
+JACOBI ?= --nx 960 --ny 960 --iterations 100
+
+# The MPI that was chosen, then the tools of the virtual environment.
+RUN := PATH="$(CURDIR)/$(VENV)/mpi:$(CURDIR)/$(BIN):$$PATH"
+
+.DELETE_ON_ERROR:
+.PHONY: all demo test test-all lint clean setup examples
+
+all: setup
+
+setup: $(READY) $(MPI)
+
+# Made anew whenever pyproject.toml changes; stopped half-way, it is simply run again.
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "P3S needs python3 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	  rm -rf $(VENV); $(PYTHON) -m venv $(VENV) || { \
+	  echo "python3 -m venv does not work here (Debian: apt-get install python3-venv)" >&2; \
+	  exit 1; }; }
+	@for attempt in 1 2 3; do \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' && exit 0; \
+	  echo "pip failed, once more" >&2; sleep 2; \
+	done; exit 1
+	@touch $@
+
+$(MPI): $(READY) .ci/choose_mpi.py
+	@$(BIN)/python .ci/choose_mpi.py $(VENV)/mpi
+
+examples: $(MPI)
+	@$(RUN) $(MAKE) --no-print-directory -s -C examples MPICC="$(CURDIR)/$(VENV)/mpi/mpicc"
+
+demo: examples
+	@$(RUN) p3s characterize -n $(SMALL) -o $(STUDY) --force --timeout 60 \
+	  -- mpiexec -n {np} examples/bin/jacobi2d $(JACOBI)
+	@$(RUN) p3s model $(STUDY)
+	@$(RUN) p3s scale $(STUDY) -n $(LARGE)
+	@$(RUN) p3s replay $(STUDY) -n $(LARGE) --budget 10
+	@$(RUN) p3s predict $(STUDY) -n $(LARGE) --budget 5
+	@$(RUN) p3s report $(STUDY)
+	@echo "open $(CURDIR)/$(STUDY)/report.html"
+
+test: $(MPI)
+	$(RUN) python -m pytest -q -m "not slow"
+
+test-all: $(MPI)
+	$(RUN) python -m pytest -q
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/mypy p3s signature_runner replay
+
+clean:
+	rm -rf $(VENV) $(STUDY) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	$(MAKE) --no-print-directory -s -C examples clean
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
