@@ -165,7 +165,7 @@ def cg(size: int = 1403, outer: int = 3, inner: int = 5) -> Program:
             return (c + 1) * size // p - c * size // p
 
         if rows == cols:
-            partner, length = j * cols + i, cut(j, cols)
+            partner, length = j * cols + i, cut(i, cols)
         else:
             partner = j // 2 * cols + 2 * i + j % 2
             length = cut(2 * i + j % 2, cols)
@@ -211,5 +211,109 @@ def wavefront(nx: int = 301, ny: int = 203, blocks: int = 4, sweeps: int = 3) ->
                         if 0 <= cy + s < py:
                             rec(op, site=f"{op}y{sign}", peer=cx * py + cy + s, nbytes=8 * lx)
             rec("Allreduce", nbytes=8)
+
+    return program
+
+
+def halo9(nx: int = 331, ny: int = 257, iters: int = 4) -> Program:
+    """Periodic 2-D halo with corners, all partners in one neighbour loop, no Cart, squares."""
+
+    def program(rec: Recorder) -> None:
+        p = round(rec.n ** 0.5)
+        cx, cy = divmod(rec.rank, p)
+        lx, ly = block(nx, p, cx), block(ny, p, cy)
+        for _ in range(iters):
+            for op in ("Irecv", "Isend"):
+                for dx in (-1, 0, 1):
+                    for dy in (-1, 0, 1):
+                        if dx or dy:
+                            size = {(0, 1): lx, (1, 0): ly, (1, 1): 1}[(abs(dx), abs(dy))]
+                            s = 1 if op == "Isend" else -1
+                            rec(op, peer=(cx + s * dx) % p * p + (cy + s * dy) % p,
+                                nbytes=8 * size)
+            rec("Waitall", nbytes=16)
+
+    return program
+
+
+def fft2d(size: int = 512, iters: int = 3) -> Program:
+    """Transposes in row and column communicators of a 2-D grid, made by MPI_Comm_split."""
+
+    def program(rec: Recorder) -> None:
+        px, py = dims_balanced(rec.n, 2)
+        cx, cy = divmod(rec.rank, py)
+        row = rec.comm(tuple(range(cx * py, cx * py + py)))
+        col = rec.comm(tuple(range(cy, rec.n, py)))
+        rec("Comm_split", site="split_row")
+        rec("Comm_split", site="split_col")
+        local = size ** 3 // rec.n * 16
+        for _ in range(iters):
+            rec("Alltoall", site="row", comm=row, nbytes=local, elem=16)
+            rec("Alltoall", site="col", comm=col, nbytes=local, elem=16)
+        rec("Bcast", site="b", comm=row, nbytes=8, root=cx * py)
+
+    return program
+
+
+def hypercube(words: int = 64, iters: int = 6) -> Program:
+    """All-reduce by recursive doubling over all ranks in plain Sendrecv."""
+
+    def program(rec: Recorder) -> None:
+        for _ in range(iters):
+            mask = 1
+            while mask < rec.n:
+                q = rec.rank ^ mask
+                rec("Sendrecv", peer=q, nbytes=8 * words)
+                rec("Sendrecv_recv", site="Sendrecv", peer=q, nbytes=8 * words, work=0)
+                mask *= 2
+
+    return program
+
+
+def dissemination(iters: int = 4) -> Program:
+    """A barrier by dissemination: partners at distance 2^i, any count."""
+
+    def program(rec: Recorder) -> None:
+        for _ in range(iters):
+            d = 1
+            while d < rec.n:
+                rec("Irecv", peer=(rec.rank - d) % rec.n, nbytes=0)
+                rec("Send", peer=(rec.rank + d) % rec.n, nbytes=0)
+                rec("Wait", nbytes=1)
+                d *= 2
+
+    return program
+
+
+def gather_to_root(size: int = 1001, rounds: int = 3) -> Program:
+    """Every rank sends its uneven block to rank 0, which answers each of them."""
+
+    def program(rec: Recorder) -> None:
+        for _ in range(rounds):
+            if rec.rank == 0:
+                for q in range(1, rec.n):
+                    rec("Recv", peer=q, nbytes=8 * block(size, rec.n, q))
+                for q in range(1, rec.n):
+                    rec("Send", site="answer", peer=q, nbytes=64)
+            else:
+                rec("Send", peer=0, nbytes=8 * block(size, rec.n, rec.rank))
+                rec("Recv", site="answered", peer=0, nbytes=64)
+
+    return program
+
+
+def every_tenth(iters: int = 40) -> Program:
+    """A ring with output through a Gather every tenth step and a different first turn."""
+
+    def program(rec: Recorder) -> None:
+        rec("Allreduce", site="start", nbytes=8)
+        for k in range(iters):
+            rec("Isend", peer=(rec.rank + 1) % rec.n, nbytes=400)
+            rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=400)
+            rec("Wait", nbytes=1)
+            if k % 10 == 9:
+                rec("Gather", nbytes=80, root=0)
+            if k == 0:
+                rec("Barrier", site="first")
 
     return program

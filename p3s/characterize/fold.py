@@ -136,7 +136,7 @@ def fold(members: Mapping[Hashable, Mapping[Edge, int]], position: Mapping[int, 
     nodes = {v for c in classes for e in c.active for v in e if v >= 0}
     for c in classes:
         c.active = {e for e in c.active if e[0] >= 0 and e[1] >= 0}
-    root = Loop(turns={m: 1 for m in members})
+    root = Loop(turns=dict.fromkeys(members, 1))
     root.children = _nest(nodes, classes, position)
     return root
 
@@ -202,7 +202,7 @@ def _outer_back_edges(scc: set[int], cls: _Class, local: set[Edge]) -> set[Edge]
     pred: dict[int, list[int]] = {}
     for a, b in local:
         pred.setdefault(b, []).append(a)
-    tails = [a for a in pred.get(header, [])]
+    tails = list(pred.get(header, []))
     natural = {a: _natural_loop(a, header, pred) for a in tails}
     widest = max(natural.values(), key=len)
     outer = {a for a in tails if len(natural[a]) == len(widest)}

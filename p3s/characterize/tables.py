@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy
 import numpy as np
 
 from p3s.errors import P3SError
@@ -61,19 +62,19 @@ class PointTable:
     edges: rows (rank, from group, to group, count), START and END included.
     """
 
-    np: int
+    np: int  # the field hides the module inside the class, hence numpy.ndarray below
     groups: tuple[Group, ...]
     places: tuple[Place, ...]
     sites: dict[str, tuple[str, ...]]
-    rank: np.ndarray
-    group: np.ndarray
-    nbytes: np.ndarray
-    elem_bytes: np.ndarray
-    count: np.ndarray
-    work_ns: np.ndarray
-    elapsed_ns: np.ndarray
-    first: np.ndarray
-    edges: np.ndarray
+    rank: numpy.ndarray
+    group: numpy.ndarray
+    nbytes: numpy.ndarray
+    elem_bytes: numpy.ndarray
+    count: numpy.ndarray
+    work_ns: numpy.ndarray
+    elapsed_ns: numpy.ndarray
+    first: numpy.ndarray
+    edges: numpy.ndarray
     events: int
     null_events: int
     failed_polls: int

@@ -51,15 +51,14 @@ def fit_model(tables: Sequence[PointTable]) -> Model:
             entries.append(entry)
             work.append((entry, item))
     # Items seen at many counts determine extents best; the others choose among those found.
-    for entry, item in sorted(work, key=lambda w: _spread(w[1], counts),
-                              reverse=True):
+    for entry, item in sorted(work, key=lambda w: _spread(w[1], counts), reverse=True):
         unsure = f"{entry['site']}:{entry['op']}" in varying
-        entry["slots"] = fit_item(item, counts, pool, unsure)
+        slots = entry["slots"] = fit_item(item, counts, pool, unsure)
         if entry["kind"] in (SEND, RECV) and item.relation is None:
-            for slot in entry["slots"]:
+            for slot in slots:
                 slot["guard"] = None
         if item.place is not None and item.place["kind"] == "odd":
-            for slot in entry["slots"]:
+            for slot in slots:
                 slot["guard"] = None
                 slot["why"].append("no rule found for the communicator's members")
     _follow_posts(entries, work, counts)
@@ -131,7 +130,8 @@ def _follow_posts(entries: Sequence[dict[str, Any]], work: Sequence[tuple[dict[s
         if entry["kind"] != COMPLETION:
             continue
         slot = entry["slots"][0]
-        if len(entry["slots"]) == 1 and "expr" in slot["count"] and slot["guard"] is not None:
+        if len(entry["slots"]) == 1 and slot["guard"] is not None \
+                and slot["count"].get("expr", [""])[0] == "num":
             continue
         mine = totals(k)
         for group in groups:

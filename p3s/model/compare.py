@@ -12,7 +12,7 @@ from p3s.characterize.fold import fold
 from p3s.characterize.tables import PointTable
 from p3s.model.evaluate import Model, ScaledRows, generate, phase_weight
 from p3s.model.guards import GridAt
-from p3s.model.tree import UNKNOWN_ITEM, assign, member_edges
+from p3s.model.tree import UNKNOWN_ITEM, assign, member_edges, phase_stages
 from p3s.trace.ops import COLLECTIVE, SEND
 
 Tally = Counter[tuple[Any, ...]]
@@ -64,7 +64,8 @@ def _true_weights(model: Model, t: PointTable, grid: GridAt,
                   split: Mapping[tuple[str, str], bool]) -> list[dict[str, Any]]:
     """Fold the run on its own and pair its loops with the model's phases by their items."""
     assignment = assign(model["items"], t, grid, split)
-    members = {(t.np, r): e for r, e in member_edges(t, assignment).items()}
+    members: dict[Any, dict[tuple[int, int], int]] = {
+        (t.np, r): e for r, e in member_edges(t, assignment).items()}
     top = np.zeros(t.np, dtype=np.int64)
     np.maximum.at(top, t.rank, t.first)
     place: dict[int, list[float]] = {}
@@ -86,7 +87,8 @@ def _true_weights(model: Model, t: PointTable, grid: GridAt,
                         "predicted": phase_weight(phase, grid)})
             continue
         best = max(loops, key=lambda lp: (len(lp[0] & mine) / len(lp[0] | mine), -len(lp[0])))
-        out.append({"phase": phase["phase"], "true": best[1],
+        stages = phase_stages(phase, model["items"], grid)
+        out.append({"phase": phase["phase"], "true": best[1] // max(stages, 1),
                     "predicted": phase_weight(phase, grid)})
     return out
 
@@ -117,7 +119,7 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
     pred_work = np.bincount(rows.phase, weights=rows.work * rows.repeat,
                             minlength=n_phases + 1)
     total = max(float(true_work.sum()), 1.0)
-    each_work = [{"phase": int(k), "share": float(true_work[k] / total),
+    each_work: list[dict[str, Any]] = [{"phase": int(k), "share": float(true_work[k] / total),
                   "true": float(true_work[k]), "predicted": float(pred_work[k]),
                   "error": float((pred_work[k] - true_work[k]) / true_work[k])}
                  for k in range(n_phases) if true_work[k] > 0.01 * total]

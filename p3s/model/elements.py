@@ -135,7 +135,8 @@ def _product(
 ) -> list[int] | None:
     """Return one extent per axis such that the product of their blocks equals ``value``."""
     if len(axes) == 1:
-        found = _solve_one(obs, value, axes[0], kind)
+        found = [e for e in _solve_one(obs, value, axes[0], kind)
+                 if _believable(obs, axes[0], e, pool)]
         return [_best_extent(found, pool)] if found else None
     p, c = obs.env[axes[0][0]], obs.env[axes[0][1]]
     k = int(np.lexsort((c, p))[0])
@@ -149,6 +150,8 @@ def _product(
         if extent in tried:
             continue
         tried.add(extent)
+        if not _believable(obs, axes[0], extent, pool):
+            continue
         budget[0] -= 1
         if budget[0] < 0:
             return None
@@ -162,7 +165,17 @@ def _product(
 
 
 def _varies_with(obs: Observations, axis: tuple[str, str]) -> bool:
-    return bool(np.any(obs.env[axis[0]] != obs.env[axis[0]][0]))
+    return bool(np.any(obs.env[axis[0]] != obs.env[axis[0]][0])
+                or np.any(obs.env[axis[1]] != obs.env[axis[1]][0]))
+
+
+def _believable(obs: Observations, axis: tuple[str, str], extent: int, pool: ExtentPool) -> bool:
+    """An extent over blocks whose number never changed must be large, or known elsewhere.
+
+    Otherwise a plain factor (two fields, three dimensions) would pass for a tiny extent.
+    """
+    p = obs.env[axis[0]]
+    return bool(np.any(p != p[0])) or extent >= 8 * int(p[0]) or extent in pool.extents()
 
 
 def fit_elements(obs: Observations, pool: ExtentPool) -> Law | None:

@@ -32,7 +32,7 @@ Env = Mapping[str, Any]
 #: s stage of a family of partners (0, 1, ...).
 SYMBOLS = ("n", "r", "s", *(f"{k}{d}" for k in "pcq" for d in range(4)))
 
-BLOCK_KINDS = ("first", "last", "floor", "tail", "ceil", "low", "high")
+BLOCK_KINDS = ("first", "floor", "last", "tail", "ceil", "low", "high")
 
 
 def num(value: int | Fraction) -> Expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -103,18 +104,16 @@ class GridFamily:
             return (self.extent, other) if self.order[0] == 0 else (other, self.extent)
         return None
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """Return the rule as plain data."""
         return {"kind": self.kind, "ndims": self.ndims, "order": list(self.order),
                 "extent": self.extent}
 
     @staticmethod
-    def from_json(data: dict[str, object]) -> GridFamily:
+    def from_json(data: dict[str, Any]) -> GridFamily:
         """Return the rule from :meth:`to_json` data."""
-        order = data["order"]
-        assert isinstance(order, list)
-        return GridFamily(str(data["kind"]), int(str(data["ndims"])), tuple(order),
-                          int(str(data["extent"])))
+        return GridFamily(str(data["kind"]), int(data["ndims"]), tuple(data["order"]),
+                          int(data["extent"]))
 
     def text(self) -> str:
         """Return a short description for people."""
@@ -156,10 +155,9 @@ def candidate_families(
             continue
         if cart and any(fam.dims(n) != d for n, d in cart.items()):
             continue
-        if fam.ndims > 1 and all(d is not None and sum(x > 1 for x in d) < 2 for d in dims):
-            # never more than one extent above 1: nothing that the line does not say
-            if not cart:
-                continue
+        if not cart and fam.ndims > 1 and all(d is not None and sum(x > 1 for x in d) < 2
+                                              for d in dims):
+            continue  # never more than one extent above 1: nothing that the line does not say
         # Families equal on every traced count stay apart: they differ at other counts, and
         # the first in the list (the simplest) wins ties.
         key = (fam.kind, fam.ndims, fam.order, fam.extent)

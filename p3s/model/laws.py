@@ -91,10 +91,10 @@ def fit_exact(envs: Sequence[Env], values: Sequence[int], ndims: int = 1) -> Law
     vals = [_values(s, envs) for s in shapes]
     usable = [(s, v) for s, v in zip(shapes, vals, strict=True)
               if np.all(np.isfinite(v)) and not np.all(v == v[0])]
-    for s, v in usable:
-        coef = _multiple_of(v, y)
-        if coef is not None:
-            return Law(mul(num(coef), s), 1, m)
+    multiples = [(coef, s) for s, v in usable if (coef := _multiple_of(v, y)) is not None]
+    if multiples:  # stages of an exchange: log2(p) stages rather than p/2 of them
+        coef, s = min(multiples, key=lambda c: c[0].denominator > 1)
+        return Law(mul(num(coef), s), 1, m)
     if m < 3:
         return None
     for (s1, v1), (s2, v2) in combinations(usable, 2):

@@ -170,8 +170,41 @@ def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable]) -> GridChoi
         if best is None or cost < best.cost - 1e-9:
             best = GridChoice(fam, grids, explained, cost, [])
     assert best is not None  # the 1-D line admits every count
+    _opposite_siblings(nodes, best)
     best.others = tried
     return best
+
+
+def _opposite_siblings(nodes: Sequence[Node], choice: GridChoice) -> None:
+    """Where the direction is open, give sibling nodes opposite signs.
+
+    Two sends of one operation along the same dimension go to both sides; the receive with the
+    tag of a send looks the other way.
+    """
+    def open_vector(i: int) -> tuple[int, ...] | None:
+        e = choice.explained[i]
+        if e.ambiguous and len(e.relations) == 1 and e.relations[0]["kind"] == "shift":
+            return tuple(e.relations[0]["vec"])
+        return None
+
+    sign_of_tag: dict[tuple[tuple[int, ...], int], int] = {}
+    for kind in (SEND, RECV):
+        turn: dict[tuple[tuple[int, ...], str], int] = {}
+        for i in sorted(choice.explained, key=lambda i: (nodes[i].tag is None, nodes[i].tag or 0)):
+            vec = open_vector(i)
+            node = nodes[i]
+            if node.kind != kind or vec is None:
+                continue
+            sign = turn.get((vec, node.op), -1 if kind == SEND else 1)
+            turn[(vec, node.op)] = -sign
+            if node.tag is not None:
+                if kind == RECV and (vec, node.tag) in sign_of_tag:
+                    sign = -sign_of_tag[(vec, node.tag)]
+                sign_of_tag[(vec, node.tag)] = sign
+            if sign < 0:
+                e = choice.explained[i]
+                flipped = {**e.relations[0], "vec": [-v for v in vec]}
+                choice.explained[i] = Explanation([flipped], e.cost, e.unexplained, e.ambiguous)
 
 
 def _pairs(rows: Rows, grid: GridAt) -> Pairs:
@@ -232,6 +265,8 @@ def _p2p_items(node: Node, explained: Explanation, grids: Mapping[int, GridAt],
             rows[n] = nr.take(mine)
             stage[n] = np.argmax(hit, axis=0)[mine]
         item = Item(rows, stage, {n: tabs[n][k] for n in counts}, care, grids, rel, places)
+        if len(relations) > 1:
+            item.sure = {n: _one_size(rows[n], stage[n], care[n].shape) for n in counts}
         if explained.ambiguous and rel["kind"] == "shift":
             axes = [d for d in explained.ambiguous if rel["vec"][d]]
             if axes:
@@ -270,6 +305,15 @@ def _not_shared(tables: list[np.ndarray], k: int) -> np.ndarray:
                 if (j, s) != (k, m):
                     out[m] &= ~((mine[m] == other[s]) & (mine[m] >= 0))
     return out
+
+
+def _one_size(rows: Rows, stage: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return cells (stage, rank) all of whose messages have one size."""
+    low = np.full(shape, np.iinfo(np.int64).max, dtype=np.int64)
+    high = np.full(shape, -1, dtype=np.int64)
+    np.minimum.at(low, (stage, rows.rank), rows.nbytes)
+    np.maximum.at(high, (stage, rows.rank), rows.nbytes)
+    return low == high
 
 
 def _law_of_rows(node: Node, tables: Sequence[PointTable], grids: Mapping[int, GridAt]

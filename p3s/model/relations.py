@@ -94,18 +94,16 @@ def partners(rel: Relation, g: GridAt) -> np.ndarray:
                         dtype=np.int64).reshape(k, g.n)
     if kind == "stride":  # partner at distance 2^i along the axis
         c, p = _axis(rel, g)
-        rows = []
-        i = 0
-        while (1 << i) < p:
+        table = []
+        for i in range((p - 1).bit_length()):
             target = c + rel["sign"] * (1 << i)
             inside = (target >= 0) & (target < p)
             if rel["wrap"]:
                 target, inside = target % p, np.ones(g.n, dtype=bool)
-            rows.append(_replace(rel, g, target, inside))
-            i += 1
+            table.append(_replace(rel, g, target, inside))
         if rel.get("descending"):
-            rows.reverse()
-        return np.array(rows, dtype=np.int64).reshape(len(rows), g.n)
+            table.reverse()
+        return np.array(table, dtype=np.int64).reshape(len(table), g.n)
     if kind == "others":
         c, p = _axis(rel, g)
         every = np.ones(g.n, dtype=bool)
@@ -185,7 +183,7 @@ def _shift_vectors(
     for p in pairs:
         dims = np.array(p.grid.dims)[:, None]
         delta = p.grid.coords[:, p.peer] - p.grid.coords[:, p.rank]
-        open_sign = ((2 * np.abs(delta) == dims) | ((dims == 1))).any(axis=0)
+        open_sign = ((2 * np.abs(delta) == dims) | (dims == 1)).any(axis=0)
         unclear.append((p, open_sign))
         clear = ~open_sign
         wraps = 2 * np.abs(delta) > dims
@@ -266,7 +264,9 @@ def explain(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None = None) -> 
             left += int((~h).sum())
         return left
 
-    for rel in ({"kind": "self"}, {"kind": "root", "rank": 0}, {"kind": "root", "rank": -1}):
+    fixed: list[Relation] = [{"kind": "self"}, {"kind": "root", "rank": 0},
+                             {"kind": "root", "rank": -1}]
+    for rel in fixed:
         if residual([rel]) == 0:
             options.append(Explanation([rel], 1.0, 0))
     consts = {int(q) for p in pairs for q in p.peer}

@@ -45,7 +45,8 @@ class Item:
     """The rows of one relation (or communicator law) of a node, per count.
 
     stage: stage number per row; peers: partners (stages, n) or None for collectives and the
-    like; care: (stages, n) False where another item of the node has the same partner.
+    like; care: (stages, n) False where another item of the node has the same partner; sure: cells
+    whose size is known all the same, because all messages to that partner have one size.
     """
 
     rows: dict[int, Rows]
@@ -56,6 +57,11 @@ class Item:
     relation: dict[str, Any] | None = None
     place: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
+    sure: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def sized(self, n: int) -> np.ndarray:
+        """Return the cells whose size belongs to this item for certain."""
+        return self.care[n] | self.sure[n] if n in self.sure else self.care[n]
 
 
 def env_of(g: GridAt, ranks: np.ndarray, peers: np.ndarray | None = None,
@@ -94,10 +100,13 @@ def _variants(item: Item, counts: list[int]) -> dict[int, np.ndarray] | None:
             if b not in known:
                 known.append(b)
             number[i] = known.index(b)
-        cared = item.care[n]
+        cared, sized = item.care[n], item.sized(n)
         for c, known in sizes.items():
-            if cared[c // item.grids[n].n, c % item.grids[n].n]:
+            s, r = divmod(c, item.grids[n].n)
+            if cared[s, r]:
                 widths.add(len(known))
+            elif not sized[s, r]:  # another item's sizes are mixed in
+                number[cell == c] = 0
         out[n] = number
     if len(widths) > 1 or (widths and max(widths) > MAX_VARIANTS):
         return None
@@ -130,7 +139,8 @@ def fit_item(item: Item, counts: list[int], pool: ExtentPool, varying: bool) -> 
 
 def _fit_slot(item: Item, rows: dict[int, Rows], stage: dict[int, np.ndarray], counts: list[int],
               pool: ExtentPool, varying: bool, mixed: bool) -> Slot:
-    sub = Item(rows, stage, item.peers, item.care, item.grids, item.relation, item.place)
+    sub = Item(rows, stage, item.peers, item.care, item.grids, item.relation, item.place,
+               sure=item.sure)
     slot: Slot = {"relation": item.relation, "place": item.place, "why": []}
     why: list[str] = slot["why"]
     shapes = {n: (len(item.peers[n]) if item.peers is not None else 1, item.grids[n].n)
@@ -169,7 +179,8 @@ def _fit_slot(item: Item, rows: dict[int, Rows], stage: dict[int, np.ndarray], c
 
 def _cells(item: Item, times: dict[int, np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (stage, rank) of the cells that are known to belong to this slot alone."""
-    return np.nonzero((times[n] > 0) & item.care[n])
+    stage, rank = np.nonzero((times[n] > 0) & item.care[n])
+    return stage, rank
 
 
 def _fit_count(slot: Slot, item: Item, times: dict[int, np.ndarray], counts: list[int],
@@ -236,8 +247,8 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
             continue
         total = float((rows.nbytes * rows.count).sum())
         means.append((n, total / float(rows.count.sum())))
-        keep = item.care[n][stage, rows.rank]
-        if not keep.any() and not any(item.care[m].any() and len(item.rows[m].rank)
+        keep = item.sized(n)[stage, rows.rank]
+        if not keep.any() and not any(item.sized(m).any() and len(item.rows[m].rank)
                                       for m in counts):
             keep = np.ones(len(rows.rank), dtype=bool)
         if np.any(rows.nbytes % elem):

@@ -18,7 +18,8 @@ def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
     counts = study.signature_counts()
     if len(counts) < 3:
         raise P3SError(f"model: {study_dir} holds signatures of {len(counts)} process counts, "
-                       "three are needed (two to fit, one held out); run `p3s characterize` at more")
+                       "three are needed (two to fit, one held out); run `p3s characterize` at "
+                       "more")
     model = build_model([load_table(study.root, n) for n in counts], holdout)
     write_json(study.model_path, model)
     return model

@@ -69,7 +69,8 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
     return Assignment(out, shared)
 
 
-def member_edges(table: PointTable, assignment: Assignment) -> dict[int, dict[tuple[int, int], int]]:
+def member_edges(table: PointTable, assignment: Assignment
+                 ) -> dict[int, dict[tuple[int, int], int]]:
     """Return per rank the transitions between items, with counts, START and END included."""
     out: dict[int, dict[tuple[int, int], int]] = {}
     for rank, a, b, k in table.edges:
@@ -107,14 +108,29 @@ def build_tree(items: Sequence[dict[str, Any]], tables: Sequence[PointTable],
 
 
 def stage_loop(loop: Loop, items: Sequence[dict[str, Any]]) -> bool:
-    """Whether a loop only walks the stages of families of partners, or only completes requests."""
+    """Whether a loop only walks the stages of families of partners."""
     own = [items[i] for i in loop.own_nodes() if i < UNKNOWN_ITEM]
     if any(isinstance(c, Loop) for c in loop.children) or not own:
         return False
     p2p = [i for i in own if i["kind"] in (SEND, RECV)]
-    if any(i["kind"] not in (SEND, RECV, COMPLETION) for i in own):
+    if any(i["kind"] not in (SEND, RECV, COMPLETION) for i in own) or not p2p:
         return False
     return all(i["relation"] is not None and stages_depend_on_n(i["relation"]) for i in p2p)
+
+
+def _stages(loop: Loop, items: Sequence[dict[str, Any]], grids: Mapping[int, GridAt]
+            ) -> dict[int, int] | None:
+    """Return the number of stages per count of the families in a loop, None without a family."""
+    for i in loop.own_nodes():
+        rel = items[i]["relation"] if i < UNKNOWN_ITEM else None
+        if rel is not None:
+            return {n: len(partners(rel, g)) for n, g in grids.items()}
+    return None
+
+
+def _once_per_turn(loop: Loop, around: Loop, stages: Mapping[int, int]) -> bool:
+    turns: Mapping[Any, int] = loop.turns
+    return all(t <= around.turns.get(m, 0) * stages[m[0]] for m, t in turns.items())
 
 
 def phases_of(tree: Loop, items: list[dict[str, Any]], counts: Sequence[int],
@@ -132,13 +148,20 @@ def phases_of(tree: Loop, items: list[dict[str, Any]], counts: Sequence[int],
                        and items[i]["kind"] in (SEND, RECV)), None)
         for child in loop.children:
             if isinstance(child, Loop):
-                if stage_loop(child, items):
+                if all(i < UNKNOWN_ITEM and items[i]["kind"] == COMPLETION
+                       for i in child.nodes()):
+                    visit(child, phase, start)  # waiting for one request after the other
+                    continue
+                stages = _stages(child, items, grids) if stage_loop(child, items) else None
+                if stages is not None and _once_per_turn(child, loop, stages):
                     visit(child, phase, counter[0])
-                else:
-                    inner = len(phases)
-                    phases.append({"depth": phases[phase]["depth"] + 1, "parent": phase,
-                                   "loop": child})
-                    visit(child, inner, start)
+                    continue
+                # A loop over stages that is entered less often than it starts over is the
+                # perfect nest of two: its turns are those of the outer one times the stages.
+                inner = len(phases)
+                phases.append({"depth": phases[phase]["depth"] + 1, "parent": phase,
+                               "loop": child, "stages": stages})
+                visit(child, inner, counter[0] if stages is not None else start)
                 continue
             counter[0] += 1
             if child < UNKNOWN_ITEM:
@@ -146,14 +169,15 @@ def phases_of(tree: Loop, items: list[dict[str, Any]], counts: Sequence[int],
                 if start is not None and items[child]["kind"] == COMPLETION:
                     items[child]["stages_of"] = family
 
-    phases.append({"depth": 0, "parent": None, "loop": tree})
+    phases.append({"depth": 0, "parent": None, "loop": tree, "stages": None})
     visit(tree, 0, None)
     out = []
     for k, phase in enumerate(phases):
         loop = phase["loop"]
         ns, values = [], []
         for n in counts:
-            turns = [t for (m, _), t in loop.turns.items() if m == n]
+            stages = (phase["stages"] or {}).get(n, 1)
+            turns = [t // stages for (m, _), t in loop.turns.items() if m == n and stages]
             if turns and max(turns) > 0:
                 ns.append(n)
                 values.append(max(turns))
@@ -164,7 +188,16 @@ def phases_of(tree: Loop, items: list[dict[str, Any]], counts: Sequence[int],
             "weight": {"expr": law.expr, "points": law.points, "free": law.free} if law
             else {"stat": fit_work(ns, [float(v) for v in values]).to_json()},
             "weight_points": [[n, v] for n, v in zip(ns, values, strict=True)],
+            "fused_stages": phase["stages"] is not None,
             "items": sorted((i for i, it in enumerate(items) if it.get("phase") == k),
                             key=lambda i: items[i]["order"]),
         })
     return out
+
+
+def phase_stages(phase: Mapping[str, Any], items: Sequence[dict[str, Any]], grid: GridAt) -> int:
+    """Return by how many stages the turns of a phase's loop are to be divided (1: none)."""
+    if not phase.get("fused_stages"):
+        return 1
+    rels = [items[i]["relation"] for i in phase["items"] if items[i]["relation"] is not None]
+    return len(partners(rels[0], grid)) if rels else 1

@@ -92,7 +92,7 @@ def _write_parts(model: Mapping[str, Any], rows: ScaledRows, target: Path) -> No
 
 
 def _comms(rows: ScaledRows) -> dict[str, Any]:
-    comms = []
+    comms: list[dict[str, Any]] = []
     for i, members in enumerate(rows.members):
         if members == tuple(range(members[0], members[0] + len(members))) and len(members) > 64:
             comms.append({"id": i, "first": members[0], "size": len(members)})

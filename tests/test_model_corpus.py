@@ -1,0 +1,89 @@
+"""Models trained on small counts against the truth at large ones, without MPI."""
+
+from __future__ import annotations
+
+import corpus
+import pytest
+
+from p3s.model.build import build_model
+from p3s.model.compare import compare
+from p3s.model.text import render
+
+CASES = [
+    ("jacobi2d", corpus.jacobi2d(), (2, 4, 8, 16), (48, 60, 64, 128)),
+    ("jacobi2d-uneven", corpus.jacobi2d(97, 61, 3), (2, 4, 6, 9, 12), (35, 64)),
+    ("jacobi2d-plain-ranks", corpus.jacobi2d(cart=False), (2, 4, 8, 16), (48, 64)),
+    ("ring", corpus.ring(), (2, 4, 8, 16), (37, 64)),
+    ("halo3d", corpus.halo3d(), (8, 12, 18, 27), (36, 64, 125)),
+    ("halo3d-one-tag", corpus.halo3d(tags=False), (8, 12, 18, 27), (64,)),
+    ("cg", corpus.cg(), (2, 4, 8, 16), (32, 64, 128)),
+    ("wavefront", corpus.wavefront(), (2, 4, 8, 16), (48, 64)),
+    ("wavefront-mixed", corpus.wavefront(), (4, 6, 9, 16), (48, 64)),
+    ("halo9", corpus.halo9(), (4, 9, 16), (25, 36, 64)),
+    ("fft2d", corpus.fft2d(), (2, 4, 8, 16), (32, 64)),
+    ("hypercube", corpus.hypercube(), (2, 4, 8, 16), (64, 128)),
+    ("dissemination", corpus.dissemination(), (3, 4, 6, 8), (37, 64)),
+    ("gather", corpus.gather_to_root(), (2, 4, 8, 16), (37, 64)),
+    ("every-tenth", corpus.every_tenth(), (2, 4, 8), (37, 64)),
+]
+
+
+@pytest.mark.parametrize(("program", "counts", "targets"), [c[1:] for c in CASES],
+                         ids=[c[0] for c in CASES])
+def test_large_counts_are_exact(program, counts, targets):
+    model = build_model([corpus.table(program, n) for n in counts])
+    assert render(model)
+    for n in targets:
+        result = compare(model, corpus.table(program, n))
+        for key in ("p2p_triples", "collectives"):
+            got = result[key]
+            assert got["true"] == got["predicted"] == got["equal"], (n, key, got)
+        assert result["weights"]["exact"] == result["weights"]["phases"], result["weights"]
+        assert result["unmodelled"]["events"] == 0
+        assert not result["items_wrong"]
+
+
+def test_weights_are_those_of_the_source():
+    model = build_model([corpus.table(corpus.cg(outer=3, inner=5), n) for n in (2, 4, 8, 16)])
+    weights = {p["name"]: p["weight_points"][-1][1] for p in model["phases"]}
+    assert sorted(weights.values()) == [1, 3, 15]
+
+
+def test_directions_stay_ambiguous_with_two_ranks_per_dimension():
+    model = build_model([corpus.table(corpus.halo3d(), n) for n in (2, 4, 8)])
+    p2p = [i for i in model["items"] if i["relation"]]
+    assert p2p and {i["verdict"] for i in p2p} == {"ambiguous"}
+    assert model["next"][0]["n"] == 27
+    assert model["shares"]["ambiguous"]["bytes"] > 0.9
+
+
+def test_a_program_that_changes_its_rule_is_caught_by_the_hold_out():
+    def program(rec):
+        for _ in range(5 if rec.n < 16 else 9):
+            rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=80)
+            rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=80)
+
+    model = build_model([corpus.table(program, n) for n in (4, 8, 16)])
+    held = model["holdout"]["p2p_triples"]
+    assert held["equal"] < held["true"]
+    assert not any(i["verdict"] == "exact" for i in model["items"] if i["relation"])
+
+
+def test_events_without_a_rule_count_against_the_model():
+    def program(rec):
+        partner = (rec.rank * 7 + rec.n * rec.rank * rec.rank + 3) % rec.n
+        for _ in range(4):
+            rec("Isend", peer=partner, nbytes=8 * (1 + rec.rank * rec.rank % 5))
+            rec("Waitall", nbytes=1)
+
+    model = build_model([corpus.table(program, n) for n in (5, 7, 11, 13)])
+    result = compare(model, corpus.table(program, 29))
+    assert result["p2p_triples"]["equal"] < result["p2p_triples"]["true"]
+    assert model["shares"]["exact"]["events"] < 1.0
+
+
+def test_same_tables_give_the_same_model():
+    import json
+
+    tables = [corpus.table(corpus.jacobi2d(iters=4), n) for n in (2, 4, 8)]
+    assert json.dumps(build_model(tables)) == json.dumps(build_model(tables[::-1]))
