@@ -1,1 +1,7 @@
-"""See docs/formats.md for the artefacts this package reads and writes."""
+"""Traced runs: the records of all ranks, merged (format: docs/capture-format.md)."""
+
+from p3s.trace.reader import read_run
+from p3s.trace.summary import summary
+from p3s.trace.types import Call, Comm, RankTrace, RunTrace, Site
+
+__all__ = ["Call", "Comm", "RankTrace", "RunTrace", "Site", "read_run", "summary"]

@@ -1,0 +1,249 @@
+"""Runs an MPI program, traced, and says what happened."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from p3s.errors import P3SError
+from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, write_json
+from signature_runner import build, command, diagnose, mpi
+
+#: Called with "stdout" or "stderr" and a piece of text as it appears.
+OnOutput = Callable[[str, str], None]
+
+_GRACE_S = 5.0
+_MARK = "P3S_RUN_ID"
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """A run that ended well enough to be used; ``problems`` are lines the user should see."""
+
+    exit_code: int
+    wall_s: float
+    np: int
+    oversubscribed: bool
+    run_dir: Path
+    problems: list[str] = field(default_factory=list)
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _environment(oversubscribed: bool, mark: str) -> dict[str, str]:
+    """Return the launcher's environment; what the user set is kept."""
+    env = dict(os.environ)
+    env[_MARK] = mark
+    env.pop("P3S_TRACE_DIR", None)
+
+    def default(name: str, value: str) -> None:
+        env.setdefault(name, value)
+
+    if oversubscribed:
+        default("OMPI_MCA_rmaps_base_oversubscribe", "1")
+        default("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
+        default("OMPI_MCA_mpi_yield_when_idle", "1")
+        # MPICH's shared-memory collectives spin without yielding: off; heavy yield sleeps.
+        default("MPIR_CVAR_DEVICE_COLLECTIVES", "none")
+        default("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
+        default("MPIR_CVAR_POLLS_BEFORE_YIELD", "10")
+        default("OMP_NUM_THREADS", "1")
+    if os.getuid() == 0:
+        for prefix in ("OMPI", "PRTE"):
+            default(f"{prefix}_ALLOW_RUN_AS_ROOT", "1")
+            default(f"{prefix}_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+    return env
+
+
+def _marked(mark: str) -> list[int]:
+    """Return the ids of the processes of this run on this machine, by a mark they inherited."""
+    wanted = f"{_MARK}={mark}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if wanted in file.read().split(b"\0"):
+                    found.append(int(name))
+        except OSError:
+            continue
+    return found
+
+
+def _signal(pids: list[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            continue
+
+
+def _stop(process: subprocess.Popen[bytes], mark: str) -> None:
+    """End the launcher, then every process of the run that is left."""
+    if process.poll() is None:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    # Launchers put ranks into sessions of their own; an ended launcher can leave them behind.
+    left = _marked(mark)
+    if left:
+        _signal(left, signal.SIGTERM)
+        deadline = time.monotonic() + 1.0
+        while _marked(mark) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        _signal(_marked(mark), signal.SIGKILL)
+
+
+def _copy(name: str, pipe: IO[bytes], target: IO[bytes], on_output: OnOutput) -> None:
+    while True:
+        piece = os.read(pipe.fileno(), 65536)
+        if not piece:
+            return
+        target.write(piece)
+        target.flush()
+        on_output(name, piece.decode("utf-8", "replace"))
+
+
+def _execute(
+    argv: list[str],
+    env: dict[str, str],
+    run_dir: Path,
+    timeout_s: float | None,
+    on_output: OnOutput | None,
+) -> tuple[int, float, bool]:
+    """Run a launcher to its end; return (exit code, wall seconds, whether it was timed out)."""
+    timed_out = False
+    with open(run_dir / "stdout.txt", "wb") as out, open(run_dir / "stderr.txt", "wb") as err:
+        begin = time.monotonic()
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if on_output else out,
+                stderr=subprocess.PIPE if on_output else err,
+                env=env,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise P3SError(f"{argv[0]}: cannot be started: {error.strerror}") from error
+        threads = []
+        if on_output is not None:
+            streams = (("stdout", process.stdout, out), ("stderr", process.stderr, err))
+            for name, pipe, target in streams:
+                assert pipe is not None
+                thread = threading.Thread(
+                    target=_copy, args=(name, pipe, target, on_output), daemon=True
+                )
+                thread.start()
+                threads.append(thread)
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            wall_s = time.monotonic() - begin
+            _stop(process, env[_MARK])
+            for thread in threads:
+                thread.join(_GRACE_S)
+    return process.returncode, wall_s, timed_out
+
+
+def _prepare(run_dir: Path) -> None:
+    """Make the run directory and empty it of an earlier run's files."""
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        for pattern in ("rank-*.p3t", "run.json", "warned", "other-mpi"):
+            for path in run_dir.glob(pattern):
+                path.unlink()
+        probe = run_dir / f".probe-{secrets.token_hex(4)}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise P3SError(
+            f"{run_dir}: cannot be written: {error.strerror}; choose another place with -o"
+        ) from error
+
+
+def _check_family(parsed: command.Command, program: str | None) -> None:
+    library = mpi.library_of(program) if program else None
+    if library and parsed.family in (mpi.OPENMPI, mpi.MPICH) and library[0] != parsed.family:
+        raise P3SError(
+            f"{parsed.program[0]}: is linked to {library[1] or library[0]}, but {parsed.launcher}"
+            f" is the launcher of another MPI ({parsed.family}); start it with the mpiexec of its"
+            " own MPI"
+        )
+
+
+def run_traced(
+    template: Sequence[str],
+    np: int,
+    run_dir: Path,
+    *,
+    timeout_s: float | None = None,
+    trace: bool = True,
+    on_output: OnOutput | None = None,
+) -> RunOutcome:
+    """Run a launcher command at ``np`` ranks with the tracer before the program.
+
+    ``{np}`` in ``template`` is replaced. ``run_dir`` gets one .p3t file per rank, run.json,
+    stdout.txt and stderr.txt. With ``trace`` False the program runs as it is.
+    Errors: UsageError for a command P3S cannot read; P3SError, one line naming the likely cause,
+    when the program does not exist, made no MPI call, ran as singletons, failed, or was timed
+    out. What was captured stays in ``run_dir`` and run.json tells its status.
+    """
+    if np < 1:
+        raise P3SError(f"{np} processes: at least 1 is needed")
+    run_dir = Path(run_dir).resolve()
+    parsed = command.parse(template, np)
+    inserted: list[str] = []
+    tracer: build.TracerBuild | None = None
+    if trace:
+        program = command.executable(parsed.program[0])
+        _check_family(parsed, program)
+        tracer = build.ensure_tracer(program=program, launcher=parsed.launcher)
+        preload = ":".join(filter(None, [str(tracer.path), os.environ.get("LD_PRELOAD", "")]))
+        inserted = ["/usr/bin/env", f"LD_PRELOAD={preload}", f"P3S_TRACE_DIR={run_dir}"]
+    _prepare(run_dir)
+    oversubscribed = np > cores()
+    mark = secrets.token_hex(16)
+    argv = parsed.argv(inserted)
+    code, wall_s, timed_out = _execute(
+        argv, _environment(oversubscribed, mark), run_dir, timeout_s, on_output
+    )
+    verdict = diagnose.diagnose(run_dir, parsed, np, code, timeout_s if timed_out else None, trace)
+    family = tracer.mpi_family if tracer else parsed.family
+    info: dict[str, Any] = {
+        "schema": RUN_SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "np": np,
+        "argv": [*parsed.before, *parsed.program],
+        "exit_code": code,
+        "wall_s": wall_s,
+        "oversubscribed": oversubscribed,
+        "cores": cores(),
+        "mpi": f"{family} {tracer.version}" if tracer else family,
+        "traced": trace,
+        "status": verdict.status,
+    }
+    write_json(run_dir / "run.json", info)
+    if verdict.error:
+        raise P3SError(verdict.error)
+    return RunOutcome(code, wall_s, np, oversubscribed, run_dir, verdict.problems)

@@ -1,0 +1,172 @@
+"""The MPI installations of this machine, and which of them a program uses."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+OPENMPI = "openmpi"
+MPICH = "mpich"
+
+_QUESTION = """#include <mpi.h>
+#ifdef OPEN_MPI
+p3s_is openmpi OMPI_MAJOR_VERSION.OMPI_MINOR_VERSION.OMPI_RELEASE_VERSION
+#elif defined(MPICH_VERSION)
+p3s_is mpich MPICH_VERSION
+#endif
+"""
+_ANSWER = re.compile(r"^p3s_is\s+(openmpi|mpich)\s+(.*)$", re.MULTILINE)
+_LIBRARY = re.compile(r"lib(?:mpi|mpich)\.so\.(?P<number>\d+)\s*(?:=>\s*(?P<path>/\S+))?")
+
+
+@dataclass(frozen=True)
+class MpiInstall:
+    """One MPI: compiler wrapper, launcher, and whether more ranks than cores can be run."""
+
+    family: str
+    version: str
+    mpicc: str
+    mpiexec: str | None
+    usable_oversubscribed: bool
+    why_not: str
+
+
+def ask(argv: list[str], timeout_s: float = 20.0) -> str | None:
+    """Return what a short command prints (stdout then stderr), or None if it cannot run."""
+    try:
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            start_new_session=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout + done.stderr if done.returncode == 0 else None
+
+
+def preprocess(mpicc: str, text: str) -> str | None:
+    """Return C text after the preprocessor of a compiler wrapper, or None if that fails."""
+    # Open MPI's wrapper adds its flags only when it sees the name of a source file.
+    with tempfile.TemporaryDirectory(prefix="p3s-") as folder:
+        source = Path(folder, "question.c")
+        source.write_text(text)
+        return ask([mpicc, "-E", "-P", str(source)])
+
+
+def describe(mpicc: str) -> MpiInstall | None:
+    """Return what a compiler wrapper belongs to, or None if it cannot compile MPI programs."""
+    match = _ANSWER.search(preprocess(mpicc, _QUESTION) or "")
+    if match is None:
+        return None
+    family, version = match[1], match[2].replace('"', "").replace(" ", "")
+    why_not = ""
+    if family == MPICH and re.match(r"[1-3]\.|4\.0(\.|$|[a-z])", version):
+        why_not = (
+            f"MPICH {version} waits without yielding: with more ranks than cores runs take 10 to"
+            " 50 times longer; use Open MPI or `pip install mpich`"
+        )
+    return MpiInstall(family, version, mpicc, _launcher_of(mpicc, family), not why_not, why_not)
+
+
+def _launcher_of(mpicc: str, family: str) -> str | None:
+    folder, name = os.path.split(mpicc)
+    suffix = name.partition(".")[2]
+    names = [f"mpiexec.{suffix}", f"mpirun.{suffix}"] if suffix else []
+    names += [f"mpiexec.{family}", "mpiexec.hydra"] if family == MPICH else [f"mpiexec.{family}"]
+    for candidate in [*names, "mpiexec", "mpirun"]:
+        path = os.path.join(folder, candidate)
+        if os.access(path, os.X_OK) and launcher_family(path) == family:
+            return path
+    return None
+
+
+def launcher_family(launcher: str) -> str | None:
+    """Return openmpi, mpich or slurm for a launcher that says so, else None."""
+    name = os.path.basename(launcher)
+    if name == "srun":
+        return "slurm"
+    if ".openmpi" in name or name in ("orterun", "prterun", "prun"):
+        return OPENMPI
+    if ".mpich" in name or ".hydra" in name:
+        return MPICH
+    text = (ask([launcher, "--version"]) or "").lower()
+    if "open mpi" in text or "openrte" in text or "prrte" in text:
+        return OPENMPI
+    if "hydra" in text or "mpich" in text:
+        return MPICH
+    return None
+
+
+def _compilers() -> Iterator[str]:
+    beside = Path(sys.executable).parent
+    folders = [str(beside), *os.environ.get("PATH", "").split(os.pathsep)]
+    for folder in dict.fromkeys(folders):
+        for name in ("mpicc", "mpicc.openmpi", "mpicc.mpich"):
+            path = os.path.join(folder, name)
+            if folder and os.access(path, os.X_OK):
+                yield path
+
+
+def find_mpi() -> list[MpiInstall]:
+    """Return the MPI installations beside this Python and on PATH, those usable everywhere first.
+
+    Errors: none; an MPI whose compiler wrapper does not work is left out.
+    """
+    found: dict[str, MpiInstall] = {}
+    for mpicc in _compilers():
+        shown = ask([mpicc, "-show"])
+        if shown is None or shown in found:
+            continue
+        install = describe(mpicc)
+        if install is not None:
+            found[shown] = install
+    return sorted(found.values(), key=lambda m: (m.mpiexec is None, not m.usable_oversubscribed))
+
+
+def library_of(program: str) -> tuple[str, str] | None:
+    """Return (family, path of libmpi) of a dynamically linked program, or None."""
+    text = ask(["ldd", program]) or ""
+    for match in _LIBRARY.finditer(text):
+        number = int(match["number"])
+        if number >= 40:
+            return OPENMPI, match["path"] or ""
+        return MPICH, match["path"] or ""
+    return None
+
+
+def mpi_for(program: str | None, launcher: str | None) -> MpiInstall | None:
+    """Return the installation whose tracer fits a program started by a launcher.
+
+    A linked libmpi decides; a program without one (Python, a script) follows its launcher.
+    """
+    installs = find_mpi()
+    library = library_of(program) if program else None
+    family = library[0] if library else None
+    launcher_path = shutil.which(launcher) or launcher if launcher else None
+    if family is None and launcher_path:
+        family = launcher_family(launcher_path)
+    folder = os.path.dirname(launcher_path or "")
+    prefix = str(Path(library[1]).parent.parent) if library and library[1] else ""
+
+    def closeness(install: MpiInstall) -> tuple[int, int, int]:
+        own = str(Path(install.mpicc).parent.parent)
+        return (
+            int(family is not None and install.family == family),
+            int(bool(prefix) and own == prefix),
+            int(os.path.dirname(install.mpicc) == folder),
+        )
+
+    fitting = [m for m in installs if family not in (OPENMPI, MPICH) or m.family == family]
+    return max(fitting, key=closeness) if fitting else None

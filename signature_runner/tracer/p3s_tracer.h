@@ -1,0 +1,187 @@
+/* Inside of the P3S tracer: what the generated wrappers and the runtime share.
+ *
+ * A wrapper enters, calls the real MPI function through a pointer, describes what happened
+ * and leaves. Until MPI_Init has returned, and inside another wrapper, it only forwards. */
+#ifndef P3S_TRACER_H
+#define P3S_TRACER_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <mpi.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "p3s_generated.h"
+
+#define P3S_EXPORT __attribute__((visibility("default")))
+#define P3S_RA __builtin_return_address(0)
+#define P3S_FA __builtin_frame_address(0)
+/* MPI handles are int in one family and pointers in the other; both become 64-bit keys. */
+#define P3S_HANDLE(h) ((uint64_t)(uintptr_t)(h))
+
+enum { P3S_NONE = -1, P3S_ANY = -2, P3S_PROC_NULL = -3 };
+#define P3S_NO_RANK (-1000000)  /* "no root", "no peer": unlike any rank constant of an MPI */
+
+/* The handles the runtime itself needs. Data symbols are looked up, not linked: in a Python
+ * process they are not visible when the tracer is loaded. */
+struct p3s_handles {
+    MPI_Comm comm_world, comm_self, comm_null;
+    MPI_Request request_null;
+    MPI_Datatype type_null, byte;
+    MPI_Message message_no_proc;
+};
+extern struct p3s_handles p3s_mpi;
+
+/* ---- store: the trace file -------------------------------------------------------------- */
+
+enum {
+    P3S_REC_OPNAME = 1, P3S_REC_SITE = 2, P3S_REC_COMM = 3, P3S_REC_CALL = 4,
+    P3S_REC_EVENT = 5, P3S_REC_RESOLVED = 6, P3S_REC_END = 7
+};
+
+struct p3s_header {             /* first page of the file; stays mapped for the whole run */
+    char magic[8];
+    uint32_t version, header_bytes;
+    int32_t rank, size;
+    int64_t init_realtime_ns, init_monotonic_ns, cpu_resolution_ns;
+    int64_t pid;
+    uint64_t failed_polls;      /* live totals, so that they survive a kill */
+    int64_t failed_poll_ns;
+    uint32_t in_call;           /* id of the MPI call the rank is inside of, 0 = none */
+    uint32_t flags;             /* 1 recording stopped early, 2 the rank called MPI_Abort */
+    char family[16], host[64];
+};
+
+struct p3s_call {               /* payload of a CALL record */
+    uint16_t op, elem_bytes;
+    uint32_t site;
+    int32_t comm, peer, tag, root;
+    int64_t bytes;
+};
+
+bool p3s_store_open(const char *dir, int rank, int size, int64_t init_monotonic_ns);
+void p3s_store_close(void);
+extern struct p3s_header *p3s_header;   /* NULL while nothing is recorded */
+/* Append one record of the given parts; false when the file could not be extended. */
+bool p3s_append(uint32_t kind, const void *head, size_t head_bytes, const void *tail,
+                size_t tail_bytes);
+void p3s_warn(const char *what, int error);
+extern uint64_t p3s_events;             /* EVENT records written so far */
+/* The following need p3s_lock. They write the CALL (once per distinct tuple) and the EVENT and
+ * return the event's ordinal. */
+uint64_t p3s_put_event(const struct p3s_call *call, int64_t start_ns, int64_t elapsed_ns,
+                       int64_t work_ns, uint32_t thread);
+void p3s_put_resolved(uint64_t ordinal, int source, int tag, int64_t bytes);
+
+/* ---- map from 64-bit keys to pointers ---------------------------------------------------- */
+
+struct p3s_map { struct p3s_node **buckets; size_t mask, used; };
+void *p3s_map_get(const struct p3s_map *m, uint64_t key);
+void *p3s_map_put(struct p3s_map *m, uint64_t key, void *value); /* returns the replaced value */
+void *p3s_map_take(struct p3s_map *m, uint64_t key);             /* removes */
+uint64_t p3s_mix(uint64_t x);
+
+/* ---- threads, clocks, sites --------------------------------------------------------------- */
+
+struct p3s_site_cache;
+struct p3s_thread {
+    int depth;
+    uint32_t number;
+    int64_t cpu_at_return_ns;   /* thread CPU clock when the previous wrapper returned */
+    int64_t carried_work_ns;    /* work before calls that became no event */
+    struct p3s_site_cache *sites;
+};
+extern __thread struct p3s_thread p3s_self;
+extern pthread_mutex_t p3s_lock;
+extern volatile int p3s_active;         /* between MPI_Init and MPI_Finalize, file writable */
+extern int64_t p3s_epoch_ns;            /* CLOCK_MONOTONIC when MPI_Init returned */
+
+struct p3s_here {
+    void *ra, *fa;
+    uint32_t op;
+    int64_t work_ns, t0_ns, t1_ns;
+    bool recorded;
+};
+
+bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa);
+void p3s_late(void *ra);                /* looks the MPI library up before MPI_Init */
+void p3s_return(struct p3s_here *h);
+void p3s_leave(struct p3s_here *h);
+/* Number of the site of the wrapper's caller. Takes p3s_lock itself; must not hold it. */
+uint32_t p3s_site(void *ra, void *fa);
+void p3s_site_thread_end(struct p3s_site_cache *cache);
+
+/* ---- what wrappers say --------------------------------------------------------------------- */
+
+bool p3s_init_enter(struct p3s_here *h, void *ra, void *fa, int *rc);
+void p3s_init_done(struct p3s_here *h, int rc);
+void p3s_finalize(struct p3s_here *h);
+void p3s_aborting(void);
+
+void p3s_plain(struct p3s_here *h, MPI_Comm comm);
+void p3s_nowhere(struct p3s_here *h);   /* an event without a communicator */
+void p3s_poll(struct p3s_here *h);
+void p3s_p2p(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int64_t count,
+             MPI_Datatype type);
+void p3s_recv(struct p3s_here *h, MPI_Comm comm, int source, int tag, int64_t count,
+              MPI_Datatype type, const MPI_Status *status);
+void p3s_irecv(struct p3s_here *h, MPI_Comm comm, int source, int tag, int64_t count,
+               MPI_Datatype type, uint64_t request);
+void p3s_sendrecv(struct p3s_here *h, MPI_Comm comm, int dest, int sendtag, int64_t sendcount,
+                  MPI_Datatype sendtype, int source, int recvtag, int64_t recvcount,
+                  MPI_Datatype recvtype, const MPI_Status *status);
+MPI_Status *p3s_status(MPI_Status *user, MPI_Status *own, int source, int tag);
+MPI_Status *p3s_any_status(MPI_Status *user, MPI_Status *own);
+
+struct p3s_message { int comm, peer, tag; };
+void p3s_probe(struct p3s_here *h, MPI_Comm comm, int source, int tag, const MPI_Status *status);
+void p3s_message_put(uint64_t message, MPI_Comm comm, const MPI_Status *status);
+struct p3s_message p3s_message_take(uint64_t message);
+void p3s_mrecv(struct p3s_here *h, const struct p3s_message *m, int64_t count,
+               MPI_Datatype type);
+
+void p3s_persistent(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int root,
+                    int64_t count, MPI_Datatype type, uint64_t request);
+void p3s_start(struct p3s_here *h, int n, const MPI_Request *requests);
+void p3s_posted(uint64_t request);      /* a new request: forget what its handle once meant */
+void p3s_request_free(uint64_t request);
+
+#define P3S_SMALL 32
+struct p3s_wait {
+    int n, nonnull;
+    bool tracked, own_statuses;
+    MPI_Request *requests;              /* handles as they were before the call */
+    MPI_Status *statuses;
+    MPI_Request small_requests[P3S_SMALL];
+    MPI_Status small_statuses[P3S_SMALL];
+};
+MPI_Status *p3s_wait_begin(struct p3s_wait *w, int n, const MPI_Request *requests,
+                           MPI_Status *user, bool ignored);
+void p3s_completed(struct p3s_here *h, int count);
+void p3s_resolve(struct p3s_wait *w, int index, const MPI_Status *status);
+void p3s_wait_end(struct p3s_wait *w, int rc, const MPI_Request *requests);
+
+void p3s_coll(struct p3s_here *h, MPI_Comm comm, int root, int64_t count, MPI_Datatype type);
+void p3s_coll_bytes(struct p3s_here *h, MPI_Comm comm, int64_t bytes, MPI_Datatype type);
+int p3s_fan(MPI_Comm comm);             /* processes this one exchanges with */
+int p3s_here_size(MPI_Comm comm);       /* processes of the own side */
+int p3s_me(MPI_Comm comm);
+int64_t p3s_type_bytes(MPI_Datatype type);
+void p3s_type_free(MPI_Datatype type);
+
+void p3s_comm_made(struct p3s_here *h, MPI_Comm parent, MPI_Comm made);
+int p3s_comm_forget(MPI_Comm comm);     /* returns the local id it had */
+void p3s_comm_freed(struct p3s_here *h, int id);
+
+#define P3S_IN(buffer) ((buffer) == MPI_IN_PLACE)
+#define P3S_SUM(counts, n)                                                                       \
+    ({ int64_t s_ = 0; int n_ = (n); for (int i_ = 0; i_ < n_; i_++) s_ += (counts)[i_]; s_; })
+#define P3S_SUMW(counts, types, n)                                                               \
+    ({ int64_t s_ = 0; int n_ = (n);                                                             \
+       for (int i_ = 0; i_ < n_; i_++)                                                           \
+           if ((counts)[i_]) s_ += (counts)[i_] * p3s_type_bytes((types)[i_]);                   \
+       s_; })
+
+#endif
