@@ -78,7 +78,7 @@ def test_nothing_prints_the_help_and_is_a_usage_error(capsys: pytest.CaptureFixt
         ["characterize", "--bogus"],
         ["characterize"],
         ["characterize", "-n", "2,4,8"],
-        ["characterize", "-n", "2,4", "--", "mpiexec", "-n", "{np}", "./a"],
+        ["characterize", "-n", "2,4", "-o", "s", "--", "mpiexec", "-n", "{np}", "./a"],
         ["characterize", "-n", "2,4,8", "--", "mpiexec", "-n", "4", "./a"],
         ["characterize", "-n", "2,x,8", "--", "mpiexec", "-n", "{np}", "./a"],
         ["characterize", "-n", "0,1,2", "--", "mpiexec", "-n", "{np}", "./a"],

@@ -17,7 +17,6 @@ from handmade import phase, put_replay, put_scaled
 import p3s.characterize
 import p3s.model
 import p3s.scale
-from p3s.cli.failures import last_words
 from p3s.cli.main import run
 from p3s.cli.pipeline import is_stale
 from p3s.errors import P3SError
@@ -54,13 +53,19 @@ class Stages:
         (run_dir / "rank-000000.p3t").write_bytes(b"p3t")
         if np in self.raises:
             raise self.raises[np]
+        self._finish(np, run_dir)
+        if self.exit_codes.get(np):
+            raise P3SError(f"./app: failed at {np} ranks (exit code {self.exit_codes[np]})"
+                           f": {self.stderr}")
+        return Outcome(0, 1.0, np, np > 2, self.problems, run_dir)
+
+    def _finish(self, np: int, run_dir: Path) -> None:
         code = self.exit_codes.get(np, 0)
         status = "failed" if code else "partial" if self.problems else "complete"
         write_json(run_dir / "run.json", {
             "schema": "p3s.run", "schema_version": SCHEMA_VERSION, "np": np, "status": status,
             "exit_code": code, "wall_s": 1.0, "oversubscribed": np > 2, "cores": 2,
         })
-        return Outcome(code, 1.0, np, np > 2, self.problems, run_dir)
 
     def characterize(self, study_dir: Path, np: int) -> dict[str, Any]:
         self.calls.append(("characterize", np))
@@ -104,6 +109,9 @@ class Stages:
             "unmodelled": {"events": 0, "share_of_time": 0.0},
         }
 
+    def parse(self, template: list[str], np: int) -> Any:
+        return types.SimpleNamespace(program=tuple(template[3:]))
+
     def kinds(self) -> list[tuple[Any, ...]]:
         return [call[:2] for call in self.calls]
 
@@ -118,8 +126,8 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
             setattr(made, key, function)
         monkeypatch.setitem(sys.modules, name, made)
 
-    module("signature_runner.launch", run_traced=stand_in.run_traced,
-           program_index=lambda words: 3)
+    module("signature_runner.launch", run_traced=stand_in.run_traced)
+    module("signature_runner.command", parse=stand_in.parse)
     module("replay", run=stand_in.replay)
     module("p3s.validate", validate=stand_in.validate)
     module("p3s.model.text", render=lambda model: "the equations")
@@ -173,6 +181,19 @@ def test_default_study_is_named_after_the_program(
     assert [p.name for p in tmp_path.iterdir()] == ["p3s-app"]
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [(["python3", "-u", "jobs/farm.py", "x.py"], "farm"), (["python3", "-c", "1"], "python3"),
+     (["/opt/my app"], "my-app"), (["./.hidden"], "hidden"), (["../../"], "study")],
+)
+def test_names_of_default_studies(
+    stages: Stages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["characterize", "-n", "2,4,8", "--", "mpiexec", "-n", "{np}", *words]) == 0
+    assert [p.name for p in tmp_path.iterdir()] == [f"p3s-{name}"]
+
+
 def test_characterize_json(
     stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,7 +216,7 @@ def test_refused_count_is_named_and_the_others_are_kept(
     stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stages.exit_codes = {8: 3}
-    stages.stderr = "app: 8 is not a square\n" + "-" * 70 + "\nPrimary job  terminated normally\n"
+    stages.stderr = "app: 8 is not a square"
     assert characterize(root, "4,8,9,16") == 3
     streams = capsys.readouterr()
     last = streams.err.splitlines()[-2]
@@ -400,30 +421,3 @@ def test_stale_means_missing_or_older(tmp_path: Path) -> None:
     os.utime(new, ns=(2, 2))
     assert is_stale(old, [new]) and not is_stale(new, [old]) and not is_stale(old, [])
     assert is_stale(tmp_path / "none", [])
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("app: no\n\n", "app: no"),
-        ("app: bad size\n--------\nMPI_ABORT was invoked on rank 0 in communicator X\n"
-         "with errorcode 2.\n\nNOTE: invoking MPI_ABORT causes Open MPI to kill all MPI processes."
-         "\nYou may or may not see output from other processes, depending on\n"
-         "exactly when Open MPI kills them.\n-----\n", "app: bad size"),
-        ("app: bad size\nAbort(2) on node 0 (rank 0 in comm 0): application called "
-         "MPI_Abort(MPI_COMM_WORLD, 2) - process 0\n\n"
-         "======\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"
-         "=   PID 7 RUNNING AT host\n=   EXIT CODE: 2\n=   CLEANING UP REMAINING PROCESSES\n"
-         "=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES\n=======\n", "app: bad size"),
-        ("", ""),
-    ],
-)
-def test_last_words_are_the_programs(tmp_path: Path, text: str, words: str) -> None:
-    (tmp_path / "stderr.txt").write_text(text)
-    assert last_words(tmp_path) == words
-
-
-def test_last_words_fall_back_to_stdout(tmp_path: Path) -> None:
-    (tmp_path / "stderr.txt").write_bytes(b"\n")
-    (tmp_path / "stdout.txt").write_bytes(b"needs a square\xff\n")
-    assert last_words(tmp_path) == "needs a square\ufffd"

@@ -28,11 +28,8 @@ Next:
   p3s model study"""
 
 
-def default_study(command: list[str]) -> Path:
-    """Return the study directory of a program when the user names none: p3s-PROGRAM."""
-    from signature_runner.launch import program_index
-
-    program = Path(command[program_index(command)]).name
+def default_study(program: str) -> Path:
+    """Return the study directory when the user names none: p3s-PROGRAM."""
     safe = "".join(c if c.isalnum() or c in "._-" else "-" for c in program).lstrip(".-")
     return Path(f"p3s-{safe or 'study'}")
 
@@ -61,15 +58,16 @@ def characterize(
     Adds to the study when it exists already; a count that is run again replaces its earlier run
     only when the new one has succeeded.
     """
-    from p3s.cli.runs import MIN_COUNTS, check_counts, trace_counts
+    from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, trace_counts
     from p3s.study import Study
 
     words = list(command or [])
     check_template(words)
     wanted = parse_counts(counts)
-    root = study_dir if study_dir is not None else default_study(words)
+    root = study_dir if study_dir is not None else default_study(program_of(words, wanted[0]))
     existing = Study.open(root) if (root / "study.json").exists() else None
     check_counts(existing, wanted)
+    program_of(words, wanted[0])
     study = Study.create(root, words, force=force)
     say(f"tracing into {study.root}")
     with progress(len(wanted) * repeats) as bar:

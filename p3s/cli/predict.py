@@ -98,7 +98,7 @@ def _trace_missing(
     root: Path, words: list[str], traced: str, repeats: int, timeout: float, bar: Progress
 ) -> bool:
     """Trace the counts that the study lacks; tells whether a count failed."""
-    from p3s.cli.runs import MIN_COUNTS, check_counts, trace_counts
+    from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, trace_counts
     from p3s.study import Study
 
     check_template(words)
@@ -112,6 +112,7 @@ def _trace_missing(
         asked = parse_counts(DEFAULT_FROM)
     missing = [np for np in asked if np not in have]
     check_counts(existing, missing)
+    program_of(words, (missing or asked or [1])[0])
     study = Study.create(root, words)
     if not missing:
         return False

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from p3s.cli.common import Progress, say
-from p3s.cli.failures import last_words
 from p3s.errors import P3SError, UsageError
-from p3s.study import Study
+from p3s.study import RUN_SCHEMA, Study, read_json
 
 #: Fewer distinct counts cannot be modelled: two to fit, one held out.
 MIN_COUNTS = 3
@@ -35,25 +35,21 @@ def trace_once(
     """Run the program once, traced, and put the capture in ``target``.
 
     Returns the row of the run and what was odd about it. Raises P3SError when the run failed;
-    an earlier run in ``target`` is then still there.
+    an earlier run in ``target`` is then still there, and what the failed one left is beside it.
     """
     from signature_runner.launch import run_traced
 
     staged = study.stage_run(target)
     try:
         outcome = run_traced(list(command), np, staged, timeout_s=timeout_s)
-        if outcome.exit_code != 0:
-            words = last_words(staged)
-            said = f": {words}" if words else ", and printed nothing on stderr"
-            raise RunFailed(
-                f"np={np}: the program ended with exit code {outcome.exit_code}{said}",
-                outcome.exit_code,
-            )
     except BaseException as err:
+        code = _exit_code(staged)
         kept = study.keep_failed_run(staged, target)
-        if isinstance(err, P3SError) and kept is not None:
-            say(f"what the failed run left is in {kept}")
-        raise
+        if isinstance(err, UsageError) or not isinstance(err, P3SError):
+            raise
+        if kept is not None:
+            say(f"np={np}: what the failed run left is in {kept}")
+        raise RunFailed(str(err), code) from err
     study.commit_run(staged, target)
     row = {
         "wall_s": outcome.wall_s,
@@ -64,11 +60,31 @@ def trace_once(
 
 
 class RunFailed(P3SError):
-    """The program itself ended with an exit code other than 0."""
+    """A traced run failed; ``code`` is the launcher's exit code, None if it was never started."""
 
-    def __init__(self, text: str, exit_code_of_program: int) -> None:
+    def __init__(self, text: str, code: int | None) -> None:
         super().__init__(text)
-        self.exit_code_of_program = exit_code_of_program
+        self.code = code
+
+
+def _exit_code(run_dir: Path) -> int | None:
+    try:
+        code = read_json(run_dir / "run.json", RUN_SCHEMA).get("exit_code")
+    except P3SError:
+        return None
+    return code if isinstance(code, int) else None
+
+
+def program_of(command: Sequence[str], np: int) -> str:
+    """Return the program in a launcher command; raises P3SError when it cannot be started."""
+    from signature_runner.command import parse
+
+    words = parse(list(command), np).program
+    name = Path(words[0]).name
+    if name.startswith("python"):  # the script is the program
+        scripts = [word for word in words[1:] if word.endswith(".py")]
+        name = Path(scripts[0]).stem if scripts else name
+    return name
 
 
 def check_counts(study: Study | None, counts: Sequence[int]) -> None:
@@ -110,20 +126,11 @@ def trace_counts(
             bar.start(f"{label}: running")
             try:
                 row, problems = trace_once(study, command, np, study.runs_dir(np, rep), timeout_s)
-            except UsageError:
-                raise
-            except P3SError as err:
+            except RunFailed as err:
                 text = _about(np, str(err))
-                done.failed.append(
-                    {
-                        "np": np,
-                        "rep": rep,
-                        "exit_code": getattr(err, "exit_code_of_program", None),
-                        "reason": text,
-                    }
-                )
+                done.failed.append({"np": np, "rep": rep, "exit_code": err.code, "reason": text})
                 bar.done(text)
-                if _hopeless(done.failed, np):
+                if _hopeless(done.failed):
                     raise
                 break
             study.update()
@@ -148,15 +155,15 @@ def trace_counts(
 
 
 def _about(np: int, text: str) -> str:
-    return text if f"np={np}" in text else f"np={np}: {text}"
+    return text if text.startswith(f"np={np}:") else f"np={np}: {text}"
 
 
-def _hopeless(failed: list[dict[str, Any]], np: int) -> bool:
-    """Tell whether two counts failed before the program began, for the same reason."""
-    reasons = {
-        row["reason"].replace(str(row["np"]), "N") for row in failed if row["exit_code"] is None
-    }
-    return len(failed) > 1 and len(reasons) == 1 and all(r["exit_code"] is None for r in failed)
+def _hopeless(failed: list[dict[str, Any]]) -> bool:
+    """Tell whether the last two counts failed alike without the program itself failing."""
+    if len(failed) < 2 or any(row["exit_code"] for row in failed):
+        return False
+    first, second = (re.sub(rf"\b{row['np']}\b", "N", str(row["reason"])) for row in failed[-2:])
+    return first == second
 
 
 def _summary(signature: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def validate(
 ) -> int:
     """Run the program at a count that was not modelled, traced, and compare it with the model."""
     from p3s.cli.pipeline import ensure_model
-    from p3s.cli.runs import trace_once
+    from p3s.cli.runs import program_of, trace_once
     from p3s.study import Study
 
     wanted = parse_counts(count)
@@ -53,6 +53,7 @@ def validate(
     study = Study.open(study_dir)
     words = launcher_words(ctx) or study.command()
     check_template(words)
+    program_of(words, n)
     with progress(2) as bar:
         ensure_model(study, bar)
         bar.start(f"np={n}: running")
