@@ -13,12 +13,12 @@ from p3s.study import SCHEMA_VERSION, Study, write_json
 def put_scaled(
     study: Study,
     n: int,
-    rows: list[tuple[int, int, int, float]],
+    rows: list[tuple[Any, ...]],
     phases: list[dict[str, Any]],
     parts: int = 1,
     **head: Any,
 ) -> None:
-    """Write a scaled trace from (rank, phase, repeat, work) rows."""
+    """Write a scaled trace from (rank, phase, repeat, work[, op]) rows."""
     folder = study.scaled_dir(n)
     folder.mkdir(parents=True)
     for part in range(parts):
@@ -29,7 +29,7 @@ def put_scaled(
                 "rank": pa.array([r[0] for r in some], pa.int32()),
                 "phase": pa.array([r[1] for r in some], pa.int32()),
                 "index": pa.array(range(count), pa.int32()),
-                "op": ["MPI_Send"] * count,
+                "op": [r[4] if len(r) > 4 else "MPI_Send" for r in some],
                 "repeat": pa.array([r[2] for r in some], pa.int64()),
                 "work": pa.array([r[3] for r in some], pa.float64()),
                 "work_unit": ["cpu_ns"] * count,

@@ -95,7 +95,9 @@ def test_nothing_prints_the_help_and_is_a_usage_error(capsys: pytest.CaptureFixt
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(
-    args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    args: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -161,8 +163,11 @@ def fake_doctor(monkeypatch: pytest.MonkeyPatch, behaviour: object) -> None:
     ],
 )
 def test_every_ending_has_its_exit_code_and_one_line(
-    error: BaseException, code: int, said: str,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fail() -> None:
         raise error

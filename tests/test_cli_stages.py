@@ -55,22 +55,34 @@ class Stages:
             raise self.raises[np]
         self._finish(np, run_dir)
         if self.exit_codes.get(np):
-            raise P3SError(f"./app: failed at {np} ranks (exit code {self.exit_codes[np]})"
-                           f": {self.stderr}")
+            raise P3SError(
+                f"./app: failed at {np} ranks (exit code {self.exit_codes[np]}): {self.stderr}"
+            )
         return Outcome(0, 1.0, np, np > 2, self.problems, run_dir)
 
     def _finish(self, np: int, run_dir: Path) -> None:
         code = self.exit_codes.get(np, 0)
         status = "failed" if code else "partial" if self.problems else "complete"
-        write_json(run_dir / "run.json", {
-            "schema": "p3s.run", "schema_version": SCHEMA_VERSION, "np": np, "status": status,
-            "exit_code": code, "wall_s": 1.0, "oversubscribed": np > 2, "cores": 2,
-        })
+        write_json(
+            run_dir / "run.json",
+            {
+                "schema": "p3s.run",
+                "schema_version": SCHEMA_VERSION,
+                "np": np,
+                "status": status,
+                "exit_code": code,
+                "wall_s": 1.0,
+                "oversubscribed": np > 2,
+                "cores": 2,
+            },
+        )
 
     def characterize(self, study_dir: Path, np: int) -> dict[str, Any]:
         self.calls.append(("characterize", np))
-        write_json(Study(study_dir).signature_path(np),
-                   {"schema": "p3s.signature", "schema_version": SCHEMA_VERSION})
+        write_json(
+            Study(study_dir).signature_path(np),
+            {"schema": "p3s.signature", "schema_version": SCHEMA_VERSION},
+        )
         return {"schema": "p3s.signature", "events": 100 * np, "phases": [1, 2]}
 
     def build(self, study_dir: Path, holdout: bool = True) -> dict[str, Any]:
@@ -93,15 +105,28 @@ class Stages:
         n = int(out_json.stem[2:])
         self.calls.append(("replay", n, settings))
         study = Study(scaled_dir.parent.parent)
-        put_replay(study, n, [(r, 0, 1e6, 1e6, 1e6) for r in range(n)],
-                   representative=False, why_not_representative="4 ranks shared 2 cores")
-        return {"n": n, "iterations": 3, "classes": [{}], "measured_share": 1.0,
-                "representative": False, "why_not_representative": "4 ranks shared 2 cores"}
+        put_replay(
+            study,
+            n,
+            [(r, 0, 1e6, 1e6, 1e6) for r in range(n)],
+            representative=False,
+            why_not_representative="4 ranks shared 2 cores",
+        )
+        return {
+            "n": n,
+            "iterations": 3,
+            "classes": [{}],
+            "measured_share": 1.0,
+            "representative": False,
+            "why_not_representative": "4 ranks shared 2 cores",
+        }
 
     def validate(self, study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
         self.calls.append(("validate", n, run_dir))
         return {
-            "schema": "p3s.validate", "schema_version": SCHEMA_VERSION, "n": n,
+            "schema": "p3s.validate",
+            "schema_version": SCHEMA_VERSION,
+            "n": n,
             "p2p_triples": {"true": 10, "predicted": 10, "equal": 10 - (n == 63)},
             "collectives": {"true": 4, "predicted": 4, "equal": 4},
             "weights": {"phases": 2, "exact": 2},
@@ -183,8 +208,13 @@ def test_default_study_is_named_after_the_program(
 
 @pytest.mark.parametrize(
     ("words", "name"),
-    [(["python3", "-u", "jobs/farm.py", "x.py"], "farm"), (["python3", "-c", "1"], "python3"),
-     (["/opt/my app"], "my-app"), (["./.hidden"], "hidden"), (["../../"], "study")],
+    [
+        (["python3", "-u", "jobs/farm.py", "x.py"], "farm"),
+        (["python3", "-c", "1"], "python3"),
+        (["/opt/my app"], "my-app"),
+        (["./.hidden"], "hidden"),
+        (["../../"], "study"),
+    ],
 )
 def test_names_of_default_studies(
     stages: Stages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str
@@ -194,14 +224,12 @@ def test_names_of_default_studies(
     assert [p.name for p in tmp_path.iterdir()] == [f"p3s-{name}"]
 
 
-def test_characterize_json(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_characterize_json(stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert characterize(root, "2,4,8", "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert result["schema"] == "p3s.characterize" and result["schema_version"] == SCHEMA_VERSION
     assert [row["np"] for row in result["counts"]] == [2, 4, 8]
-    assert result["counts"][0]["signature"] == {"events": 200}
+    assert result["counts"][0]["signature"] == {"events": 200, "phases": 2}
     assert result["next"] == f"p3s model {root}" and result["failed"] == []
 
 
@@ -237,9 +265,7 @@ def test_too_few_left_fails_but_keeps_them(
     assert characterize(root, "9") == 0
 
 
-def test_dead_rank_is_named(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dead_rank_is_named(stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stages.raises = {8: P3SError("np=8: rank 3 died in MPI_Send (signal 9)")}
     assert characterize(root, "2,4,8,16", "--json") == 3
     result = json.loads(capsys.readouterr().out)
@@ -313,22 +339,36 @@ def test_model_prints_equations(
     assert stages.calls[-2:] == [("model", True), ("model", False)]
 
 
-def test_scale_and_replay(
-    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scale_and_replay(stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     characterize(root, "2,4,8")
     stages.calls.clear()
     assert run(["scale", str(root), "-n", "16,32"]) == 0
     assert stages.kinds() == [("model", True), ("scale", 16), ("scale", 32)]
     assert "np000032" in capsys.readouterr().out
     stages.calls.clear()
-    options = ["--hosts", "a,b,c,d", "--cores-per-node", "4", "--budget", "5",
-               "--launcher", "mpiexec -x 'y z'"]
+    options = [
+        "--hosts",
+        "a,b,c,d",
+        "--cores-per-node",
+        "4",
+        "--budget",
+        "5",
+        "--launcher",
+        "mpiexec -x 'y z'",
+    ]
     assert run(["replay", str(root), "-n", "32", *options]) == 0
-    assert stages.calls == [("replay", 32, {
-        "hosts": ["a", "b", "c", "d"], "cores_per_node": 4, "budget_s": 5.0,
-        "launcher": ["mpiexec", "-x", "y z"],
-    })]
+    assert stages.calls == [
+        (
+            "replay",
+            32,
+            {
+                "hosts": ["a", "b", "c", "d"],
+                "cores_per_node": 4,
+                "budget_s": 5.0,
+                "launcher": ["mpiexec", "-x", "y z"],
+            },
+        )
+    ]
     streams = capsys.readouterr()
     assert "4 ranks shared 2 cores" in streams.err
 

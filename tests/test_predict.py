@@ -26,8 +26,14 @@ def study(tmp_path: Path) -> Study:
 
 def test_time_is_the_sum_over_phases_of_the_slowest_rank(study: Study) -> None:
     """Phase 0 is bound by rank 1, phase 7 by rank 0; sums are over repeat x work, plus comm."""
-    rows = [(0, 0, 10, 1 * MS), (1, 0, 10, 2 * MS), (0, 7, 5, 4 * MS), (1, 7, 5, 1 * MS)]
+    rows: list[tuple[Any, ...]] = [
+        (0, 0, 10, 1 * MS),
+        (1, 0, 10, 2 * MS),
+        (0, 7, 5, 4 * MS),
+        (1, 7, 5, 1 * MS),
+    ]
     rows += [(0, 0, 10, 0.5 * MS)]
+    rows += [(0, 0, 1, 900 * MS, "MPI_Init"), (1, 7, 1, 900 * MS, "MPI_Init_thread")]
     put_scaled(study, 2, rows, [phase(7), phase(0)], parts=2)
     put_replay(
         study,
@@ -57,9 +63,7 @@ def test_time_is_the_sum_over_phases_of_the_slowest_rank(study: Study) -> None:
 def times_at(n: int, seconds: float, width: float = 0.1, **head: Any) -> PhaseTimes:
     zero = np.zeros((n, 1))
     head = {"share": {"exact": {"events": 1, "bytes": 1, "work": 1}}, **head}
-    return PhaseTimes(
-        n, [phase(0)], zero + seconds, zero, zero, zero, np.array([width]), head
-    )
+    return PhaseTimes(n, [phase(0)], zero + seconds, zero, zero, zero, np.array([width]), head)
 
 
 REPLAYED = {"representative": True}

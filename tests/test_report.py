@@ -23,8 +23,11 @@ from p3s.report.view import Point, build_view, points_of, verdict_of
 from p3s.study import SCHEMA_VERSION, Study, write_json
 
 HELD = {
-    "possible": True, "n": 4, "p2p_triples": {"true": 12, "predicted": 13, "equal": 11},
-    "collectives": {"true": 4, "predicted": 4, "equal": 4}, "weights": {"phases": 2, "exact": 1},
+    "possible": True,
+    "n": 4,
+    "p2p_triples": {"true": 12, "predicted": 13, "equal": 11},
+    "collectives": {"true": 4, "predicted": 4, "equal": 4},
+    "weights": {"phases": 2, "exact": 1},
     "work": {"mean_abs_error": 0.03, "max_abs_error": 0.25},
 }
 
@@ -64,12 +67,18 @@ def row(n: int, time_s: float, base: float, **more: Any) -> dict[str, Any]:
         "representative": True,
         "phases": [
             {
-                "phase": 0, "name": "sweep", "weight": 100,
-                "compute_s": time_s * 0.65, "comm_s": time_s * 0.05,
+                "phase": 0,
+                "name": "sweep",
+                "weight": 100,
+                "compute_s": time_s * 0.65,
+                "comm_s": time_s * 0.05,
             },
             {
-                "phase": 1, "name": "norm", "weight": 10,
-                "compute_s": time_s * 0.1, "comm_s": time_s * 0.2,
+                "phase": 1,
+                "name": "norm",
+                "weight": 10,
+                "compute_s": time_s * 0.1,
+                "comm_s": time_s * 0.2,
             },
         ],
     }
@@ -169,9 +178,17 @@ def test_report_is_one_offline_page_with_the_numbers(tmp_path: Path, equations: 
     view = build_view(put_study(tmp_path / "study", prediction()))
     text = render_html(view)
     words = " ".join(check_offline(text).words)
-    for expected in ("messages: 11 of 12 equal, 13 predicted", "weights: 1 of 2", "8.00x",
-                     "largest 25.0 %", "(30.0 s)", "sweep", "sweep: 100 x (send to +1)",
-                     "mpiexec -n '{np}' ./app", "p3s predict study -n 4,64"):
+    for expected in (
+        "messages: 11 of 12 equal, 13 predicted",
+        "weights: 1 of 2",
+        "8.00x",
+        "largest 25.0 %",
+        "(30.0 s)",
+        "sweep",
+        "sweep: 100 x (send to +1)",
+        "mpiexec -n '{np}' ./app",
+        "p3s predict study -n 4,64",
+    ):
         assert expected in words, expected
     heads = re.findall(r'<h2 id="(\w+)"', text)
     assert heads == ["curve", "counts", "phases", "equations", "verdicts", "gaps", "provenance"]
@@ -181,8 +198,7 @@ def test_report_is_one_offline_page_with_the_numbers(tmp_path: Path, equations: 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_stay_text(tmp_path: Path, equations: list[str], name: str) -> None:
     equations[:] = [name]
-    result = prediction(notes=[name], low_confidence=[name],
-                        verdict_share={name: {"events": 1.0}})
+    result = prediction(notes=[name], low_confidence=[name], verdict_share={name: {"events": 1.0}})
     for entry in result["counts"]:
         entry["phases"][0]["name"] = name
     command = ["mpiexec", "-n", "{np}", "./app", name.encode("utf-8", "replace").decode()]
@@ -198,8 +214,10 @@ def test_hostile_names_stay_text(tmp_path: Path, equations: list[str], name: str
 
 @pytest.mark.parametrize("size", [1, 2, 300])
 def test_any_number_of_counts_and_phases(tmp_path: Path, equations: list[str], size: int) -> None:
-    many = [{"phase": i, "name": f"p{i}", "weight": 1, "compute_s": 1.0, "comm_s": 0.0}
-            for i in range(size)]
+    many = [
+        {"phase": i, "name": f"p{i}", "weight": 1, "compute_s": 1.0, "comm_s": 0.0}
+        for i in range(size)
+    ]
     rows = [row(2 + i, 8.0 / (1 + i), 8.0, phases=many) for i in range(size)]
     study = put_study(tmp_path / "study", prediction(counts=rows, knee=None))
     view = build_view(study)
@@ -224,8 +242,17 @@ def test_unknown_intervals_are_drawn_without_a_band(tmp_path: Path, equations: l
 
 
 def test_zero_times_do_not_break_the_report(tmp_path: Path, equations: list[str]) -> None:
-    zero = {"time_s": 0.0, "speedup": 0.0, "efficiency": 0.0, "model_s": 0.0, "compute_s": 0.0,
-            "comm_s": 0.0, "speedup_low": 0.0, "speedup_high": 0.0, "phases": []}
+    zero = {
+        "time_s": 0.0,
+        "speedup": 0.0,
+        "efficiency": 0.0,
+        "model_s": 0.0,
+        "compute_s": 0.0,
+        "comm_s": 0.0,
+        "speedup_low": 0.0,
+        "speedup_high": 0.0,
+        "phases": [],
+    }
     rows = [{**entry, **zero} for entry in prediction()["counts"]]
     view = build_view(put_study(tmp_path / "study", prediction(counts=rows)))
     check_offline(render_html(view))
@@ -233,8 +260,16 @@ def test_zero_times_do_not_break_the_report(tmp_path: Path, equations: list[str]
 
 
 @pytest.mark.parametrize(
-    "counts", [[], None, [{}], [{"n": 0}], [row(2, 1.0, 1.0, speedup=-1.0)],
-               [row(2, 1.0, 1.0, comm_s="1")], "2"]
+    "counts",
+    [
+        [],
+        None,
+        [{}],
+        [{"n": 0}],
+        [row(2, 1.0, 1.0, speedup=-1.0)],
+        [row(2, 1.0, 1.0, comm_s="1")],
+        "2",
+    ],
 )
 def test_senseless_predictions_are_refused(
     tmp_path: Path, equations: list[str], counts: Any
@@ -253,10 +288,15 @@ def test_without_prediction_the_next_step_is_named(tmp_path: Path, equations: li
 
 def test_unmeasured_classes_are_listed(tmp_path: Path, equations: list[str]) -> None:
     study = put_study(tmp_path / "study", prediction(notes=["beware"]))
-    write_json(study.replay_path(64), {
-        "schema": "p3s.replay", "schema_version": SCHEMA_VERSION, "n": 64,
-        "unmeasured": [{"op": f"MPI_Op{i}", "bytes": 8} for i in range(7)],
-    })
+    write_json(
+        study.replay_path(64),
+        {
+            "schema": "p3s.replay",
+            "schema_version": SCHEMA_VERSION,
+            "n": 64,
+            "unmeasured": [{"op": f"MPI_Op{i}", "bytes": 8} for i in range(7)],
+        },
+    )
     gaps = " | ".join(build_view(study).gaps)
     assert "beware" in gaps and "MPI_Op4" in gaps and "MPI_Op5" not in gaps and "2 more" in gaps
 
@@ -272,14 +312,18 @@ def test_verdict_sentence() -> None:
 def test_points_of_the_curve() -> None:
     points = points_of(prediction())
     assert [(p.n, p.measured, p.ideal) for p in points] == [
-        (2, True, 1.0), (4, False, 2.0), (64, False, 32.0)
+        (2, True, 1.0),
+        (4, False, 2.0),
+        (64, False, 32.0),
     ]
 
 
 def test_terminal_curve_marks_every_point_in_its_place() -> None:
-    points = [Point(2, 1.0, None, None, 1.0, True, None),
-              Point(8, 4.0, 2.0, 4.0, 4.0, False, None),
-              Point(32, 4.0, 2.0, 8.0, 16.0, False, None)]
+    points = [
+        Point(2, 1.0, None, None, 1.0, True, None),
+        Point(8, 4.0, 2.0, 4.0, 4.0, False, None),
+        Point(32, 4.0, 2.0, 8.0, 16.0, False, None),
+    ]
     lines = curve(points, width=41, height=9).splitlines()
     plot = [line[10:].ljust(41) for line in lines[:9]]
     assert plot[8][0] == "o" and plot[4][20] == "*" and plot[4][40] == "*"
@@ -296,8 +340,17 @@ def test_axes_hold_every_point() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "–"), (0, "0 s"), (3e-9, "3.00 ns"), (1.5e-6, "1.50 µs"), (0.0123, "12.3 ms"),
-     (0.99996, "1.00 s"), (1.0, "1.00 s"), (99.96, "100 s"), (12345.6, "12,346 s")],
+    [
+        (None, "–"),
+        (0, "0 s"),
+        (3e-9, "3.00 ns"),
+        (1.5e-6, "1.50 µs"),
+        (0.0123, "12.3 ms"),
+        (0.99996, "1.00 s"),
+        (1.0, "1.00 s"),
+        (99.96, "100 s"),
+        (12345.6, "12,346 s"),
+    ],
 )
 def test_seconds(value: float | None, text: str) -> None:
     assert seconds(value) == text

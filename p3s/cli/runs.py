@@ -166,12 +166,13 @@ def _hopeless(failed: list[dict[str, Any]]) -> bool:
     return first == second
 
 
-def _summary(signature: Any) -> dict[str, Any]:
-    """Return the plain numbers of a signature (its tables stay in their own file)."""
+def _summary(signature: Any) -> dict[str, int]:
+    """Return what a signature holds, as numbers (its tables stay in their own file)."""
     if not isinstance(signature, dict):
         return {}
+    found = {key: signature.get(key) for key in ("events", "phases", "sites")}
     return {
-        key: value
-        for key, value in signature.items()
-        if isinstance(value, (int, float, str)) and not key.startswith("schema")
+        key: len(value) if isinstance(value, (list, dict)) else int(value)
+        for key, value in found.items()
+        if isinstance(value, (int, list, dict))
     }

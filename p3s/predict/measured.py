@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from p3s.predict.times import INIT_OPS
 from p3s.study import RunRecord, Study
 
 
@@ -13,8 +14,8 @@ class Measured:
 
     ``wall_s`` runs from the end of MPI_Init to the start of MPI_Finalize: largest over the ranks,
     smallest over the repeats (``wall_max_s``: largest over the repeats). ``work_s`` is the
-    computation of the busiest rank in thread CPU time. ``representative`` is False when ranks
-    shared cores: then ``wall_s`` says nothing about the program, but ``work_s`` still does.
+    computation of the busiest rank after MPI_Init in thread CPU time. ``representative`` is False
+    when ranks shared cores: then ``wall_s`` says nothing about the program, ``work_s`` still does.
     """
 
     np: int
@@ -36,7 +37,9 @@ def measured(study: Study, np: int) -> Measured | None:
     table = load_table(study.root, np)
     if not table.wall_ns:
         return None
-    work_ns = numpy.bincount(table.rank, weights=table.work_ns, minlength=1)
+    late = numpy.array([group.op not in INIT_OPS for group in table.groups], dtype=bool)
+    work = numpy.where(late[table.group], table.work_ns, 0)
+    work_ns = numpy.bincount(table.rank, weights=work, minlength=1)
     wall_s = table.wall_ns / 1e9
     shared = any(record.info.get("oversubscribed", True) for record in records)
     return Measured(np, wall_s, max(wall_s, _longest_s(records)), work_ns.max() / 1e9, not shared)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _NS_UNITS = frozenset({"cpu_ns"})
 _NS_PER_S = 1e9
 _BATCH_ROWS = 1 << 18
+#: Run time begins at the end of MPI_Init: what comes before it is not part of it.
+INIT_OPS = ("MPI_Init", "MPI_Init_thread")
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,15 @@ def _positions(table: Any, path: Path, n: int, slot_of: dict[int, int]) -> Any:
 def compute_seconds(scaled_dir: Path, n: int, slot_of: dict[int, int]) -> FloatArray:
     """Return the computation per rank and phase in seconds: the sum of repeat x work (Eq. 8.1).
 
-    Shape (n, phases). Streams the parts, so that memory does not grow with the number of rows.
+    Shape (n, phases). Work before the end of MPI_Init is left out. Streams the parts, so that
+    memory does not grow with the number of rows.
     """
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
+
+    start_up = pa.array(INIT_OPS)
 
     width = max(len(slot_of), 1)
     total = np.zeros(n * width)
@@ -99,13 +105,14 @@ def compute_seconds(scaled_dir: Path, n: int, slot_of: dict[int, int]) -> FloatA
         try:
             with pq.ParquetFile(part) as file:
                 batches = file.iter_batches(
-                    batch_size=_BATCH_ROWS, columns=["rank", "phase", "repeat", "work"]
+                    batch_size=_BATCH_ROWS, columns=["rank", "phase", "op", "repeat", "work"]
                 )
                 for batch in batches:
                     where = _positions(batch, part, n, slot_of)
                     work = batch.column("work").to_numpy(zero_copy_only=False).astype(np.float64)
                     times = batch.column("repeat").to_numpy().astype(np.float64)
-                    cost = work * times
+                    early = pc.is_in(batch.column("op").cast(pa.string()), value_set=start_up)
+                    cost = np.where(early.to_numpy(zero_copy_only=False), 0.0, work * times)
                     if not np.isfinite(cost).all() or (cost < 0).any():
                         raise P3SError(f"{part}: damaged: work or repeat is negative or no number")
                     total += np.bincount(where, weights=cost, minlength=n * width)
