@@ -94,6 +94,7 @@ def _one_run(run: RunTrace) -> tuple[list[Group], dict[str, np.ndarray], np.ndar
         key = (c.site, c.op, c.comm, c.peer, c.tag, c.root)
         of_call[i] = groups.setdefault(key, len(groups))
         null[i] = c.peer == PROC_NULL and kind_of(c.op) in (SEND, RECV)
+    starts = np.array([c.op.startswith("MPI_Init") for c in calls], dtype=bool)
     n_groups = len(groups)
     call_bytes = np.array([c.bytes for c in calls], dtype=np.int64)
     call_elem = np.array([max(c.elem_bytes, 1) for c in calls], dtype=np.int64)
@@ -113,6 +114,10 @@ def _one_run(run: RunTrace) -> tuple[list[Group], dict[str, np.ndarray], np.ndar
         work = np.diff(np.concatenate([[0], total_work[keep + 1]]))
         call = call[keep]
         elapsed = np.asarray(rt.elapsed_ns, dtype=np.int64)[keep]
+        # The run is timed from the return of MPI_Init: what lies before is the launcher's.
+        before = starts[call]
+        work[before] = 0
+        elapsed[before] = 0
         used, first, inverse, count = np.unique(call, return_index=True, return_inverse=True,
                                                 return_counts=True)
         cols["rank"].append(np.full(len(used), rt.rank, dtype=np.int64))

@@ -23,6 +23,7 @@ from p3s.model.nodes import (
 )
 from p3s.model.slots import Item, fit_item
 from p3s.model.tree import build_tree, phases_of
+from p3s.model.work import fit_phase_work
 from p3s.trace.ops import COMPLETION, RECV, SEND
 
 MIN_COUNTS = 2
@@ -78,6 +79,11 @@ def fit_model(tables: Sequence[PointTable]) -> Model:
     }
     for phase in phases:
         phase["name"] = _phase_name(phase, entries)
+    fit_phase_work(phases, entries, tables, choice.grids, split)
+    for entry in entries:
+        if entry["kind"] == COMPLETION:  # how many requests a call completes is no message
+            for slot in entry["slots"]:
+                slot["why"] = [w for w in slot["why"] if "message size" not in w]
     _judge(model, tables, choice)
     return model
 
@@ -175,8 +181,8 @@ def _judge(model: Model, tables: Sequence[PointTable], choice: GridChoice) -> No
         why = [w for s in slots for w in s["why"]] + item["notes"]
         if any(s["guard"] is None for s in slots):
             verdict = "unknown"
-        elif any("stat" in s["count"] or "total" in s["count"] or "stat" in s["elements"]
-                 for s in slots if item["kind"] != COMPLETION or "follows" not in s["count"]):
+        elif any("stat" in s["count"] or "total" in s["count"]
+                 or ("stat" in s["elements"] and item["kind"] != COMPLETION) for s in slots):
             verdict = "statistical"
         elif any("direction open" in w for w in why):
             verdict = "ambiguous"

@@ -17,6 +17,7 @@ from p3s.model.nodes import grid_at
 from p3s.model.places import instances
 from p3s.model.relations import partners
 from p3s.model.slots import bytes_of, count_of
+from p3s.model.work import share_out
 
 Model = dict[str, Any]
 
@@ -112,6 +113,8 @@ def generate(model: Model, n: int) -> ScaledRows:
                             np.where(in_loop, cols["stage"], 0), cols["key"], cols["phase"],
                             cols["rank"]))
     c = {k: v[order] for k, v in cols.items()}
+    if parts:
+        c["work"] = share_out(model["phases"], n, c["rank"], c["phase"], c["repeat"], c["work"])
     i64 = {k: c[k].astype(np.int64) for k in c if k != "work"}
     return ScaledRows(n, grid, i64["rank"], i64["item"], i64["slot"], i64["stage"], i64["phase"],
                       i64["peer"], i64["nbytes"], i64["repeat"], c["work"].astype(float),
