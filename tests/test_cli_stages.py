@@ -260,7 +260,7 @@ def test_too_few_left_fails_but_keeps_them(
     stages.exit_codes = {8: 1, 2: 1}
     assert characterize(root, "2,4,8,16") == 1
     line = capsys.readouterr().err.splitlines()[-1]
-    assert "np=2" in line and "np=8" in line and "4, 16 kept" in line
+    assert line.startswith("p3s: np=2, 8: ./app: failed") and "(kept: 4, 16)" in line
     assert Study.open(root).counts() == [4, 16]
     assert characterize(root, "9") == 0
 
@@ -279,7 +279,7 @@ def test_failure_before_the_start_is_not_repeated_for_every_count(
 ) -> None:
     stages.raises = {n: P3SError("./app: not found") for n in (2, 4, 8, 16)}
     assert characterize(root, "2,4,8,16") == 1
-    assert stages.kinds() == [("run", 2), ("run", 4)]
+    assert stages.kinds() == [("run", 2)]
     assert capsys.readouterr().err.splitlines()[-1] == "p3s: ./app: not found"
 
 
@@ -298,6 +298,33 @@ def test_interrupt_leaves_no_half_run(stages: Stages, root: Path) -> None:
     assert characterize(root, "2,4,8") == 130
     assert Study.open(root).counts() == [2]
     assert not [p for p in (root / "runs").iterdir() if p.name.startswith(".")]
+
+
+def test_partial_run_does_not_replace_a_complete_one(stages: Stages, root: Path) -> None:
+    assert characterize(root, "2,4,8") == 0
+    stages.problems = ["rank 1: recording stopped early"]
+    assert characterize(root, "4") == 3
+    assert Study.open(root).counts() == [2, 4, 8]
+
+
+def test_failed_json_is_one_object(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages.exit_codes = dict.fromkeys((2, 4, 8), 5)
+    assert characterize(root, "2,4,8", "--json") == 1
+    streams = capsys.readouterr()
+    result = json.loads(streams.out)
+    assert [row["exit_code"] for row in result["failed"]] == [5, 5, 5] and result["next"] is None
+    assert streams.err.splitlines()[-1].startswith("p3s: np=2, 4, 8: ./app: failed at 2 ranks")
+
+
+def test_different_exit_codes_are_told_apart(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages.exit_codes = {2: 5, 4: 6}
+    assert characterize(root, "2,4,8,16,32") == 3
+    line = capsys.readouterr().err.splitlines()[-2]
+    assert "np=2:" in line and "exit code 5" in line and "np=4:" in line and "exit code 6" in line
 
 
 def test_partial_capture_is_flagged(

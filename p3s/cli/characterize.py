@@ -19,7 +19,6 @@ from p3s.cli.common import (
     say,
     table,
 )
-from p3s.errors import P3SError
 
 EPILOG = """\b
 Example:
@@ -58,7 +57,7 @@ def characterize(
     Adds to the study when it exists already; a count that is run again replaces its earlier run
     only when the new one has succeeded.
     """
-    from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, trace_counts
+    from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, reasons, trace_counts
     from p3s.study import Study
 
     words = list(command or [])
@@ -90,19 +89,17 @@ def characterize(
         )
     elif done.counts:
         out(_table(done.counts))
+    kept = ", ".join(map(str, have)) or "none"
+    if not enough:
+        say(
+            f"p3s: {reasons(done.failed)}; {len(have)} of at least {MIN_COUNTS} process counts "
+            f"are there (kept: {kept}); add others: p3s characterize -n ... -o {study.root}"
+        )
+        return 1
     if done.failed:
-        # The last line on stderr names every count that is missing and why.
-        reasons = "; ".join(dict.fromkeys(row["reason"] for row in done.failed))
-        if not enough:
-            raise P3SError(
-                f"{reasons}; only {len(have)} of at least {MIN_COUNTS} counts are characterized"
-                + (f" ({', '.join(map(str, have))} kept in {study.root})" if have else "")
-            )
-        say(f"{reasons}; kept: {', '.join(map(str, have))}")
-        say(f"next: {next_command}")
-        return 3
+        say(f"p3s: {reasons(done.failed)}; kept: {kept}")
     say(f"next: {next_command}")
-    return 3 if done.problems else 0
+    return 3 if done.failed or done.problems else 0
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -98,7 +98,7 @@ def _trace_missing(
     root: Path, words: list[str], traced: str, repeats: int, timeout: float, bar: Progress
 ) -> bool:
     """Trace the counts that the study lacks; tells whether a count failed."""
-    from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, trace_counts
+    from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, reasons, trace_counts
     from p3s.study import Study
 
     check_template(words)
@@ -118,6 +118,5 @@ def _trace_missing(
         return False
     done = trace_counts(study, words, missing, repeats, timeout, bar)
     if len(study.counts()) < MIN_COUNTS:
-        reasons = "; ".join(dict.fromkeys(row["reason"] for row in done.failed))
-        raise P3SError(f"{reasons}; too few counts are left, name others with --from")
+        raise P3SError(f"{reasons(done.failed)}; too few counts are left, name others with --from")
     return bool(done.failed)

@@ -42,37 +42,48 @@ def trace_once(
     staged = study.stage_run(target)
     try:
         outcome = run_traced(list(command), np, staged, timeout_s=timeout_s)
+        problems = list(outcome.problems)
+        if problems and _status(target) == "complete":
+            raise P3SError(f"{problems[0]}; the earlier, complete run stays")
     except BaseException as err:
-        code = _exit_code(staged)
+        info = _info(staged)
         kept = study.keep_failed_run(staged, target)
         if isinstance(err, UsageError) or not isinstance(err, P3SError):
             raise
-        if kept is not None:
-            say(f"np={np}: what the failed run left is in {kept}")
-        raise RunFailed(str(err), code) from err
+        where = f" in {kept}" if kept is not None else ""
+        text = re.sub(r"(what was captured is kept)$", rf"\1{where}", str(err))
+        raise RunFailed(text, info.get("exit_code"), info.get("status", "failed")) from err
     study.commit_run(staged, target)
     row = {
         "wall_s": outcome.wall_s,
         "exit_code": outcome.exit_code,
         "oversubscribed": outcome.oversubscribed,
     }
-    return row, list(outcome.problems)
+    return row, problems
 
 
 class RunFailed(P3SError):
-    """A traced run failed; ``code`` is the launcher's exit code, None if it was never started."""
+    """A traced run failed.
 
-    def __init__(self, text: str, code: int | None) -> None:
+    ``code`` is the exit code of the launcher, None when it was not even started; ``status`` is
+    "partial" when something was captured, else "failed".
+    """
+
+    def __init__(self, text: str, code: int | None, status: str) -> None:
         super().__init__(text)
         self.code = code
+        self.status = status
 
 
-def _exit_code(run_dir: Path) -> int | None:
+def _info(run_dir: Path) -> dict[str, Any]:
     try:
-        code = read_json(run_dir / "run.json", RUN_SCHEMA).get("exit_code")
+        return read_json(run_dir / "run.json", RUN_SCHEMA)
     except P3SError:
-        return None
-    return code if isinstance(code, int) else None
+        return {}
+
+
+def _status(run_dir: Path) -> str:
+    return str(_info(run_dir).get("status", "none"))
 
 
 def program_of(command: Sequence[str], np: int) -> str:
@@ -127,11 +138,11 @@ def trace_counts(
             try:
                 row, problems = trace_once(study, command, np, study.runs_dir(np, rep), timeout_s)
             except RunFailed as err:
+                if not done.counts and not runs and not err.code and err.status == "failed":
+                    raise  # not the program but the set-up is at fault: no count will do better
                 text = _about(np, str(err))
                 done.failed.append({"np": np, "rep": rep, "exit_code": err.code, "reason": text})
                 bar.done(text)
-                if _hopeless(done.failed):
-                    raise
                 break
             study.update()
             done.problems += [_about(np, problem) for problem in problems]
@@ -158,12 +169,17 @@ def _about(np: int, text: str) -> str:
     return text if text.startswith(f"np={np}:") else f"np={np}: {text}"
 
 
-def _hopeless(failed: list[dict[str, Any]]) -> bool:
-    """Tell whether the last two counts failed alike without the program itself failing."""
-    if len(failed) < 2 or any(row["exit_code"] for row in failed):
-        return False
-    first, second = (re.sub(rf"\b{row['np']}\b", "N", str(row["reason"])) for row in failed[-2:])
-    return first == second
+def reasons(failed: Sequence[dict[str, Any]]) -> str:
+    """Return why counts failed in one line; counts that failed alike are put together."""
+    alike: dict[tuple[str, Any], tuple[list[int], str]] = {}
+    for row in failed:
+        np, text = row["np"], str(row["reason"]).removeprefix(f"np={row['np']}: ")
+        key = re.sub(r"\b0*\d+\b", "N", re.sub(r"np\d+\.r\d+", "", text))
+        alike.setdefault((key, row["exit_code"]), ([], text))[0].append(np)
+    return "; ".join(
+        f"np={', '.join(map(str, dict.fromkeys(counts)))}: {text}"
+        for counts, text in alike.values()
+    )
 
 
 def _summary(signature: Any) -> dict[str, int]:
