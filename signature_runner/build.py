@@ -15,8 +15,16 @@ from p3s.errors import P3SError
 from signature_runner import mpi
 from signature_runner.tracer import generate
 
-_SOURCES = ("p3s_store.c", "p3s_mpi.c", "p3s_site.c")
-_HEADERS = ("p3s_tracer.h",)
+_SOURCES = (
+    "p3s_store.c",
+    "p3s_init.c",
+    "p3s_comm.c",
+    "p3s_event.c",
+    "p3s_request.c",
+    "p3s_site.c",
+    "p3s_python.c",
+)
+_HEADERS = ("p3s_tracer.h", "p3s_inside.h")
 _FLAGS = ("-O2", "-g", "-fPIC", "-fvisibility=hidden", "-std=gnu11", "-w")
 _TIMEOUT_S = 300.0
 

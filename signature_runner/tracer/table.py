@@ -237,10 +237,8 @@ def _collectives() -> None:
         " : P3S_SUM(sendcounts, p3s_fan(comm))", mine_type)  # fmt: skip
     rows["Alltoallw"] = (
         "sendbuf sendcounts sdispls sendtypes recvbuf recvcounts rdispls recvtypes comm",
-        "p3s_coll_bytes(&h, comm, P3S_IN(sendbuf)"
-        " ? P3S_SUMW(recvcounts, recvtypes, p3s_fan(comm))"
-        " : P3S_SUMW(sendcounts, sendtypes, p3s_fan(comm)),"
-        " P3S_IN(sendbuf) ? recvtypes[0] : sendtypes[0]);",
+        "if (P3S_IN(sendbuf)) P3S_ALLTOALLW(&h, comm, recvcounts, recvtypes);"
+        " else P3S_ALLTOALLW(&h, comm, sendcounts, sendtypes);",
     )
     row("Reduce_scatter", "sendbuf recvbuf recvcounts type op comm", "",
         "P3S_SUM(recvcounts, p3s_here_size(comm))", "type")  # fmt: skip

@@ -1,0 +1,260 @@
+/* Communicators in world ranks and datatypes in bytes, by local MPI calls only. */
+#include "p3s_inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct p3s_map comms, types;
+static int next_comm_id;
+
+static void translate(MPI_Group group, int n, int *world)
+{
+    int *own = calloc((size_t)n + 1, sizeof(int));
+    for (int i = 0; i < n && own; i++)
+        own[i] = i;
+    if (!own || PMPI_Group_translate_ranks(group, n, own, p3s_world_group, world) != MPI_SUCCESS)
+        for (int i = 0; i < n; i++)
+            world[i] = P3S_NONE;
+    for (int i = 0; i < n; i++)
+        if (world[i] < 0)
+            world[i] = P3S_NONE; /* outside this MPI_COMM_WORLD (spawned, connected) */
+    free(own);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static void write_comm(const struct p3s_comm *c, MPI_Comm comm, int parent, const char *op,
+                       int *members, int count)
+{
+    int topology = MPI_UNDEFINED, dims = 0;
+    size_t name_bytes = strlen(op);
+    if (!c->inter && PMPI_Topo_test(comm, &topology) == MPI_SUCCESS && topology == MPI_CART &&
+        PMPI_Cartdim_get(comm, &dims) != MPI_SUCCESS)
+        dims = 0;
+    size_t ints = (size_t)count + 3 * (size_t)dims;
+    int32_t head[6] = {c->id, parent, c->inter, count, dims, (int32_t)name_bytes};
+    int32_t *tail = malloc(sizeof(int32_t) * ints + name_bytes + 8);
+    if (!tail)
+        return;
+    memcpy(tail, members, sizeof(int32_t) * (size_t)count);
+    if (dims)
+        PMPI_Cart_get(comm, dims, tail + count, tail + count + dims, tail + count + 2 * dims);
+    memcpy(tail + ints, op, name_bytes);
+    p3s_append(P3S_REC_COMM, head, sizeof head, tail, sizeof(int32_t) * ints + name_bytes);
+    free(tail);
+}
+
+/* The record of a communicator, made at its first use. Needs p3s_lock. */
+struct p3s_comm *p3s_comm_of(MPI_Comm comm, const char *op, int parent)
+{
+    struct p3s_comm *c = p3s_map_get(&comms, P3S_HANDLE(comm));
+    MPI_Group group;
+    int inter = 0, size = 0, remote = 0, *members;
+    if (c)
+        return c;
+    c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    PMPI_Comm_test_inter(comm, &inter);
+    PMPI_Comm_size(comm, &size);
+    PMPI_Comm_rank(comm, &c->me);
+    if (inter)
+        PMPI_Comm_remote_size(comm, &remote);
+    members = malloc(sizeof(int) * (size_t)(size + remote + 1));
+    PMPI_Comm_group(comm, &group);
+    translate(group, size, members);
+    PMPI_Group_free(&group);
+    c->inter = inter;
+    c->id = next_comm_id++;
+    c->size = inter ? remote : size;
+    c->world = malloc(sizeof(int) * (size_t)(c->size + 1));
+    if (inter) {
+        PMPI_Comm_remote_group(comm, &group);
+        translate(group, remote, c->world);
+        PMPI_Group_free(&group);
+        /* Both sides describe the same set, so that they merge to one communicator. */
+        memcpy(members + size, c->world, sizeof(int) * (size_t)remote);
+        qsort(members, (size_t)(size + remote), sizeof(int), ascending);
+    } else {
+        memcpy(c->world, members, sizeof(int) * (size_t)size);
+    }
+    c->refs = 1;
+    if (!op)
+        op = comm == p3s_mpi.comm_world ? "MPI_COMM_WORLD"
+             : comm == p3s_mpi.comm_self ? "MPI_COMM_SELF" : "unknown";
+    write_comm(c, comm, parent, op, members, size + remote);
+    free(members);
+    p3s_map_put(&comms, P3S_HANDLE(comm), c);
+    return c;
+}
+
+struct p3s_comm *p3s_known(MPI_Comm comm)
+{
+    return p3s_comm_of(comm, NULL, P3S_NONE);
+}
+
+void p3s_release(struct p3s_comm *c)
+{
+    if (c && --c->refs == 0) {
+        free(c->world);
+        free(c);
+    }
+}
+
+int p3s_world_of(const struct p3s_comm *c, int rank)
+{
+    if (rank == MPI_PROC_NULL)
+        return P3S_PROC_NULL;
+    if (rank == MPI_ANY_SOURCE)
+        return P3S_ANY;
+    return c && rank >= 0 && rank < c->size ? c->world[rank] : P3S_NONE;
+}
+
+int p3s_fan(MPI_Comm comm)
+{
+    pthread_mutex_lock(&p3s_lock);
+    struct p3s_comm *c = p3s_known(comm);
+    int size = c ? c->size : 0;
+    pthread_mutex_unlock(&p3s_lock);
+    return size;
+}
+
+int p3s_here_size(MPI_Comm comm)
+{
+    int size = 0;
+    PMPI_Comm_size(comm, &size);
+    return size;
+}
+
+int p3s_me(MPI_Comm comm)
+{
+    pthread_mutex_lock(&p3s_lock);
+    struct p3s_comm *c = p3s_known(comm);
+    int me = c ? c->me : 0;
+    pthread_mutex_unlock(&p3s_lock);
+    return me;
+}
+
+int p3s_id_of(MPI_Comm comm)
+{
+    pthread_mutex_lock(&p3s_lock);
+    struct p3s_comm *c = p3s_known(comm);
+    int id = c ? c->id : P3S_NONE;
+    pthread_mutex_unlock(&p3s_lock);
+    return id;
+}
+
+void p3s_comm_made(struct p3s_here *h, MPI_Comm parent, MPI_Comm made)
+{
+    int id = p3s_id_of(parent);
+    p3s_simple(h, id, 0);
+    if (made == p3s_mpi.comm_null)
+        return;
+    pthread_mutex_lock(&p3s_lock);
+    p3s_release(p3s_map_take(&comms, P3S_HANDLE(made)));
+    p3s_comm_of(made, p3s_op_names[h->op], id);
+    pthread_mutex_unlock(&p3s_lock);
+}
+
+int p3s_comm_forget(MPI_Comm comm)
+{
+    int id = comm == p3s_mpi.comm_null ? P3S_NONE : p3s_id_of(comm);
+    pthread_mutex_lock(&p3s_lock);
+    p3s_release(p3s_map_take(&comms, P3S_HANDLE(comm)));
+    pthread_mutex_unlock(&p3s_lock);
+    return id;
+}
+
+/* ---- datatypes ---------------------------------------------------------------------------- */
+
+int64_t p3s_type_bytes(MPI_Datatype type)
+{
+    MPI_Count size = 0;
+    if (type == p3s_mpi.type_null || PMPI_Type_size_x(type, &size) != MPI_SUCCESS || size < 0)
+        return 0;
+    return size;
+}
+
+#ifdef P3S_HAVE_Type_get_envelope_c
+typedef MPI_Count envelope_count;
+#define ENVELOPE(t, i, a, d, c, combiner)                                                        \
+    (c = 0, PMPI_Type_get_envelope_c(t, &i, &a, &c, &d, &combiner))
+#define CONTENTS(t, i, a, c, d, ip, ap, cp, dp)                                                  \
+    PMPI_Type_get_contents_c(t, i, a, c, d, ip, ap, cp, dp)
+#else
+typedef int envelope_count;
+#define ENVELOPE(t, i, a, d, c, combiner)                                                        \
+    (c = 0, PMPI_Type_get_envelope(t, &i, &a, &d, &combiner))
+#define CONTENTS(t, i, a, c, d, ip, ap, cp, dp) PMPI_Type_get_contents(t, i, a, d, ip, ap, dp)
+#endif
+
+/* Bytes of the one kind of basic element a datatype is made of: 0 nothing, -1 several kinds. */
+static int element_of(MPI_Datatype type, int depth)
+{
+    envelope_count ints, addresses, counts, inner;
+    int combiner, element = 0;
+    if (ENVELOPE(type, ints, addresses, inner, counts, combiner) != MPI_SUCCESS)
+        return -1;
+    if (combiner == MPI_COMBINER_NAMED || inner == 0 || depth > 64)
+        return (int)p3s_type_bytes(type);
+    int *ip = malloc(sizeof(int) * (size_t)(ints + 1));
+    MPI_Aint *ap = malloc(sizeof(MPI_Aint) * (size_t)(addresses + 1));
+    MPI_Count *cp = malloc(sizeof(MPI_Count) * (size_t)(counts + 1));
+    MPI_Datatype *dp = malloc(sizeof(MPI_Datatype) * (size_t)(inner + 1));
+    if (!ip || !ap || !cp || !dp ||
+        CONTENTS(type, ints, addresses, counts, inner, ip, ap, cp, dp) != MPI_SUCCESS) {
+        element = -1;
+        inner = 0;
+    }
+    for (envelope_count i = 0; i < inner; i++) {
+        int one = element_of(dp[i], depth + 1);
+        if (one != 0)
+            element = element == 0 || element == one ? one : -1;
+        int ni, na, nd, kind;
+        /* Derived types come out as new references; predefined ones must not be freed. */
+#ifdef P3S_HAVE_Type_get_envelope_c
+        MPI_Count li, la, lc, ld;
+        bool asked = PMPI_Type_get_envelope_c(dp[i], &li, &la, &lc, &ld, &kind) == MPI_SUCCESS;
+        (void)ni, (void)na, (void)nd;
+#else
+        bool asked = PMPI_Type_get_envelope(dp[i], &ni, &na, &nd, &kind) == MPI_SUCCESS;
+#endif
+        if (asked && kind != MPI_COMBINER_NAMED && kind != MPI_COMBINER_F90_REAL &&
+            kind != MPI_COMBINER_F90_INTEGER && kind != MPI_COMBINER_F90_COMPLEX)
+            PMPI_Type_free(&dp[i]);
+    }
+    free(ip);
+    free(ap);
+    free(cp);
+    free(dp);
+    return element;
+}
+
+/* Needs p3s_lock. The size is part of what is remembered: a handle used again for another type
+ * after a free that was not seen is asked again. */
+uint16_t p3s_element_bytes(MPI_Datatype type, int64_t size)
+{
+    if (type == p3s_mpi.type_null || size <= 0)
+        return 1;
+    uintptr_t seen = (uintptr_t)p3s_map_get(&types, P3S_HANDLE(type));
+    if (seen && (int64_t)(seen >> 16) == (size & 0xffffffffffff))
+        return (uint16_t)seen;
+    int element = element_of(type, 0);
+    if (element < 1 || element > 65535)
+        element = 1;
+    p3s_map_put(&types, P3S_HANDLE(type), (void *)((uintptr_t)size << 16 | (uintptr_t)element));
+    return (uint16_t)element;
+}
+
+void p3s_type_free(MPI_Datatype type)
+{
+    if (!p3s_active || (p3s_self.depth && pthread_mutex_trylock(&p3s_lock) != 0))
+        return;
+    if (!p3s_self.depth)
+        pthread_mutex_lock(&p3s_lock);
+    p3s_map_take(&types, P3S_HANDLE(type));
+    pthread_mutex_unlock(&p3s_lock);
+}

@@ -1,0 +1,61 @@
+/* What the files of the runtime share with each other, but not with the wrappers. */
+#ifndef P3S_INSIDE_H
+#define P3S_INSIDE_H
+
+#include "p3s_tracer.h"
+
+struct p3s_comm {
+    int id, size, me, refs;
+    bool inter;
+    int *world;                 /* world rank of each peer (of the remote group if inter) */
+};
+
+extern MPI_Group p3s_world_group;
+extern int p3s_world_rank;
+
+/* All of these need p3s_lock, p3s_id_of, p3s_simple and p3s_posted excepted. */
+struct p3s_comm *p3s_comm_of(MPI_Comm comm, const char *op, int parent);
+struct p3s_comm *p3s_known(MPI_Comm comm);
+void p3s_release(struct p3s_comm *c);
+int p3s_world_of(const struct p3s_comm *c, int rank);
+int p3s_id_of(MPI_Comm comm);
+uint16_t p3s_element_bytes(MPI_Datatype type, int64_t size);
+
+struct p3s_call p3s_call_of(uint32_t op, uint32_t site, int comm, int peer, int tag);
+void p3s_set_bytes(struct p3s_call *call, int64_t count, MPI_Datatype type);
+/* The first event of an MPI call carries its times, a second one carries none. */
+uint64_t p3s_put(struct p3s_here *h, const struct p3s_call *call);
+void p3s_simple(struct p3s_here *h, int comm, int64_t bytes);
+uint64_t p3s_described(struct p3s_here *h, uint32_t op, uint32_t site, const struct p3s_comm *c,
+                       int peer, int tag, int64_t count, MPI_Datatype type);
+void p3s_resolved(const struct p3s_comm *c, uint64_t ordinal, const MPI_Status *status);
+bool p3s_wild(int source, int tag);
+
+/* ---- call sites --------------------------------------------------------------------------- */
+
+#define P3S_MAX_FRAMES 512
+#define P3S_MAX_PERIOD 16       /* longest cycle of recursion that is recognised */
+#define P3S_TEXT_BYTES 320
+
+struct p3s_stack {                  /* one unwound native stack */
+    uintptr_t ra, fa;
+    struct p3s_stack *next;
+    bool leaf;                  /* cut where the Python interpreter begins */
+    int checks;
+    uintptr_t *slot, *expect;   /* the return addresses outside the wrapper's own */
+    uint64_t key;
+    uint32_t site_plus_1;       /* of a native stack that was interned */
+    int frames;
+    char **text;
+};
+
+uint64_t p3s_hash_text(uint64_t key, const char *text, uint64_t extra);
+const char *p3s_base_name(const char *path);
+/* Number of the site with this key; writes its record when it is new. Takes p3s_lock. */
+uint32_t p3s_intern(uint64_t key, int frames, char *const *text);
+
+extern uintptr_t p3s_python_base;       /* load address of the interpreter's module, or 0 */
+bool p3s_python_calls(void);            /* does this thread run Python code? */
+uint32_t p3s_python_site(const struct p3s_stack *leaf);
+
+#endif
