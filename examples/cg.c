@@ -196,7 +196,7 @@ static double conjugate_gradient(const struct grid *g, const struct matrix *a, s
 
 static int run(int argc, char **argv, int rank, int size)
 {
-    long n = 1400, nonzeros = 12, iterations = 5, steps = 25;
+    long n = 1401, nonzeros = 12, iterations = 5, steps = 25;
     const struct option options[] = {
         {"n", &n, 1, "order of the matrix"},
         {"nonzeros", &nonzeros, 1, "entries of a row, on average"},

@@ -102,7 +102,7 @@ static void solve(const struct block *b, long nx, long ny, long iterations, long
 
 static int run(int argc, char **argv, int rank, int size)
 {
-    long nx = 200, ny = 200, iterations = 100, check = 1;
+    long nx = 201, ny = 187, iterations = 100, check = 1;
     const struct option options[] = {
         {"nx", &nx, 1, "interior points in the first dimension"},
         {"ny", &ny, 1, "interior points in the second dimension"},

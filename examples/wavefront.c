@@ -104,7 +104,7 @@ static double sum_of_squares(const struct part *p)
 
 static int run(int argc, char **argv, int rank, int size)
 {
-    long nx = 60, ny = 60, nz = 40, planes = 4, iterations = 5, sweeps = 2;
+    long nx = 61, ny = 59, nz = 40, planes = 4, iterations = 5, sweeps = 2;
     const struct option options[] = {
         {"nx", &nx, 1, "cells in the first, distributed dimension"},
         {"ny", &ny, 1, "cells in the second, distributed dimension"},

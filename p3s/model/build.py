@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from p3s.model.nodes import (
     items_of,
     tag_splits,
 )
-from p3s.model.slots import Item, fit_item
+from p3s.model.slots import EVEN, Item, fit_item
 from p3s.model.tree import build_tree, phases_of
 from p3s.model.work import fit_phase_work
 from p3s.trace.ops import COMPLETION, RECV, SEND
@@ -30,8 +30,11 @@ MIN_COUNTS = 2
 VERDICTS = ("exact", "fitted", "statistical", "ambiguous", "not seen", "unknown")
 
 
-def fit_model(tables: Sequence[PointTable]) -> Model:
-    """Fit the model to all tables given (no hold-out); tables sorted by process count."""
+def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Model:
+    """Fit the model to all tables given (no hold-out).
+
+    typed: numbers among the program's arguments, a hint to extents where sizes leave them open.
+    """
     tables = sorted(tables, key=lambda t: t.np)
     counts = [t.np for t in tables]
     if len(counts) < MIN_COUNTS:
@@ -40,7 +43,7 @@ def fit_model(tables: Sequence[PointTable]) -> Model:
     split = tag_splits(tables)
     nodes = collect_nodes(tables, split)
     choice = choose_grid(nodes, tables)
-    pool = ExtentPool()
+    pool = ExtentPool(typed=frozenset(typed))
     varying = {v for t in tables for v in t.varying}
     entries: list[dict[str, Any]] = []
     work: list[tuple[dict[str, Any], Item]] = []
@@ -82,8 +85,9 @@ def fit_model(tables: Sequence[PointTable]) -> Model:
     fit_phase_work(phases, entries, tables, choice.grids, split)
     for entry in entries:
         if entry["kind"] == COMPLETION:  # how many requests a call completes is no message
-            for slot in entry["slots"]:
-                slot["why"] = [w for w in slot["why"] if "message size" not in w]
+            completions: list[dict[str, Any]] = entry["slots"]
+            for slot in completions:
+                slot["why"] = [w for w in slot["why"] if "message size" not in w and w != EVEN]
     _judge(model, tables, choice)
     return model
 
@@ -184,7 +188,7 @@ def _judge(model: Model, tables: Sequence[PointTable], choice: GridChoice) -> No
         elif any("stat" in s["count"] or "total" in s["count"]
                  or ("stat" in s["elements"] and item["kind"] != COMPLETION) for s in slots):
             verdict = "statistical"
-        elif any("direction open" in w for w in why):
+        elif any("direction open" in w or w == EVEN for w in why):
             verdict = "ambiguous"
         elif any(a[0] == "above" for s in slots for a in s["guard"]):
             verdict = "not seen"
@@ -199,10 +203,11 @@ def _judge(model: Model, tables: Sequence[PointTable], choice: GridChoice) -> No
         item["verdict"], item["why"] = verdict, sorted(set(why))
 
 
-def hold_out(tables: Sequence[PointTable]) -> tuple[dict[str, Any], set[tuple[str, str, Any]]]:
+def hold_out(tables: Sequence[PointTable], typed: Collection[int] = ()
+             ) -> tuple[dict[str, Any], set[tuple[str, str, Any]]]:
     """Fit without the largest count, compare there; return the report and the nodes missed."""
     tables = sorted(tables, key=lambda t: t.np)
-    model = fit_model(tables[:-1])
+    model = fit_model(tables[:-1], typed)
     try:
         result = compare(model, tables[-1])
     except P3SError as err:
@@ -215,16 +220,17 @@ def hold_out(tables: Sequence[PointTable]) -> tuple[dict[str, Any], set[tuple[st
     return result, missed
 
 
-def build_model(tables: Sequence[PointTable], holdout: bool = True) -> Model:
+def build_model(tables: Sequence[PointTable], holdout: bool = True,
+                typed: Collection[int] = ()) -> Model:
     """Return the model of all counts with the hold-out result and final verdicts in it.
 
     An item that the held-out fit missed is "fitted" at best: its rule changed with the last
     count and nothing has tested the new one.
     """
-    model = fit_model(tables)
+    model = fit_model(tables, typed)
     model["holdout"] = None
     if holdout and len(tables) > MIN_COUNTS:
-        report, missed = hold_out(tables)
+        report, missed = hold_out(tables, typed)
         model["holdout"] = report
         for item in model["items"]:
             key = (item["site"], item["op"], item["tag"])
@@ -278,7 +284,31 @@ def next_counts(model: Model) -> list[dict[str, Any]]:
                             "more than two ranks in dimension "
                             + ", ".join(map(str, open_axes)) + " tell the direction"})
                 break
+    even = [s["elements"] for it in model["items"] for s in it["slots"] if EVEN in s["why"]]
+    if even:
+        for n in range(3, 4 * top + 28):
+            if n in model["counts"]:
+                continue
+            try:
+                grid = model_grid(model, n)
+            except P3SError:
+                continue
+            env = {"n": float(n), **{f"p{d}": float(p) for d, p in enumerate(grid.dims)}}
+            if any(_uneven(law["expr"], env) for law in even):
+                out.append({"n": n, "dims": list(grid.dims), "why":
+                            "blocks that do not divide evenly show how the program deals with "
+                            "a remainder"})
+                break
     return out
+
+
+def _uneven(expr: Any, env: Mapping[str, float]) -> bool:
+    """Return whether some block of an expression has a remainder."""
+    if not isinstance(expr, list):
+        return False
+    if expr[0] == "block" and expr[2][0] == "num" and expr[3][0] == "sym":
+        return bool(expr[2][1] % int(env[expr[3][1]]))
+    return any(_uneven(a, env) for a in expr[1:])
 
 
 __all__ = ["build_model", "fit_model", "guards", "hold_out", "next_counts", "places",

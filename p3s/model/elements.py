@@ -45,6 +45,8 @@ class ExtentPool:
     """Extents and partition kinds already found in the program, most used first."""
 
     seen: dict[tuple[int, str], int] = field(default_factory=dict)
+    #: Numbers the user typed as the program's arguments: extents are often among them.
+    typed: frozenset[int] = frozenset()
 
     def note(self, extent: int, kind: str) -> None:
         """Count one more use of an extent."""
@@ -198,6 +200,8 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> Law | None:
     plain = [a for a in axes if a[1][0] in "cr"]
     kinds = pool.kinds()
 
+    even = all(len(np.unique(value[obs.env["n"] == n])) == 1 for n in counts)
+
     def done(extents: Sequence[int], used: Sequence[tuple[str, str]], kind: str, factor: int = 1,
              ghost: int = 0) -> Law:
         for e in extents:
@@ -205,8 +209,15 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> Law | None:
         parts = [block(kind, e, sym(a[0]), sym(a[1])) for e, a in zip(extents, used, strict=True)]
         expr: Expr = mul(num(factor), *parts)
         return Law(add(expr, num(ghost)), len(extents) + (factor != 1) + (ghost != 0),
-                   len(counts))
+                   len(counts), even)
 
+    gcd = int(np.gcd.reduce(value))
+    if even and pool.typed:  # nothing in the sizes tells 4 * 60/p from 240/p; the user's 60 does
+        for factor in [f for f in _divisors(gcd) if f <= 64]:
+            for axis in axes:
+                for e in _solve_one(obs, value // factor, axis, kinds[0]):
+                    if e in pool.typed:
+                        return done([e], [axis], kinds[0], factor)
     for kind in kinds:
         for axis in axes:
             found = _solve_one(obs, value, axis, kind)
@@ -223,7 +234,6 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> Law | None:
                 extents = _product(obs, value, used, kind, pool, [2000])
                 if extents:
                     return done(extents, used, kind)
-    gcd = int(np.gcd.reduce(value))
     for kind in kinds:
         for factor in [f for f in _divisors(gcd) if 1 < f <= 64]:
             for axis in axes:

@@ -23,11 +23,16 @@ REL_TOL = 1e-9
 
 @dataclass(frozen=True)
 class Law:
-    """An equation with how it was found: ``free`` numbers fitted, ``points`` counts used."""
+    """An equation with how it was found.
+
+    free: numbers fitted; points: counts used; even: blocks divided evenly at every count, so
+    that the treatment of a remainder was never seen.
+    """
 
     expr: Expr
     free: int
     points: int
+    even: bool = False
 
 
 def _shapes(ndims: int) -> list[Expr]:
@@ -41,7 +46,8 @@ def _shapes(ndims: int) -> list[Expr]:
         shapes.append(add(*(sym(f"p{d}") for d in range(ndims))))
     shapes += [["ceil", ["log2", n]], ["floor", ["log2", n]], add(n, num(-2)),
                add(power(n, Fraction(1, 2)), num(-1)), power(n, Fraction(1, 3)),
-               power(n, -1), power(n, Fraction(-1, 2)), power(n, Fraction(-2, 3)), power(n, 2)]
+               power(n, -1), power(n, Fraction(-1, 2)), power(n, Fraction(-2, 3)), power(n, 2),
+               power(n, -2)]
     for d in range(ndims if ndims > 1 else 0):
         p = sym(f"p{d}")
         shapes += [power(p, -1), add(p, num(-2)), ["ceil", ["log2", p]]]

@@ -18,6 +18,7 @@ from p3s.model.guards import GridAt, fit_guard
 from p3s.model.laws import WorkLaw, fit_exact, fit_work
 
 MAX_VARIANTS = 32
+EVEN = "blocks were even at every traced count: how a remainder is dealt with is open"
 Slot = dict[str, Any]
 
 
@@ -264,7 +265,10 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
                            len(item.grids[counts[0]].dims))
         law = fit_elements(obs, pool)
         if law is not None:
-            slot["elements"] = {"expr": law.expr, "points": law.points, "free": law.free}
+            slot["elements"] = {"expr": law.expr, "points": law.points, "free": law.free,
+                                "even": law.even}
+            if law.even:
+                slot["why"].append(EVEN)
             return
         slot["why"].append("no exact law for the message size")
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
         raise P3SError(f"model: {study_dir} holds signatures of {len(counts)} process counts, "
                        "three are needed (two to fit, one held out); run `p3s characterize` at "
                        "more")
-    model = build_model([load_table(study.root, n) for n in counts], holdout)
+    # Numbers in the program's arguments (--nx=300, 4x8) hint at the extents of its data.
+    typed = {int(d) for w in study.command() for d in re.findall(r"\d+", w) if len(d) <= 12}
+    model = build_model([load_table(study.root, n) for n in counts], holdout, typed - {0, 1})
     write_json(study.model_path, model)
     return model
 

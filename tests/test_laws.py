@@ -1,0 +1,152 @@
+"""Laws in the process count: exact ones recovered, work never negative, equations are data."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from p3s.errors import P3SError
+from p3s.model.elements import ExtentPool, Observations, fit_elements
+from p3s.model.expr import (
+    BLOCK_KINDS,
+    block_size,
+    check,
+    evaluate,
+    evaluate_int,
+    num,
+    sym,
+    to_sympy,
+    to_text,
+)
+from p3s.model.grids import coords_of, dims_balanced, dims_greedy, rank_of
+from p3s.model.laws import fit_exact, fit_work
+
+COUNTS = (4, 8, 16, 32, 64)
+SQUARES = (4, 9, 16, 25, 36)
+
+EXACT = [
+    ("constant", lambda p: 4, COUNTS),
+    ("p - 1", lambda p: p - 1, COUNTS),
+    ("sqrt", lambda p: math.isqrt(p), SQUARES),
+    ("log2", lambda p: p.bit_length() - 1, COUNTS),
+    ("4p - 4 sqrt p", lambda p: 4 * p - 4 * math.isqrt(p), SQUARES),
+    ("2 sqrt p - 1", lambda p: 2 * math.isqrt(p) - 1, SQUARES),
+    ("c / p", lambda p: 2**20 // p, COUNTS),
+    ("c / p^2", lambda p: 2**20 // p**2, COUNTS),
+    ("c / sqrt p", lambda p: 3600 // math.isqrt(p), SQUARES),
+    ("p (p - 1)", lambda p: p * (p - 1), COUNTS),
+    ("10 (p - 1)", lambda p: 10 * (p - 1), COUNTS),
+    ("25 log2 p", lambda p: 25 * (p.bit_length() - 1), COUNTS),
+]
+
+
+@pytest.mark.parametrize(("law", "counts"), [c[1:] for c in EXACT], ids=[c[0] for c in EXACT])
+def test_exact_laws_hold_far_away(law, counts):
+    found = fit_exact([{"n": p} for p in counts], [law(p) for p in counts])
+    assert found is not None
+    assert evaluate_int(found.expr, {"n": 4096}) == law(4096)
+
+
+def test_thesis_weights_of_bt_class_d():
+    """Weights of BT class D, phase 1 (spec section 7): linear in sqrt n from 16 on, exact."""
+    points = {16: 1255, 25: 1506, 36: 1757, 49: 2008, 64: 2259, 81: 2510, 100: 2761}
+    found = fit_exact([{"n": n} for n in points], list(points.values()))
+    assert found is not None
+    assert evaluate_int(found.expr, {"n": 1024}) == 8283
+
+
+def test_thesis_weights_of_nbody():
+    found = fit_exact([{"n": n} for n in (32, 64, 128)], [318, 636, 1272])
+    assert found is not None and evaluate_int(found.expr, {"n": 512}) == 5088
+
+
+def test_no_law_is_better_than_a_wrong_one():
+    assert fit_exact([{"n": n} for n in (4, 8, 16)], [17, 3, 29]) is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 5000), st.integers(1, 40), st.sampled_from(BLOCK_KINDS[:5]))
+def test_blocks_cover_their_extent(extent, p, kind):
+    sizes = block_size(kind, extent, p, np.arange(p))
+    assert sizes.sum() == extent
+    assert sizes.min() >= 0
+
+
+@pytest.mark.parametrize("kind", BLOCK_KINDS[:5])
+@pytest.mark.parametrize(("factor", "ghost"), [(1, 0), (3, 0), (1, 2)])
+def test_uneven_block_products_are_found(kind, factor, ghost):
+    rows = []
+    for n in (4, 6, 9, 16):
+        dims = dims_balanced(n, 2)
+        c = coords_of(dims, n)
+        value = block_size(kind, 106, dims[0], c[0]) * factor + ghost
+        rows.append((n, dims, c, value))
+    obs = _observations(rows)
+    law = fit_elements(obs, ExtentPool())
+    assert law is not None
+    dims = dims_balanced(60, 2)
+    c = coords_of(dims, 60)
+    env = {"n": 60, "r": np.arange(60), "p0": dims[0], "p1": dims[1], "c0": c[0], "c1": c[1]}
+    assert np.array_equal(evaluate_int(law.expr, env),
+                          block_size(kind, 106, dims[0], c[0]) * factor + ghost)
+
+
+def _observations(rows):
+    env = {k: [] for k in ("n", "r", "p0", "p1", "c0", "c1", "s")}
+    for n, dims, c, _ in rows:
+        one = np.ones(n, dtype=np.int64)
+        for key, v in (("n", one * n), ("r", np.arange(n)), ("p0", one * dims[0]),
+                       ("p1", one * dims[1]), ("c0", c[0]), ("c1", c[1]), ("s", one * 0)):
+            env[key].append(v)
+    return Observations({k: np.concatenate(v) for k, v in env.items()},
+                        np.concatenate([r[3] for r in rows]), 2)
+
+
+def test_work_is_never_negative_and_follows_one_over_n():
+    ns = (2, 4, 8, 16)
+    law = fit_work(ns, [1e6 / n + 300 for n in ns])
+    assert abs(float(law.value(1024)) - (1e6 / 1024 + 300)) < 0.05 * (1e6 / 1024 + 300)
+    rng = np.random.default_rng(7)
+    for _ in range(50):
+        law = fit_work(ns, rng.uniform(0, 1e6, len(ns)))
+        assert np.all(law.value(np.array([1, 3, 100, 10_000])) >= 0)
+        assert law.half_width(64) >= law.half_width(16) >= 0
+
+
+def test_grids():
+    assert dims_balanced(48, 2) == dims_greedy(48, 2) == (8, 6)
+    assert dims_balanced(64, 3) == (4, 4, 4)
+    assert dims_balanced(7, 2) == (7, 1)
+    c = coords_of((3, 4), 12)
+    assert np.array_equal(rank_of((3, 4), c), np.arange(12))
+
+
+def test_equations_survive_json_and_sympy():
+    e = ["mul", num(3), ["add", ["log2", sym("p1")], num(-1)], ["floor", sym("n")]]
+    again = check(json.loads(json.dumps(e)))
+    assert float(evaluate(again, {"n": 8, "p1": 4})) == 24
+    assert "log2(p1)" in to_text(again)
+    assert to_sympy(["block", "first", num(10), sym("n"), sym("r")]).free_symbols
+
+
+@pytest.mark.parametrize("bad", [
+    "n+1", ["call", "os.system"], ["sym", "__import__('os')"], ["num", 1, 0], ["num", 1.5, 1],
+    ["pow", ["sym", "n"], 10**9, 1], ["block", "evil", 1, 2, 3], [], None,
+    ["add", ["add", ["sym", "zz"]]],
+])
+def test_malformed_equations_are_refused(bad):
+    with pytest.raises(P3SError):
+        check(bad)
+
+
+def test_deep_equations_are_refused():
+    e = ["sym", "n"]
+    for _ in range(40):
+        e = ["floor", e]
+    with pytest.raises(P3SError):
+        check(e)
