@@ -1,0 +1,196 @@
+"""Read a scaled trace (``scaled/npNNNNNN/``) into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from p3s.errors import P3SError
+from p3s.study import read_json
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+SEND = "send"
+RECV = "recv"
+COLLECTIVE = "collective"
+COMPLETION = "completion"
+COMM = "comm"
+
+#: Columns of the table that replay reads, and the numpy type each one becomes.
+INT_COLUMNS = ("rank", "phase", "index", "peer", "bytes", "comm", "tag", "root", "repeat")
+
+
+@dataclass(frozen=True)
+class ScaledTrace:
+    """Rows of a scaled trace, sorted by rank, phase and index; every column has one entry per row.
+
+    ``op`` and ``kind`` number the names in ``ops`` and ``kinds``. ``work`` is the computation
+    before one occurrence, in ns of CPU time. ``known`` is False where the model has no law.
+    ``members`` maps a communicator to the world ranks in it. ``weights`` maps a phase to the
+    number of its iterations.
+    """
+
+    n: int
+    rank: Ints
+    phase: Ints
+    index: Ints
+    peer: Ints
+    bytes: Ints
+    comm: Ints
+    tag: Ints
+    root: Ints
+    repeat: Ints
+    work: Floats
+    known: Bools
+    op: Ints
+    kind: Ints
+    ops: tuple[str, ...]
+    kinds: tuple[str, ...]
+    members: Mapping[int, Ints]
+    weights: Mapping[int, float]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.rank)
+
+    def is_kind(self, kind: str) -> Bools:
+        """Return which rows are of this kind."""
+        wanted = [code for code, name in enumerate(self.kinds) if name == kind]
+        return np.isin(self.kind, wanted)
+
+    def is_op(self, *ops: str) -> Bools:
+        """Return which rows are one of these MPI calls."""
+        wanted = [code for code, name in enumerate(self.ops) if name in ops]
+        return np.isin(self.op, wanted)
+
+
+def read_scaled(scaled_dir: Path) -> ScaledTrace:
+    """Read ``scaled.json``, ``comms.json`` and every ``part-*.parquet`` of a directory.
+
+    Raises P3SError, in one line, when something is missing or damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    scaled_dir = Path(scaled_dir)
+    head = read_json(scaled_dir / "scaled.json", "p3s.scaled")
+    comms = read_json(scaled_dir / "comms.json", "p3s.comms")
+    parts = sorted(scaled_dir.glob("part-*.parquet"))
+    if not parts:
+        raise P3SError(f"{scaled_dir}: holds no part-*.parquet; run p3s scale again")
+    names = [*INT_COLUMNS, "work", "op", "kind", "verdict"]
+    try:
+        tables = [pq.read_table(part, columns=names) for part in parts]
+        table = pa.concat_tables(tables, promote_options="permissive")
+        table = table.select(names).unify_dictionaries()
+        columns = {
+            name: table.column(name).to_numpy().astype(np.int64, casting="safe")
+            for name in INT_COLUMNS
+        }
+        work = table.column("work").to_numpy().astype(np.float64)
+        op, ops = _codes(table.column("op"))
+        kind, kinds = _codes(table.column("kind"))
+        verdict, verdicts = _codes(table.column("verdict"))
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as err:
+        why = " ".join(str(err).split())[:120]
+        raise P3SError(f"{scaled_dir}: damaged ({why}); run p3s scale again") from err
+    n, weights, members = _head(scaled_dir, head, comms)
+    unknown = [code for code, name in enumerate(verdicts) if name == "unknown"]
+    trace = build(n, columns, work, op, ops, kind, kinds, ~np.isin(verdict, unknown), members,
+                  weights)
+    _check(scaled_dir, trace)
+    return trace
+
+
+def build(
+    n: int,
+    columns: Mapping[str, Ints],
+    work: Floats,
+    op: Ints,
+    ops: tuple[str, ...],
+    kind: Ints,
+    kinds: tuple[str, ...],
+    known: Bools,
+    members: Mapping[int, Ints],
+    weights: Mapping[int, float],
+) -> ScaledTrace:
+    """Put columns in the order of rank, phase and index."""
+    order = np.lexsort((columns["index"], columns["phase"], columns["rank"]))
+    return ScaledTrace(
+        n=n,
+        **{name: columns[name][order] for name in INT_COLUMNS},
+        work=work[order],
+        known=known[order],
+        op=op[order],
+        kind=kind[order],
+        ops=ops,
+        kinds=kinds,
+        members=members,
+        weights=weights,
+    )
+
+
+def _codes(column: Any) -> tuple[Ints, tuple[str, ...]]:
+    """Return a text column as numbers and the names that they stand for."""
+    import pyarrow as pa
+
+    encoded = column.combine_chunks()
+    if not pa.types.is_dictionary(encoded.type):
+        encoded = encoded.dictionary_encode()
+    if encoded.null_count:
+        raise ValueError("a name is missing")
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, tuple(str(name) for name in encoded.dictionary.to_pylist())
+
+
+def _head(
+    scaled_dir: Path, head: Mapping[str, Any], comms: Mapping[str, Any]
+) -> tuple[int, dict[int, float], dict[int, Ints]]:
+    """Return the process count, weights of phases and members of communicators."""
+    try:
+        n = int(head["n"])
+        weights = {int(phase["phase"]): float(phase["weight"]) for phase in head["phases"]}
+        members = {}
+        for entry in comms["comms"]:
+            if "members" in entry:
+                ranks = np.asarray(entry["members"], dtype=np.int64)
+            else:
+                first = int(entry["first"])
+                ranks = np.arange(first, first + int(entry["size"]), dtype=np.int64)
+            members[int(entry["id"])] = ranks
+    except (KeyError, TypeError, ValueError, OverflowError) as err:
+        why = " ".join(str(err).split())[:120]
+        raise P3SError(
+            f"{scaled_dir}: scaled.json or comms.json is damaged ({why}); run p3s scale again"
+        ) from err
+    return n, weights, members
+
+
+def _check(scaled_dir: Path, trace: ScaledTrace) -> None:
+    """Raise P3SError when a number is outside of what it can be."""
+    n = trace.n
+    problem = None
+    if n < 1:
+        problem = f"n is {n}"
+    elif trace.rows and (trace.rank.min() < 0 or trace.rank.max() >= n):
+        problem = f"a rank is not in 0..{n - 1}"
+    elif trace.rows and trace.peer.max() >= n:
+        problem = f"a peer is not in 0..{n - 1}"
+    elif trace.rows and (trace.bytes.min() < 0 or trace.repeat.min() < 0):
+        problem = "bytes or repeat is negative"
+    elif not np.isfinite(trace.work).all() or (trace.work < 0).any():
+        problem = "work is negative or no number"
+    else:
+        for comm, ranks in trace.members.items():
+            if len(ranks) and (ranks.min() < 0 or ranks.max() >= n):
+                problem = f"a member of communicator {comm} is not in 0..{n - 1}"
+    if problem is not None:
+        raise P3SError(f"{scaled_dir}: damaged: {problem}; run p3s scale again")
