@@ -8,18 +8,24 @@
 struct p3s_request {
     struct p3s_comm *comm;      /* where a wildcard's source is translated */
     bool wildcard, persistent, active;
-    uint64_t ordinal;
+    int refs;                   /* the table, and completion calls that are looking at it */
+    uint64_t handle, ordinal;
     struct p3s_call call;
 };
 
 static struct p3s_map requests;
 
+static void unref(struct p3s_request *r)
+{
+    if (r && --r->refs == 0) {
+        p3s_release(r->comm);
+        free(r);
+    }
+}
+
 static void forget(uint64_t handle)
 {
-    struct p3s_request *r = p3s_map_take(&requests, handle);
-    if (r)
-        p3s_release(r->comm);
-    free(r);
+    unref(p3s_map_take(&requests, handle));
 }
 
 static void remember(uint64_t handle, const struct p3s_request *like)
@@ -29,12 +35,12 @@ static void remember(uint64_t handle, const struct p3s_request *like)
     if (!r)
         return;
     *r = *like;
+    r->handle = handle;
+    r->refs = 1;
     if (r->comm)
         r->comm->refs++;
-    if (p3s_map_put(&requests, handle, r) == r) {
-        p3s_release(r->comm);
-        free(r);
-    }
+    if (p3s_map_put(&requests, handle, r) == r)
+        unref(r);
 }
 
 static bool any_tracked(void)
@@ -120,16 +126,17 @@ MPI_Status *p3s_wait_begin(struct p3s_wait *w, int n, const MPI_Request *handles
         w->nonnull += handles[i] != p3s_mpi.request_null;
     if (n <= 0 || !any_tracked())
         return user;
-    w->requests = n <= P3S_SMALL ? w->small_requests : malloc(sizeof(MPI_Request) * (size_t)n);
+    w->requests = n <= P3S_SMALL ? w->small_requests : malloc(sizeof *w->requests * (size_t)n);
     if (!w->requests)
         return user;
-    memcpy(w->requests, handles, sizeof(MPI_Request) * (size_t)n);
     w->tracked = true;
     pthread_mutex_lock(&p3s_lock);
     for (int i = 0; i < n; i++) {
-        struct p3s_request *r = p3s_map_get(&requests, P3S_HANDLE(handles[i]));
+        /* Held until the end: once it is complete, another thread may be given its handle. */
+        struct p3s_request *r = w->requests[i] = p3s_map_get(&requests, P3S_HANDLE(handles[i]));
         if (!r)
             continue;
+        r->refs++;
         if (r->active)
             wildcard |= r->wildcard;
         else
@@ -143,21 +150,25 @@ MPI_Status *p3s_wait_begin(struct p3s_wait *w, int n, const MPI_Request *handles
     return w->own_statuses ? w->statuses : user;
 }
 
+static void completed(struct p3s_request *r)
+{
+    r->active = false;
+    if (!r->persistent && p3s_map_get(&requests, r->handle) == r)
+        forget(r->handle);
+}
+
 void p3s_resolve(struct p3s_wait *w, int index, const MPI_Status *status)
 {
     int cancelled = 0;
-    if (!w->tracked || index < 0 || index >= w->n)
+    if (!w->tracked || index < 0 || index >= w->n || !w->requests[index])
         return;
     pthread_mutex_lock(&p3s_lock);
-    uint64_t handle = P3S_HANDLE(w->requests[index]);
-    struct p3s_request *r = p3s_map_get(&requests, handle);
-    if (r && r->active) {
-        r->active = false;
+    struct p3s_request *r = w->requests[index];
+    if (r->active) {
         if (r->wildcard && status != MPI_STATUS_IGNORE && status != MPI_STATUSES_IGNORE &&
             PMPI_Test_cancelled(status, &cancelled) == MPI_SUCCESS && !cancelled)
             p3s_resolved(r->comm, r->ordinal, status);
-        if (!r->persistent)
-            forget(handle);
+        completed(r);
     }
     pthread_mutex_unlock(&p3s_lock);
 }
@@ -166,14 +177,14 @@ void p3s_wait_end(struct p3s_wait *w, int rc, const MPI_Request *handles)
 {
     if (!w->tracked)
         return;
-    if (rc != MPI_SUCCESS) {
-        /* Some may have completed with the error: what is null now must not be remembered. */
-        pthread_mutex_lock(&p3s_lock);
-        for (int i = 0; i < w->n; i++)
-            if (handles[i] == p3s_mpi.request_null && w->requests[i] != p3s_mpi.request_null)
-                forget(P3S_HANDLE(w->requests[i]));
-        pthread_mutex_unlock(&p3s_lock);
+    pthread_mutex_lock(&p3s_lock);
+    for (int i = 0; i < w->n; i++) {
+        /* Some may have completed with an error: what is null now must not be remembered. */
+        if (w->requests[i] && rc != MPI_SUCCESS && handles[i] == p3s_mpi.request_null)
+            completed(w->requests[i]);
+        unref(w->requests[i]);
     }
+    pthread_mutex_unlock(&p3s_lock);
     if (w->requests != w->small_requests)
         free(w->requests);
     if (w->own_statuses && w->statuses != w->small_statuses)

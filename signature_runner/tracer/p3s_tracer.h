@@ -149,12 +149,13 @@ void p3s_posted(uint64_t request);      /* a new request: forget what its handle
 void p3s_request_free(uint64_t request);
 
 #define P3S_SMALL 32
+struct p3s_request;
 struct p3s_wait {
     int n, nonnull;
     bool tracked, own_statuses;
-    MPI_Request *requests;              /* handles as they were before the call */
+    struct p3s_request **requests;      /* what was known of each before the call */
     MPI_Status *statuses;
-    MPI_Request small_requests[P3S_SMALL];
+    struct p3s_request *small_requests[P3S_SMALL];
     MPI_Status small_statuses[P3S_SMALL];
 };
 MPI_Status *p3s_wait_begin(struct p3s_wait *w, int n, const MPI_Request *requests,

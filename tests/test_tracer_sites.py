@@ -1,0 +1,80 @@
+"""Call sites: one per place and way there, the same on all ranks, in all runs, at all counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
+
+from p3s.trace import RunTrace
+
+pytestmark = [
+    pytest.mark.mpi,
+    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
+]
+
+
+def _site_of_place(run: RunTrace, directory: Path) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for rank in run.ranks:
+        places = (directory / f"places-{rank.rank:06d}.txt").read_text().splitlines()
+        sites = [
+            run.calls[call].site
+            for call in rank.call.tolist()
+            if run.calls[call].op == "MPI_Barrier"
+        ]
+        assert len(sites) == len(places)
+        for place, site in zip(places, sites, strict=True):
+            found.setdefault(place, set()).add(run.sites[site].key)
+    return found
+
+
+@pytest.mark.parametrize("flags", ["-O2", "-O0"])
+def test_places_and_sites_correspond(
+    flags: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = compile_c(PROGRAMS / "sites.c", tmp_path / "sites", flags)
+    seen = []
+    for np in (1, 3):
+        run = trace([str(program)], np, tmp_path / f"run{np}")
+        seen.append(_site_of_place(run, tmp_path))
+    assert seen[0] == seen[1]
+    places = seen[0]
+    # A place reached through two different lines of main is two sites; all others are one.
+    several = {"one", "two", "three"}
+    # The deep recursion is cut off inside the cycle, the shallow one is whole.
+    deep = {"recursion"}
+    ping = {"mutual recursion"}
+    qsort = {"callback of qsort"}
+    for place, keys in places.items():
+        if place in several:
+            assert len(keys) == 2, place
+        elif place in deep | ping:
+            assert 1 <= len(keys) <= 2, place
+        elif place in qsort:
+            assert len(keys) >= 1
+        else:
+            assert len(keys) == 1, place
+    owners = Counter(key for keys in places.values() for key in keys)
+    assert set(owners.values()) == {1}, "two places share a site"
+
+
+def test_frames_name_module_and_offset_up_to_main(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = compile_c(PROGRAMS / "sites.c", tmp_path / "sites", "-O2")
+    run = trace([str(program)], 1, tmp_path / "run")
+    barriers = {call.site for call in run.calls if call.op == "MPI_Barrier"}
+    for site in barriers:
+        frames = run.sites[site].frames
+        assert frames
+        for frame in frames:
+            module, _, offset = frame.partition("+0x")
+            assert int(offset, 16) > 0
+            assert not module.startswith("tracer-")
+        assert frames[0].startswith("sites+0x"), "innermost frame is the program's"
+        assert frames[-1].startswith("sites+0x"), "outermost frame is main"
