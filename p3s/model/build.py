@@ -49,9 +49,10 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
     work: list[tuple[dict[str, Any], Item]] = []
     for index, node in enumerate(nodes):
         for item in items_of(node, index, choice, tables):
-            entry = {"node": index, "site": node.site, "op": node.op, "kind": node.kind,
-                     "tag": node.tag, "tag_value": _tag_value(node, tables),
-                     "relation": item.relation, "place": item.place, "notes": item.notes}
+            entry: dict[str, Any] = {
+                "node": index, "site": node.site, "op": node.op, "kind": node.kind,
+                "tag": node.tag, "tag_value": _tag_value(node, tables),
+                "relation": item.relation, "place": item.place, "notes": item.notes}
             entries.append(entry)
             work.append((entry, item))
     # Items seen at many counts determine extents best; the others choose among those found.

@@ -148,18 +148,20 @@ def _slot_rows(item: dict[str, Any], slot: dict[str, Any], i: int, k: int, grid:
     number = comms.ids(slot["place"] or {"kind": "world"})
     out = []
     table = partners(slot["relation"], grid) if slot["relation"] is not None else None
-    stages = range(len(table)) if table is not None else range(1)
-    for s in stages:
+    cells: list[tuple[int, np.ndarray, np.ndarray | None]] = []
+    for s in range(len(table)) if table is not None else range(1):
         peers = table[s] if table is not None else None
         mask = eval_guard(slot["guard"], grid, peers)
         if table is None:
             mask &= number >= 0
         ranks = np.flatnonzero(mask)
-        if not len(ranks):
-            continue
-        mine = peers[ranks] if peers is not None else None
+        if len(ranks):
+            cells.append((s, ranks, peers[ranks] if peers is not None else None))
+    total, before = sum(len(ranks) for _, ranks, _ in cells), 0
+    for s, ranks, mine in cells:
         stage = np.full(len(ranks), s, dtype=np.int64)
-        repeat = count_of(slot, grid, ranks, mine, stage)
+        repeat = count_of(slot, grid, ranks, mine, stage, (before, total))
+        before += len(ranks)
         nbytes = bytes_of(slot, grid, ranks, mine, stage)
         keep = repeat > 0
         ranks, repeat, nbytes = ranks[keep], repeat[keep], nbytes[keep]

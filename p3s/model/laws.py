@@ -112,9 +112,10 @@ def fit_exact(envs: Sequence[Env], values: Sequence[int], ndims: int = 1) -> Law
         if not np.isfinite(slope) or not _matches(slope * v + base, y):
             continue
         a, b = _as_fraction(float(np.round(slope, 9))), _as_fraction(float(np.round(base, 9)))
-        if a is not None and b is not None:
+        # three points and two free numbers: only whole ones are evidence
+        if a is not None and b is not None and (m > 3 or a.denominator * b.denominator == 1):
             return Law(add(mul(num(a), s), num(b)), 2, m)
-    if m < 4:
+    if m < 5:  # sums of two shapes fit too many things by chance
         return None
     for (s1, v1), (s2, v2) in combinations(usable, 2):
         design = np.stack([v1, v2, np.ones(m)], axis=1)
@@ -124,7 +125,7 @@ def fit_exact(envs: Sequence[Env], values: Sequence[int], ndims: int = 1) -> Law
         if not _matches(design @ sol, y):
             continue
         fr = [_as_fraction(float(np.round(x, 9))) for x in sol]
-        if all(f is not None for f in fr):
+        if all(f is not None and f.denominator == 1 for f in fr):
             f1, f2, f3 = (f for f in fr if f is not None)
             return Law(add(mul(num(f1), s1), mul(num(f2), s2), num(f3)), 3, m)
     return None

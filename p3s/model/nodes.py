@@ -144,6 +144,7 @@ class GridChoice:
 def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable]) -> GridChoice:
     """Choose one grid for the whole program: fewest relations over all nodes."""
     counts = [t.np for t in tables]
+    varying = {v for t in tables for v in t.varying}
     cart, periods = cart_grids(tables)
     families = candidate_families(counts, cart) or candidate_families(counts)
     if cart:  # the program asked MPI for extents: prefer MPI's own rule to look-alikes
@@ -158,11 +159,13 @@ def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable]) -> GridChoi
             if node.kind not in (SEND, RECV):
                 continue
             pairs = [_pairs(node.rows[n], grids[n]) for n in counts if n in node.rows]
-            key = b"|".join(np.array([p.grid.n]).tobytes() + p.rank.tobytes() + p.peer.tobytes()
-                            for p in pairs)
+            loose = f"{node.site}:{node.op}" in varying
+            key = bytes([loose]) + b"|".join(
+                np.array([p.grid.n]).tobytes() + p.rank.tobytes() + p.peer.tobytes()
+                for p in pairs)
             if key not in cache:
                 cache[key] = explain(pairs, periods if cart and len(grids[counts[0]].dims)
-                                     == len(next(iter(cart.values()))) else None)
+                                     == len(next(iter(cart.values()))) else None, loose)
             explained[i] = cache[key]
             cost += cache[key].cost
         cost += _place_cost(nodes, tables, grids)

@@ -246,8 +246,13 @@ def _family_candidates(ndims: int) -> list[tuple[float, Relation]]:
     return out
 
 
-def explain(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None = None) -> Explanation:
-    """Return the cheapest set of relations that covers all pairs at all counts."""
+def explain(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None = None,
+            loose: bool = False) -> Explanation:
+    """Return the cheapest set of relations that covers all pairs at all counts.
+
+    loose: partners differ from run to run (whoever is free gets the work), so a relation to
+    all others need not be complete in any one run.
+    """
     pairs = [p for p in pairs if len(p.rank)]
     if not pairs:
         return Explanation([], 0.0, 0)
@@ -292,7 +297,8 @@ def explain(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None = None) -> 
             options.append(Explanation([rel], cost, 0))
         elif left and residual([rel, {"kind": "self"}]) == 0 and complete:
             options.append(Explanation([rel, {"kind": "self"}], cost + 1, 0))
-        elif rel["kind"] == "others" and left == 0 and _each_all_or_none(rel, pairs):
+        elif rel["kind"] == "others" and left == 0 and (
+                loose or _each_all_or_none(rel, pairs)):
             options.append(Explanation([rel], cost, 0))
         if left and complete:
             singles.append((cost, rel, left))

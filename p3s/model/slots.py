@@ -153,7 +153,9 @@ def _fit_slot(item: Item, rows: dict[int, Rows], stage: dict[int, np.ndarray], c
     for n in counts:
         for s in range(shapes[n][0]):
             grids.append(item.grids[n])
-            sets.append(times[n][s] > 0)
+            # who takes part, whichever partner it happened to have in this run
+            used = (times[n] > 0).any(axis=0) if varying else times[n][s] > 0
+            sets.append(used & (item.peers[n][s] >= 0) if varying and item.peers else used)
             cares.append(item.care[n][s])
             if item.peers is not None:
                 peers.append(item.peers[n][s])
@@ -303,17 +305,18 @@ def _fit_work(slot: Slot, item: Item, counts: list[int]) -> None:
 
 
 def count_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
-             stage: np.ndarray) -> np.ndarray:
-    """Return how often each rank executes the slot in the run, int64."""
+             stage: np.ndarray, cells: tuple[int, int]) -> np.ndarray:
+    """Return how often each rank executes the slot in the run, int64.
+
+    cells: number of (stage, rank) cells before these and in all, to share out a total.
+    """
     law = slot["count"]
     if "expr" in law:
         value = evaluate_int(law["expr"], env_of(g, ranks, peers, stage))
         return np.broadcast_to(value, (len(ranks),)).astype(np.int64)
     if "total" in law:
         total = int(np.max(evaluate_int(law["total"], env_of(g, np.zeros(1, dtype=np.int64)))))
-        k = max(len(ranks), 1)
-        return np.array([total // k + (i < total % k) for i in range(len(ranks))],
-                        dtype=np.int64)
+        return total // cells[1] + (cells[0] + np.arange(len(ranks)) < total % cells[1])
     mean = float(WorkLaw.from_json(law["stat"]).value(g.n))
     return np.full(len(ranks), max(int(round(mean)), 0), dtype=np.int64)
 

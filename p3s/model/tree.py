@@ -115,7 +115,8 @@ def stage_loop(loop: Loop, items: Sequence[dict[str, Any]]) -> bool:
     p2p = [i for i in own if i["kind"] in (SEND, RECV)]
     if any(i["kind"] not in (SEND, RECV, COMPLETION) for i in own) or not p2p:
         return False
-    return all(i["relation"] is not None and stages_depend_on_n(i["relation"]) for i in p2p)
+    return all(i["relation"] is not None and stages_depend_on_n(i["relation"])
+               and all("expr" in s["count"] for s in i["slots"]) for i in p2p)
 
 
 def _stages(loop: Loop, items: Sequence[dict[str, Any]], grids: Mapping[int, GridAt]
