@@ -164,6 +164,8 @@ def _slot_rows(item: dict[str, Any], slot: dict[str, Any], i: int, k: int, grid:
         before += len(ranks)
         nbytes = bytes_of(slot, grid, ranks, mine, stage)
         keep = repeat > 0
+        if not keep.any():
+            continue
         ranks, repeat, nbytes = ranks[keep], repeat[keep], nbytes[keep]
         peer = mine[keep] if mine is not None else np.full(len(ranks), -1, dtype=np.int64)
         out.append(_columns(item, slot, i, k, ranks, s, peer, nbytes, repeat, number[ranks],

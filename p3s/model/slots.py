@@ -149,13 +149,18 @@ def _fit_slot(item: Item, rows: dict[int, Rows], stage: dict[int, np.ndarray], c
     times = {n: _matrix(sub, n, rows[n].count, shapes[n]) for n in counts}
     slot["seen"] = [n for n in counts if times[n].any()]
 
-    grids, sets, peers, cares = [], [], [], []
+    grids: list[GridAt] = []
+    sets: list[np.ndarray] = []
+    peers: list[np.ndarray] = []
+    cares: list[np.ndarray] = []
     for n in counts:
         for s in range(shapes[n][0]):
             grids.append(item.grids[n])
             # who takes part, whichever partner it happened to have in this run
-            used = (times[n] > 0).any(axis=0) if varying else times[n][s] > 0
-            sets.append(used & (item.peers[n][s] >= 0) if varying and item.peers else used)
+            if varying and item.peers is not None:
+                sets.append(np.any(times[n] > 0, axis=0) & (item.peers[n][s] >= 0))
+            else:
+                sets.append(np.asarray(times[n][s] > 0))
             cares.append(item.care[n][s])
             if item.peers is not None:
                 peers.append(item.peers[n][s])
