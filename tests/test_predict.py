@@ -12,9 +12,10 @@ from handmade import phase, put_replay, put_scaled
 
 from p3s.errors import P3SError
 from p3s.predict import compose, predict
-from p3s.predict.measured import Measured
+from p3s.predict.measured import Measured, run_times
 from p3s.predict.times import PhaseTimes, phase_times
 from p3s.study import Study, read_json, write_json
+from p3s.trace import Call, RankTrace, RunTrace
 
 MS = 1e6  # ns
 
@@ -216,3 +217,29 @@ def test_missing_parts_are_refused(study: Study) -> None:
 def test_nothing_asked_is_refused() -> None:
     with pytest.raises(P3SError, match="nothing to predict"):
         compose({}, {}, {}, [2])
+
+
+def test_run_time_lies_between_init_and_finalize() -> None:
+    """The slowest rank counts; what MPI_Init is preceded by does not."""
+    calls = tuple(
+        Call(op, 0, 0, -1, 0, 1, -1, -1) for op in ("MPI_Init", "MPI_Barrier", "MPI_Finalize")
+    )
+
+    def rank(number: int, end_ns: int, work_ns: int) -> RankTrace:
+        columns = {
+            "call": np.array([0, 1, 2], dtype=np.int32),
+            "start_ns": np.array([-100, 500, end_ns]),
+            "elapsed_ns": np.array([100, 7, 0]),
+            "work_ns": np.array([10**9, work_ns, 3]),
+        }
+        return RankTrace(rank=number, complete=True, failed_polls=0, failed_poll_ns=0, **columns)
+
+    run = RunTrace(
+        np=2,
+        path=Path("."),
+        calls=calls,
+        comms=(),
+        sites=(),
+        ranks=(rank(0, 2000, 40), rank(1, 1000, 90)),
+    )
+    assert run_times(run) == (2000e-9, 93e-9)

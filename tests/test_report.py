@@ -364,3 +364,15 @@ def test_shares_and_factors() -> None:
 def test_control_characters_become_visible() -> None:
     assert visible("a\x1b[0m\u202e\ud800") == r"a\x1b[0m\u202e\ud800"
     assert visible("x" * 300, 10) == "x" * 10 + "…"
+
+
+def test_what_is_not_representative_is_marked(tmp_path: Path, equations: list[str]) -> None:
+    rows = prediction()["counts"]
+    rows[2]["model_representative"] = False
+    result = prediction(counts=rows, not_representative=["4 ranks shared 2 cores"])
+    text = render(result)
+    assert "1.00 s*" in text and "(30.0 s)" in text and "8.00 s*" not in text
+    assert "rests on communication that is not representative" in text
+    assert "asterisk" not in render(prediction()) and "rests on" not in render(prediction())
+    view = build_view(put_study(tmp_path / "study", result))
+    assert "Not representative: 4 ranks shared 2 cores" in " ".join(Page(render_html(view)).words)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from p3s.predict.times import INIT_OPS
-from p3s.study import RunRecord, Study
+from p3s.study import Study
+
+if TYPE_CHECKING:
+    from p3s.trace import RunTrace
 
 
 @dataclass(frozen=True)
@@ -26,29 +30,27 @@ class Measured:
 
 
 def measured(study: Study, np: int) -> Measured | None:
-    """Return what the complete runs at ``np`` took; None when they do not tell."""
-    import numpy
-
-    from p3s.characterize import load_table
-
-    records = [record for record in study.runs(np) if record.status == "complete"]
-    if not records:
-        return None
-    table = load_table(study.root, np)
-    if not table.wall_ns:
-        return None
-    late = numpy.array([group.op not in INIT_OPS for group in table.groups], dtype=bool)
-    work = numpy.where(late[table.group], table.work_ns, 0)
-    work_ns = numpy.bincount(table.rank, weights=work, minlength=1)
-    wall_s = table.wall_ns / 1e9
-    shared = any(record.info.get("oversubscribed", True) for record in records)
-    return Measured(np, wall_s, max(wall_s, _longest_s(records)), work_ns.max() / 1e9, not shared)
-
-
-def _longest_s(records: list[RunRecord]) -> float:
-    """Return the longest run time among several repeats, in seconds."""
-    if len(records) < 2:
-        return 0.0
+    """Return what the complete runs at ``np`` took; None when there is none."""
     from p3s.trace import read_run
 
-    return max((read_run(record.path).wall_ns or 0) / 1e9 for record in records)
+    records = [record for record in study.runs(np) if record.status == "complete"]
+    times = [run_times(read_run(record.path)) for record in records]
+    if not times:
+        return None
+    walls = [wall_s for wall_s, _ in times]
+    shared = any(record.info.get("oversubscribed", True) for record in records)
+    return Measured(np, min(walls), max(walls), min(work_s for _, work_s in times), not shared)
+
+
+def run_times(run: RunTrace) -> tuple[float, float]:
+    """Return the run time and the computation of the busiest rank in seconds.
+
+    The last event of a rank is MPI_Finalize, recorded as it is entered; events start on a clock
+    that begins when MPI_Init returns.
+    """
+    import numpy
+
+    late = numpy.array([call.op not in INIT_OPS for call in run.calls], dtype=bool)
+    wall_ns = max((int(rank.start_ns[-1]) for rank in run.ranks if len(rank.start_ns)), default=0)
+    work_ns = max((int(rank.work_ns[late[rank.call]].sum()) for rank in run.ranks), default=0)
+    return max(wall_ns, 0) / 1e9, work_ns / 1e9

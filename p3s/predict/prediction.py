@@ -56,6 +56,7 @@ def compose(
     for row in rows:
         _relate(row, base)
     knee = next((row["n"] for row in rows if row["efficiency"] < threshold), None)
+    shared = _not_representative(rows, replays)
     unknown = max(_unknown_share(times[n].head) for n in times)
     ratio = rows[-1]["n"] / max(traced) if traced else math.inf
     low_confidence = _doubts(unknown, ratio)
@@ -72,7 +73,8 @@ def compose(
         "traced_counts": list(traced),
         "extrapolation_ratio": ratio if math.isfinite(ratio) else None,
         "low_confidence": low_confidence,
-        "notes": _notes(rows, replays, ratio),
+        "not_representative": shared,
+        "notes": [*shared, *_notes(rows, replays, ratio)],
     }
 
 
@@ -98,6 +100,7 @@ def _row(times: PhaseTimes, run: Measured | None, replayed: Mapping[str, Any]) -
         "representative": bool(replayed.get("representative", times.n == 1)),
         "phases": phases,
     }
+    row["model_representative"] = row["representative"]
     if run is None:
         return row
     if math.isfinite(run.work_s):
@@ -203,11 +206,10 @@ def _doubts(unknown: float, ratio: float) -> list[str]:
     return doubts
 
 
-def _notes(
-    rows: Sequence[Mapping[str, Any]],
-    replays: Mapping[int, Mapping[str, Any]],
-    ratio: float,
+def _not_representative(
+    rows: Sequence[Mapping[str, Any]], replays: Mapping[int, Mapping[str, Any]]
 ) -> list[str]:
+    """Say at which counts measured times or communication do not tell how fast the program is."""
     notes = []
     shared = [row["n"] for row in rows if row["measured"] and not row["representative"]]
     if shared:
@@ -222,6 +224,13 @@ def _notes(
             reasons.setdefault(why, []).append(n)
     for why, counts in reasons.items():
         notes.append(f"communication at {_join(counts)} processes is not representative: {why}")
+    return notes
+
+
+def _notes(
+    rows: Sequence[Mapping[str, Any]], replays: Mapping[int, Mapping[str, Any]], ratio: float
+) -> list[str]:
+    notes = []
     unmeasured = [n for n, replayed in sorted(replays.items()) if replayed.get("unmeasured")]
     if unmeasured:
         notes.append(f"some classes of events could not be measured at {_join(unmeasured)}")

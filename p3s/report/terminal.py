@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from p3s.report.text import visible
-from p3s.report.view import COUNTS_HEAD, Point, count_rows, points_of, verdict_of
+from p3s.report.view import COUNTS_HEAD, Point, count_rows, points_of, row_is_doubtful, verdict_of
 
 WIDTH, HEIGHT = 56, 13
 
@@ -16,8 +16,11 @@ def render(prediction: dict[str, Any]) -> str:
     parts = [_table(count_rows(prediction), COUNTS_HEAD), "", curve(points_of(prediction)), ""]
     parts.append(verdict_of(prediction))
     parts += [f"note: {visible(str(note), 400)}" for note in prediction.get("notes", [])]
-    if any(row.get("measured") and not row.get("representative") for row in prediction["counts"]):
-        parts.append("(measured times in brackets: the ranks shared cores)")
+    rows = prediction["counts"]
+    if any(row.get("measured") and not row.get("representative") for row in rows):
+        parts.append("(...) the ranks shared cores")
+    if any(row_is_doubtful(row) for row in rows):
+        parts.append("*     rests on communication that is not representative")
     return "\n".join(parts)
 
 

@@ -34,6 +34,8 @@ def interval(low: float | None, high: float | None) -> str:
     """Return an interval of times, or that it is not known."""
     if low is None or high is None:
         return "unknown"
+    if low == high:
+        return NOT_KNOWN
     return f"{seconds(low)} to {seconds(high)}"
 
 

@@ -47,6 +47,7 @@ class View:
     title: str
     verdict: str
     doubts: list[str]
+    not_representative: list[str]
     baseline_n: int
     largest_n: int
     points: list[Point]
@@ -113,17 +114,27 @@ COUNTS_HEAD = [
 ]
 
 
+def row_is_doubtful(row: dict[str, Any]) -> bool:
+    """Tell whether a time rests on a replay that is not representative."""
+    return row.get("time_from") != "measured" and not row.get("model_representative", True)
+
+
 def count_rows(prediction: dict[str, Any]) -> list[list[str]]:
-    """Return the table of counts; a measured time that is not representative is in brackets."""
+    """Return the table of counts.
+
+    A measured time that is not representative is in brackets, a predicted one has an asterisk.
+    """
     table = []
     for row in _checked_rows(prediction):
         shown = seconds(row.get("measured_s"))
         if row.get("measured") and not row.get("representative"):
             shown = f"({shown})"
+        time = seconds(row["time_s"])
+        time += "*" if row_is_doubtful(row) else " "
         table.append(
             [
                 str(row["n"]),
-                seconds(row["time_s"]),
+                time,
                 interval(row.get("low_s"), row.get("high_s")),
                 factor(row["speedup"]),
                 percent(row["efficiency"]),
@@ -299,6 +310,9 @@ def build_view(study: Study) -> View:
         title=f"P3S: {visible(study.root.resolve().name)}",
         verdict=verdict_of(prediction),
         doubts=[visible(str(doubt)) for doubt in prediction.get("low_confidence", [])],
+        not_representative=[
+            visible(str(text), 400) for text in prediction.get("not_representative", [])
+        ],
         baseline_n=rows[0]["n"],
         largest_n=rows[-1]["n"],
         points=points_of(prediction),
