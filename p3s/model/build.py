@@ -55,8 +55,12 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
                 "relation": item.relation, "place": item.place, "notes": item.notes}
             entries.append(entry)
             work.append((entry, item))
-    # Items seen at many counts determine extents best; the others choose among those found.
-    for entry, item in sorted(work, key=lambda w: _spread(w[1], counts), reverse=True):
+    # Items seen at many counts determine extents best; the others choose among those found,
+    # and what even sizes left open is decided again when all extents are known.
+    ranked = sorted(work, key=lambda w: _spread(w[1], counts), reverse=True)
+    for entry, item in (*ranked, *ranked):
+        if "slots" in entry and not any(EVEN in s["why"] for s in entry["slots"]):
+            continue
         unsure = f"{entry['site']}:{entry['op']}" in varying
         slots = entry["slots"] = fit_item(item, counts, pool, unsure)
         if entry["kind"] in (SEND, RECV) and item.relation is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 
@@ -24,12 +24,14 @@ GHOSTS = (0, 1, 2, 4)
 class Observations:
     """Element counts of one slot: row i was seen at count ``n[i]`` with these symbols.
 
-    env: symbol -> int64 array (n, r, p0.., c0.., q0.., s); value: int64 array of elements.
+    env: symbol -> int64 array (n, r, p0.., c0.., q0.., s); value: int64 array of elements;
+    across: for a shift, the dimensions it does not move along (a halo's face), tried first.
     """
 
     env: dict[str, np.ndarray]
     value: np.ndarray
     ndims: int
+    across: tuple[int, ...] = ()
 
     def unique(self) -> Observations:
         """Return the same observations without repeated rows."""
@@ -37,7 +39,7 @@ class Observations:
         stack = np.stack([*(self.env[k] for k in names), self.value], axis=1)
         _, keep = np.unique(stack, axis=0, return_index=True)
         return Observations({k: v[keep] for k, v in self.env.items()}, self.value[keep],
-                            self.ndims)
+                            self.ndims, self.across)
 
 
 @dataclass
@@ -71,9 +73,10 @@ def _axes(obs: Observations) -> list[tuple[str, str]]:
     """Return (extent symbol, coordinate symbol) pairs along which blocks may be cut."""
     out: list[tuple[str, str]] = []
     if obs.ndims > 1:
-        for d in range(obs.ndims):
+        order = [*obs.across, *(d for d in range(obs.ndims) if d not in obs.across)]
+        for d in order:
             out.append((f"p{d}", f"c{d}"))
-        for d in range(obs.ndims):
+        for d in order:
             if f"q{d}" in obs.env:
                 out.append((f"p{d}", f"q{d}"))
     out.append(("n", "r"))
@@ -144,11 +147,14 @@ def _product(
     k = int(np.lexsort((c, p))[0])
     pooled = pool.extents()
     tried: set[int] = set()
-    fresh = (int(e) for f in _divisors(int(value[k])) for e in
+    # factors near the root first: extents of one program are seldom of very different size
+    near = int(value[k]) ** (1.0 / len(axes))
+    fresh = (int(e) for f in sorted(_divisors(int(value[k])),
+                                    key=lambda f: max(f / near, near / f)) for e in
              range(max(1, (f - 1) * int(p[k])), (f + 1) * int(p[k]) + 1)
              if int(block_size(kind, e, int(p[k]), int(c[k]))) == f) \
         if value[k] < 10**9 and p[k] <= 64 else iter(())
-    for extent in (*pooled, *fresh):
+    for extent in (*pooled, *sorted(pool.typed, reverse=True), *fresh):
         if extent in tried:
             continue
         tried.add(extent)
@@ -218,22 +224,50 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> Law | None:
                 for e in _solve_one(obs, value // factor, axis, kinds[0]):
                     if e in pool.typed:
                         return done([e], [axis], kinds[0], factor)
-    for kind in kinds:
-        for axis in axes:
-            found = _solve_one(obs, value, axis, kind)
-            if found:
-                return done([_best_extent(found, pool)], [axis], kind)
-    scalar = _scalar_law(obs, counts)
-    if scalar is not None:
-        return scalar
-    for kind in kinds:
-        for n_axes in (2, 3):
-            for used in combinations(plain, n_axes):
-                if len({a[0] for a in used}) < n_axes or ("n", "r") in used:
-                    continue
-                extents = _product(obs, value, used, kind, pool, [2000])
-                if extents:
-                    return done(extents, used, kind)
+    def one_block(along: Sequence[tuple[str, str]]) -> Law | None:
+        for kind in kinds:
+            for axis in along:
+                found = _solve_one(obs, value, axis, kind)
+                if found:
+                    return done([_best_extent(found, pool)], [axis], kind)
+        return None
+
+    def product_of_blocks() -> Law | None:
+        for kind in kinds:
+            for n_axes in (2, 3):
+                for used in combinations(plain, n_axes):
+                    if len({a[0] for a in used}) < n_axes or ("n", "r") in used:
+                        continue
+                    extents = _product(obs, value, used, kind, pool, [2000])
+                    if extents:
+                        return done(extents, used, kind)
+        return None
+
+    def known_product() -> Law | None:
+        """Extents of the program, where even sizes leave the choice."""
+        face = [a for a in plain if a[0] != "n" and int(a[0][1:]) in obs.across]
+        if not even or len(face) < 2:
+            return None
+        for kind in kinds:
+            for chosen in product(pool.extents()[:8], repeat=len(face)):
+                size = np.ones(len(value), dtype=np.int64)
+                for e, a in zip(chosen, face, strict=True):
+                    size = size * block_size(kind, e, obs.env[a[0]], obs.env[a[1]])
+                if np.array_equal(size, value):
+                    return done(chosen, face, kind)
+        return None
+
+    on_grid = [a for a in axes if a[0] != "n"]
+    in_line = [a for a in axes if a[0] == "n"]
+    # The face of a halo is a product over the grid before it is a share of all ranks.
+    steps = [known_product, lambda: one_block(on_grid), product_of_blocks, lambda: one_block(in_line),
+             lambda: _scalar_law(obs, counts)]
+    if not obs.across:
+        steps = [lambda: one_block(axes), lambda: _scalar_law(obs, counts), product_of_blocks]
+    for step in steps:
+        law = step()
+        if law is not None:
+            return law
     for kind in kinds:
         for factor in [f for f in _divisors(gcd) if 1 < f <= 64]:
             for axis in axes:

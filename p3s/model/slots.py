@@ -269,7 +269,7 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
         names = set(parts[0][0])
         obs = Observations({k: np.concatenate([e[k] for e, _ in parts]) for k in names},
                            np.concatenate([v for _, v in parts]) // elem,
-                           len(item.grids[counts[0]].dims))
+                           len(item.grids[counts[0]].dims), _across(item))
         law = fit_elements(obs, pool)
         if law is not None:
             slot["elements"] = {"expr": law.expr, "points": law.points, "free": law.free,
@@ -282,6 +282,14 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
         slot["why"].append("message sizes vary inside the run")
     slot["elements"] = {"stat": fit_work([n for n, _ in means],
                                          [b / elem for _, b in means]).to_json()}
+
+
+def _across(item: Item) -> tuple[int, ...]:
+    """Return the dimensions a shift does not move along; empty for all else."""
+    rel = item.relation
+    if rel is None or rel["kind"] != "shift" or len(rel["vec"]) < 2 or not any(rel["vec"]):
+        return ()
+    return tuple(d for d, v in enumerate(rel["vec"]) if v == 0)
 
 
 def _fit_root(slot: Slot, item: Item, counts: list[int]) -> None:
