@@ -93,7 +93,8 @@ def _composed(
             return None
         one = curve.at(part.bytes)
         total += part.times * np.array([one.cost_ns, one.low_ns, one.high_ns])
-    return ClassCost(Estimate(float(total[0]), float(total[1]), float(total[2])), COMPOSED, composition.algorithm)
+    estimate = Estimate(float(total[0]), float(total[1]), float(total[2]))
+    return ClassCost(estimate, COMPOSED, composition.algorithm)
 
 
 def _family(cls: EventClass) -> str:

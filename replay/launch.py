@@ -105,7 +105,7 @@ class Outcome:
 
 
 def write_plan(plan: ReplayPlan, directory: Path, *, library: Path, budget_s: float,
-               work_scale: float, shared_cores: bool) -> None:
+               work_scale: float, shared_cores: bool, stall_s: float) -> None:
     """Write what the processes need: plan.json and events.npy."""
     programs, parts, first = [], [], 0
     for number, iteration in enumerate(plan.iterations):
@@ -125,7 +125,7 @@ def write_plan(plan: ReplayPlan, directory: Path, *, library: Path, budget_s: fl
     head = {
         "library": str(library),
         "budget_s": budget_s,
-        "stall_s": max(_FEWEST_STALL_S, budget_s),
+        "stall_s": stall_s,
         "work_scale": work_scale,
         "shared_cores": shared_cores,
         "roles": [f"{p.role} {p.slot} of side {p.side}, node {p.node}"
@@ -140,11 +140,13 @@ def write_plan(plan: ReplayPlan, directory: Path, *, library: Path, budget_s: fl
 def launch(
     plan: ReplayPlan, mpi: Mpi, *, budget_s: float, work_scale: float, shared_cores: bool,
     progress: Callable[[str], None] | None = None, worker: Sequence[str] = WORKER,
+    stall_s: float | None = None,
 ) -> Outcome:
     """Run a plan under a hard timeout; nothing of the job is left when this returns.
 
     Errors: P3SError in one line, with what the processes said when one of them failed, was
-    stuck (the events that were pending), or found another MPI than the launcher's.
+    stuck for ``stall_s`` seconds (the events that were pending), or found another MPI than the
+    launcher's.
     """
     from signature_runner.launch import run_traced
 
@@ -153,7 +155,7 @@ def launch(
     with tempfile.TemporaryDirectory(prefix="p3s-replay-") as name:
         directory = Path(name)
         write_plan(plan, directory, library=library, budget_s=budget_s, work_scale=work_scale,
-                   shared_cores=shared_cores)
+                   shared_cores=shared_cores, stall_s=stall_s or max(_FEWEST_STALL_S, budget_s))
         words = [*mpi.launcher, *_program(mpi, library, worker, directory, plan.world.size)]
         said = _Output(progress)
         try:
