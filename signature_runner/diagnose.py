@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from p3s.errors import P3SError
+from p3s.trace import ops
 from p3s.trace.capture import Capture, read_capture
 from signature_runner.command import Command, executable
 from signature_runner.mpi import library_of
@@ -57,11 +58,20 @@ def diagnose(
             f" {command.launcher}; start it with its own MPI's mpiexec",
         )
     if code != 0:
+        if len(ended) == np:
+            status = "failed"  # nothing is missing, but the program says it went wrong
         return Verdict(status, _failure(run_dir, shown, np, code, captures, traced))
     if not traced:
         return Verdict("complete")
     if not captures:
         return Verdict("failed", _nothing(run_dir, command))
+    stopped = [rank for rank, capture in captures.items() if capture.header.stopped_early]
+    if stopped:
+        problem = (
+            f"{shown}: ran to its end, but recording stopped early on rank {stopped[0]}"
+            f"{_warning(run_dir)}"
+        )
+        return Verdict("partial", None, [problem])
     if len(ended) < np:
         rank = min(set(range(np)) - set(ended))
         return Verdict(
@@ -69,12 +79,7 @@ def diagnose(
             f"{shown}: rank {rank} of {np} ended without MPI_Finalize"
             f"{_last(captures.get(rank))}{_kept(captures)}",
         )
-    problems = [
-        f"rank {rank}: recording stopped early, the trace file could not be extended"
-        for rank, capture in captures.items()
-        if capture.header.stopped_early
-    ]
-    return Verdict("partial" if problems else "complete", None, problems)
+    return Verdict("complete")
 
 
 def _captures(run_dir: Path) -> dict[int, Capture]:
@@ -93,7 +98,8 @@ def _kept(captures: dict[int, Capture]) -> str:
 
 
 def _op_name(capture: Capture, number: int) -> str:
-    return capture.opnames.get(number, "an MPI call")
+    name = capture.opnames.get(number, "an MPI call")
+    return "MPI_Sendrecv" if name == ops.SENDRECV_RECV else name
 
 
 def _last(capture: Capture | None) -> str:
@@ -134,25 +140,21 @@ def _first_line(path: Path) -> str:
     return _tail(path).strip().partition("\n")[0]
 
 
+# What the launchers say when a rank fails; the rest of the output is the program's.
+_BLOCKS = re.compile(r"^(-{20,})$.*?^\1$|^(={20,})$.*?^\2$", re.MULTILINE | re.DOTALL)
 _LAUNCHER_TALK = re.compile(
-    r"^\s*$|^[-=]{5,}|^=|mpirun|mpiexec|prterun|PRTE|hydra|HYDU|PMI|primary job|"
-    r"Primary job|exit code|non-zero|aborted|process returned|user-direct|MPI_ABORT|"
-    r"errorcode|NOTE:|You may or may not|exactly when|application called|"
-    r"^Abort\(|YOUR APPLICATION|Process name|BAD TERMINATION|RUNNING AT|CLEANUP|"
-    r"^\[[^\]]*:\d+\]|p3s: warning|signal \d+|invoking|with errorcode|This may|"
-    r"Segmentation fault \(signal",
-    re.IGNORECASE,
+    r"^\s*$|^-{20,}|^={20,}|^YOUR APPLICATION TERMINATED|^This typically refers to a problem"
+    r"|^Please see the FAQ page|^Primary job +terminated|^a non-zero exit code|^\[[^\]]*:\d+\]"
+    r"|^\[(?:mpiexec|proxy)|^Abort\(\d+\) on node|^application called MPI_Abort|^p3s: "
+    r"|^srun: |^slurmstepd: |^prterun|^\*\*\* ",
 )
 
 
 def _said(run_dir: Path) -> str:
     """Return the last line the program itself wrote, stderr first."""
     for name in ("stderr.txt", "stdout.txt"):
-        lines = [
-            line.strip()
-            for line in _tail(run_dir / name).splitlines()
-            if not _LAUNCHER_TALK.search(line)
-        ]
+        text = _BLOCKS.sub("", _tail(run_dir / name))
+        lines = [line.strip() for line in text.splitlines() if not _LAUNCHER_TALK.search(line)]
         if lines:
             return lines[-1][:200]
     return ""
@@ -164,22 +166,26 @@ def _culprit(run_dir: Path, captures: dict[int, Capture]) -> int | None:
         if capture.header.aborting:
             return rank
     text = _tail(run_dir / "stderr.txt") + _tail(run_dir / "stdout.txt")
-    match = re.search(r"process rank (\d+) with PID|\bRANK (\d+) PID", text)
+    match = re.search(r"process rank (\d+) with PID|Process name: \[[^,\]]*,\s*(\d+)\]", text)
     if match:
         return int(match[1] or match[2])
-    match = re.search(r"\bPID (\d+) RUNNING AT", text)
-    if match:
-        for rank, capture in captures.items():
-            if capture.header.pid == int(match[1]):
-                return rank
-    match = re.search(r"Process name: \[[^,\]]*,(\d+)\]", text)
-    if match:
-        return int(match[1])
-    open_ends = [rank for rank, capture in captures.items() if not capture.complete]
-    return open_ends[0] if len(open_ends) == 1 else None
+    # A rank that died by itself was computing; the others were stopped, waiting inside MPI.
+    # (The process id that MPICH's launcher prints is often one of those it stopped.)
+    unfinished = [rank for rank, capture in captures.items() if not capture.complete]
+    outside = [rank for rank in unfinished if not captures[rank].header.in_call]
+    for ranks in (outside, unfinished):
+        if len(ranks) == 1:
+            return ranks[0]
+    return None
 
 
-def _death(code: int) -> str:
+def _death(run_dir: Path, code: int) -> str:
+    match = re.search(
+        r"TERMINATED WITH THE EXIT STRING: (.*)",
+        _tail(run_dir / "stdout.txt") + _tail(run_dir / "stderr.txt"),
+    )
+    if match and "(signal" in match[1] and not re.search(r"\(signal (9|15)\)", match[1]):
+        return match[1].strip()
     number = -code if code < 0 else code - 128
     if number > 0:
         try:
@@ -195,23 +201,31 @@ def _failure(
     said = _said(run_dir)
     said = f": {said}" if said else ""
     if traced and not captures:
-        return f"{shown}: failed at {np} ranks before MPI_Init returned ({_death(code)}){said}"
+        how = _death(run_dir, code)
+        return f"{shown}: failed at {np} ranks before MPI_Init returned ({how}){said}"
     if captures and all(capture.complete for capture in captures.values()):
-        return f"{shown}: ended with {_death(code)} at {np} ranks{said}{_kept(captures)}"
+        return f"{shown}: ended with {_death(run_dir, code)} at {np} ranks{said}{_kept(captures)}"
     rank = _culprit(run_dir, captures)
     if rank is None:
-        return f"{shown}: failed at {np} ranks ({_death(code)}){said}{_kept(captures)}"
+        return f"{shown}: failed at {np} ranks ({_death(run_dir, code)}){said}{_kept(captures)}"
     return (
-        f"{shown}: rank {rank} of {np} died ({_death(code)}{_last(captures.get(rank))})"
+        f"{shown}: rank {rank} of {np} died ({_death(run_dir, code)}{_last(captures.get(rank))})"
         f"{said}{_kept(captures)}"
     )
 
 
+def _warning(run_dir: Path) -> str:
+    """Return ": reason" if the tracer said why it could not write."""
+    pattern = r"^p3s: warning: rank \d+: (.*); the program goes on"
+    match = re.search(pattern, _tail(run_dir / "stderr.txt"), re.MULTILINE)
+    return f": {match[1]}" if match else ""
+
+
 def _nothing(run_dir: Path, command: Command) -> str:
     shown = command.program[0]
-    warning = re.search(r"^p3s: warning: .*$", _tail(run_dir / "stderr.txt"), re.MULTILINE)
+    warning = _warning(run_dir)
     if warning:
-        return f"{shown}: nothing was captured: {warning[0].removeprefix('p3s: warning: ')}"
+        return f"{shown}: nothing was captured{warning}"
     program = executable(command.program[0])
     if program and library_of(program) is None and _is_elf(program):
         text = Path(program).read_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -65,6 +66,7 @@ def preprocess(mpicc: str, text: str) -> str | None:
         return ask([mpicc, "-E", "-P", str(source)])
 
 
+@functools.cache
 def describe(mpicc: str) -> MpiInstall | None:
     """Return what a compiler wrapper belongs to, or None if it cannot compile MPI programs."""
     match = _ANSWER.search(preprocess(mpicc, _QUESTION) or "")
@@ -92,6 +94,7 @@ def _launcher_of(mpicc: str, family: str) -> str | None:
     return None
 
 
+@functools.cache
 def launcher_family(launcher: str) -> str | None:
     """Return openmpi, mpich or slurm for a launcher that says so, else None."""
     name = os.path.basename(launcher)
@@ -124,15 +127,21 @@ def find_mpi() -> list[MpiInstall]:
 
     Errors: none; an MPI whose compiler wrapper does not work is left out.
     """
+    return list(_find(tuple(_compilers())))
+
+
+@functools.cache
+def _find(compilers: tuple[str, ...]) -> tuple[MpiInstall, ...]:
     found: dict[str, MpiInstall] = {}
-    for mpicc in _compilers():
+    for mpicc in compilers:
         shown = ask([mpicc, "-show"])
         if shown is None or shown in found:
             continue
         install = describe(mpicc)
         if install is not None:
             found[shown] = install
-    return sorted(found.values(), key=lambda m: (m.mpiexec is None, not m.usable_oversubscribed))
+    order = sorted(found.values(), key=lambda m: (m.mpiexec is None, not m.usable_oversubscribed))
+    return tuple(order)
 
 
 def library_of(program: str) -> tuple[str, str] | None:

@@ -143,6 +143,12 @@ bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
     h->op = op;
     h->recorded = false;
     h->work_ns = t->carried_work_ns + clock_ns(CLOCK_THREAD_CPUTIME_ID) - t->cpu_at_return_ns;
+    if (!p3s_op_known[op]) {
+        /* Named before the call: if the rank dies inside, the file says where. */
+        pthread_mutex_lock(&p3s_lock);
+        p3s_put_op(op);
+        pthread_mutex_unlock(&p3s_lock);
+    }
     p3s_header->in_call = op + 1;
     h->t1_ns = h->t0_ns = clock_ns(CLOCK_MONOTONIC);
     return true;

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,14 +46,29 @@ void p3s_warn(const char *what, int error)
             my_rank, what, directory, strerror(error));
 }
 
+/* Reserves blocks now: a full disk must be an error here, not a SIGBUS at a later store. */
+static int reserve(uint64_t at, size_t bytes)
+{
+    sigset_t over, before;
+    struct timespec now = {0, 0};
+    /* Past RLIMIT_FSIZE the kernel also sends a signal that would end the program. */
+    sigemptyset(&over);
+    sigaddset(&over, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &over, &before);
+    int error = posix_fallocate(file, (off_t)at, (off_t)bytes);
+    if (error == EFBIG)
+        sigtimedwait(&over, NULL, &now);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
 static bool extend(size_t need)
 {
     uint64_t at = position / page_bytes * page_bytes;
     size_t bytes = WINDOW_BYTES;
     while (bytes < need + (position - at) + 8)
         bytes *= 2;
-    /* Blocks are reserved now: a full disk must be an error here, not a SIGBUS later. */
-    int error = posix_fallocate(file, (off_t)at, (off_t)bytes);
+    int error = reserve(at, bytes);
     void *mapped = MAP_FAILED;
     if (!error) {
         mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)at);
@@ -109,7 +125,7 @@ bool p3s_store_open(const char *dir, int rank, int size, int64_t init_monotonic_
             p3s_warn("cannot create the trace file", errno);
         return false;
     }
-    int error = posix_fallocate(file, 0, (off_t)page_bytes);
+    int error = reserve(0, page_bytes);
     void *mapped = MAP_FAILED;
     if (!error) {
         mapped = mmap(NULL, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -169,7 +185,7 @@ void p3s_store_close(void)
 
 static struct { struct p3s_call call; uint32_t number_plus_1; } *calls;
 static size_t calls_mask, calls_used;
-static unsigned char op_known[P3S_OP_COUNT];
+unsigned char p3s_op_known[P3S_OP_COUNT];
 
 static uint64_t hash_call(const struct p3s_call *c)
 {
@@ -200,6 +216,13 @@ static bool grow_calls(void)
     return true;
 }
 
+void p3s_put_op(uint32_t op)
+{
+    if (!p3s_op_known[op] &&
+        p3s_append(P3S_REC_OPNAME, &op, sizeof op, p3s_op_names[op], strlen(p3s_op_names[op])))
+        p3s_op_known[op] = 1;
+}
+
 static int64_t call_number(const struct p3s_call *c)
 {
     if ((!calls || 2 * calls_used > calls_mask) && !grow_calls())
@@ -208,13 +231,8 @@ static int64_t call_number(const struct p3s_call *c)
     for (; calls[at].number_plus_1; at = (at + 1) & calls_mask)
         if (!memcmp(&calls[at].call, c, sizeof *c))
             return calls[at].number_plus_1 - 1;
-    if (!op_known[c->op]) {
-        uint32_t id = c->op;
-        op_known[c->op] = 1;
-        if (!p3s_append(P3S_REC_OPNAME, &id, sizeof id, p3s_op_names[id],
-                        strlen(p3s_op_names[id])))
-            return -1;
-    }
+    if (!p3s_op_known[c->op])
+        p3s_put_op(c->op);
     if (!p3s_append(P3S_REC_CALL, c, sizeof *c, NULL, 0))
         return -1;
     calls[at].call = *c;

@@ -69,7 +69,10 @@ bool p3s_append(uint32_t kind, const void *head, size_t head_bytes, const void *
                 size_t tail_bytes);
 void p3s_warn(const char *what, int error);
 extern uint64_t p3s_events;             /* EVENT records written so far */
-/* The following need p3s_lock. They write the CALL (once per distinct tuple) and the EVENT and
+extern unsigned char p3s_op_known[];    /* names that are in the file */
+/* The following need p3s_lock. */
+void p3s_put_op(uint32_t op);
+/* These write the CALL (once per distinct tuple) and the EVENT and
  * return the event's ordinal. */
 uint64_t p3s_put_event(const struct p3s_call *call, int64_t start_ns, int64_t elapsed_ns,
                        int64_t work_ns, uint32_t thread);
