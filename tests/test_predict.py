@@ -84,7 +84,7 @@ def test_speedup_efficiency_and_knee() -> None:
 
 
 def test_representative_measurement_is_the_time_and_the_model_stays_beside_it() -> None:
-    runs = {2: Measured(2, 10.0, 11.0, 7.5, True), 4: Measured(4, 50.0, 50.0, 4.5, False)}
+    runs = {2: Measured(2, 10.0, 11.0, 7.5, False), 4: Measured(4, 50.0, 50.0, 4.5, True)}
     result = compose(
         {2: times_at(2, 8.0), 4: times_at(4, 4.0)}, runs, {2: REPLAYED, 4: REPLAYED}, [2, 4]
     )
@@ -219,27 +219,52 @@ def test_nothing_asked_is_refused() -> None:
         compose({}, {}, {}, [2])
 
 
-def test_run_time_lies_between_init_and_finalize() -> None:
-    """The slowest rank counts; what MPI_Init is preceded by does not."""
-    calls = tuple(
-        Call(op, 0, 0, -1, 0, 1, -1, -1) for op in ("MPI_Init", "MPI_Barrier", "MPI_Finalize")
-    )
+OPS = ("MPI_Init", "MPI_Barrier", "MPI_Finalize")
 
-    def rank(number: int, end_ns: int, work_ns: int) -> RankTrace:
-        columns = {
-            "call": np.array([0, 1, 2], dtype=np.int32),
-            "start_ns": np.array([-100, 500, end_ns]),
-            "elapsed_ns": np.array([100, 7, 0]),
-            "work_ns": np.array([10**9, work_ns, 3]),
-        }
-        return RankTrace(rank=number, complete=True, failed_polls=0, failed_poll_ns=0, **columns)
 
-    run = RunTrace(
-        np=2,
+def run_of(*ranks: dict[str, list[int]], failed_poll_ns: int = 0) -> RunTrace:
+    """Return a run of MPI_Init, MPI_Barrier, MPI_Finalize with these times per rank."""
+    return RunTrace(
+        np=len(ranks),
         path=Path("."),
-        calls=calls,
+        calls=tuple(Call(op, 0, 0, -1, 0, 1, -1, -1) for op in OPS),
         comms=(),
         sites=(),
-        ranks=(rank(0, 2000, 40), rank(1, 1000, 90)),
+        ranks=tuple(
+            RankTrace(
+                rank=number,
+                complete=True,
+                call=np.array([0, 1, 2], dtype=np.int32),
+                failed_poll_ns=failed_poll_ns,
+                **{name: np.array(column, dtype=np.int64) for name, column in columns.items()},
+            )
+            for number, columns in enumerate(ranks)
+        ),
     )
-    assert run_times(run) == (2000e-9, 93e-9)
+
+
+def test_run_time_lies_between_init_and_finalize() -> None:
+    """The slowest rank counts; what MPI_Init is preceded by does not."""
+    elapsed = [100, 7, 0]
+    times = run_times(
+        run_of(
+            {"start_ns": [-100, 500, 2000], "elapsed_ns": elapsed, "work_ns": [10**9, 40, 3]},
+            {"start_ns": [-100, 500, 1000], "elapsed_ns": elapsed, "work_ns": [10**9, 90, 3]},
+        )
+    )
+    assert (times.wall_s, times.work_s, times.off_core) == (2000e-9, 93e-9, 0.0)
+
+
+def test_time_without_a_core_is_noticed() -> None:
+    """1 s between the calls, of which 0.4 s on a core; 0.1 s in failed polls does not count."""
+    columns = {
+        "start_ns": [-5, 600_000_000, 1_100_000_000],
+        "elapsed_ns": [5, 100_000_000, 0],
+        "work_ns": [0, 300_000_000, 100_000_000],
+    }
+    run = run_times(run_of(columns, failed_poll_ns=100_000_000))
+    assert run.off_core == pytest.approx(0.5 / 1.1, rel=1e-4)
+    worst = Measured(2, run.wall_s, run.wall_s, run.work_s, False, run.off_core)
+    result = compose({2: times_at(2, 1.0)}, {2: worst}, {2: REPLAYED}, [2])
+    assert result["counts"][0]["time_from"] == "model"
+    assert any("without a core for 45 %" in note for note in result["not_representative"])

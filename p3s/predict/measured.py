@@ -12,21 +12,43 @@ if TYPE_CHECKING:
     from p3s.trace import RunTrace
 
 
+#: Share of a run that ranks may spend off their cores while they compute.
+OFF_CORE_LIMIT = 0.10
+#: Wall time per event that the tracer itself may take between two calls.
+_TRACER_NS = 2000
+
+
 @dataclass(frozen=True)
 class Measured:
     """What was measured at one traced count.
 
     ``wall_s`` runs from the end of MPI_Init to the start of MPI_Finalize: largest over the ranks,
     smallest over the repeats (``wall_max_s``: largest over the repeats). ``work_s`` is the
-    computation of the busiest rank after MPI_Init in thread CPU time. ``representative`` is False
-    when ranks shared cores: then ``wall_s`` says nothing about the program, ``work_s`` still does.
+    computation of the busiest rank after MPI_Init in thread CPU time. ``shared_cores`` tells that
+    there were more ranks than cores; ``off_core`` is the share of the run in which the worst rank
+    computed without getting CPU time: it waited for a core, slept, or did input or output.
     """
 
     np: int
     wall_s: float
     wall_max_s: float
     work_s: float
-    representative: bool
+    shared_cores: bool
+    off_core: float = 0.0
+
+    @property
+    def representative(self) -> bool:
+        """Whether ``wall_s`` tells how fast the program is; ``work_s`` does in any case."""
+        return not self.shared_cores and self.off_core <= OFF_CORE_LIMIT
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    """Run time and computation of the busiest rank in seconds, and the off-core share."""
+
+    wall_s: float
+    work_s: float
+    off_core: float
 
 
 def measured(study: Study, np: int) -> Measured | None:
@@ -37,13 +59,20 @@ def measured(study: Study, np: int) -> Measured | None:
     times = [run_times(read_run(record.path)) for record in records]
     if not times:
         return None
-    walls = [wall_s for wall_s, _ in times]
+    best = min(times, key=lambda run: run.wall_s)
     shared = any(record.info.get("oversubscribed", True) for record in records)
-    return Measured(np, min(walls), max(walls), min(work_s for _, work_s in times), not shared)
+    return Measured(
+        np,
+        best.wall_s,
+        max(run.wall_s for run in times),
+        min(run.work_s for run in times),
+        shared,
+        best.off_core,
+    )
 
 
-def run_times(run: RunTrace) -> tuple[float, float]:
-    """Return the run time and the computation of the busiest rank in seconds.
+def run_times(run: RunTrace) -> RunTimes:
+    """Return what a run took.
 
     The last event of a rank is MPI_Finalize, recorded as it is entered; events start on a clock
     that begins when MPI_Init returns.
@@ -51,6 +80,15 @@ def run_times(run: RunTrace) -> tuple[float, float]:
     import numpy
 
     late = numpy.array([call.op not in INIT_OPS for call in run.calls], dtype=bool)
-    wall_ns = max((int(rank.start_ns[-1]) for rank in run.ranks if len(rank.start_ns)), default=0)
-    work_ns = max((int(rank.work_ns[late[rank.call]].sum()) for rank in run.ranks), default=0)
-    return max(wall_ns, 0) / 1e9, work_ns / 1e9
+    wall_ns = work_ns = lost_ns = 0
+    for rank in run.ranks:
+        if not len(rank.start_ns):
+            continue
+        wall_ns = max(wall_ns, int(rank.start_ns[-1]))
+        after_init = late[rank.call]
+        work = int(rank.work_ns[after_init].sum())
+        work_ns = max(work_ns, work)
+        ends = numpy.where(after_init, rank.start_ns + rank.elapsed_ns, 0)
+        between = int(numpy.maximum(rank.start_ns[1:] - ends[:-1], 0).sum()) - rank.failed_poll_ns
+        lost_ns = max(lost_ns, between - work - _TRACER_NS * len(rank.start_ns))
+    return RunTimes(wall_ns / 1e9, work_ns / 1e9, lost_ns / wall_ns if wall_ns else 0.0)

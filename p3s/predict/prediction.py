@@ -56,7 +56,7 @@ def compose(
     for row in rows:
         _relate(row, base)
     knee = next((row["n"] for row in rows if row["efficiency"] < threshold), None)
-    shared = _not_representative(rows, replays)
+    shared = _not_representative(runs, replays)
     unknown = max(_unknown_share(times[n].head) for n in times)
     ratio = rows[-1]["n"] / max(traced) if traced else math.inf
     low_confidence = _doubts(unknown, ratio)
@@ -207,16 +207,21 @@ def _doubts(unknown: float, ratio: float) -> list[str]:
 
 
 def _not_representative(
-    rows: Sequence[Mapping[str, Any]], replays: Mapping[int, Mapping[str, Any]]
+    runs: Mapping[int, Measured], replays: Mapping[int, Mapping[str, Any]]
 ) -> list[str]:
     """Say at which counts measured times or communication do not tell how fast the program is."""
     notes = []
-    shared = [row["n"] for row in rows if row["measured"] and not row["representative"]]
+    instead = "CPU work and measured communication stand in for their run times"
+    shared = [n for n, run in sorted(runs.items()) if run.shared_cores]
     if shared:
-        notes.append(
-            f"at {_join(shared)} processes the traced ranks shared cores: their run times say "
-            "nothing about the program; CPU work and measured communication stand in for them"
-        )
+        notes.append(f"at {_join(shared)} processes the traced ranks shared cores: {instead}")
+    for n, run in sorted(runs.items()):
+        if not run.shared_cores and not run.representative:
+            notes.append(
+                f"at {n} processes the traced ranks computed without a core for "
+                f"{100 * run.off_core:.0f} % of the run (other load on the machine, sleeping, "
+                f"input or output): {instead}"
+            )
     reasons: dict[str, list[int]] = {}
     for n, replayed in sorted(replays.items()):
         if not replayed.get("representative", False):

@@ -18,7 +18,7 @@ def render(prediction: dict[str, Any]) -> str:
     parts += [f"note: {visible(str(note), 400)}" for note in prediction.get("notes", [])]
     rows = prediction["counts"]
     if any(row.get("measured") and not row.get("representative") for row in rows):
-        parts.append("(...) the ranks shared cores")
+        parts.append("(...) measured, but not representative")
     if any(row_is_doubtful(row) for row in rows):
         parts.append("*     rests on communication that is not representative")
     return "\n".join(parts)
