@@ -83,7 +83,7 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
         "tag_splits": [[s, o, v] for (s, o), v in sorted(split.items())],
         "items": entries, "phases": phases, "work_unit": "cpu_ns",
         "sites": {k: list(v) for t in tables for k, v in t.sites.items()},
-        "unmodelled_ops": _sum_ops(tables),
+        "unmodelled_ops": _sum_ops(tables), "first_seen": _first_seen(nodes),
     }
     for phase in phases:
         phase["name"] = _phase_name(phase, entries)
@@ -107,6 +107,12 @@ def _spread(item: Item, counts: Sequence[int]) -> tuple[int, int]:
     seen = [n for n in counts if len(item.rows[n].rank)]
     sizes = {int(b) for n in seen for b in np.unique(item.rows[n].nbytes)}
     return (len(seen), len(sizes))
+
+
+def _first_seen(nodes: Sequence[Node]) -> dict[str, int]:
+    """Return how many nodes were first seen at each count above the smallest."""
+    firsts = [min(n.rows) for n in nodes]
+    return {str(n): firsts.count(n) for n in sorted(set(firsts))[1:]}
 
 
 def _sum_ops(tables: Sequence[PointTable]) -> dict[str, int]:

@@ -260,8 +260,8 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> Law | None:
     on_grid = [a for a in axes if a[0] != "n"]
     in_line = [a for a in axes if a[0] == "n"]
     # The face of a halo is a product over the grid before it is a share of all ranks.
-    steps = [known_product, lambda: one_block(on_grid), product_of_blocks, lambda: one_block(in_line),
-             lambda: _scalar_law(obs, counts)]
+    steps = [known_product, lambda: one_block(on_grid), product_of_blocks,
+             lambda: one_block(in_line), lambda: _scalar_law(obs, counts)]
     if not obs.across:
         steps = [lambda: one_block(axes), lambda: _scalar_law(obs, counts), product_of_blocks]
     for step in steps:

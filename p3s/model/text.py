@@ -22,6 +22,10 @@ def render(model: Model) -> str:
         lines += _phase(model, phase)
     lines += _shares(model)
     lines += _holdout(model)
+    late = model["first_seen"].get(str(max(model["counts"])), 0)
+    if late:
+        lines.append(f"{late} calls were first seen at {max(model['counts'])} processes, the largest "
+                     "count traced: code that starts above it is not in the model")
     for nxt in model.get("next", []):
         lines.append(f"run next: {nxt['n']} processes ({'x'.join(map(str, nxt['dims']))}): "
                      f"{nxt['why']}")
@@ -49,12 +53,16 @@ def _phase(model: Model, phase: Mapping[str, Any]) -> list[str]:
     out = [f"{'  ' * phase['depth']}{name}",
            f"{'  ' * phase['depth']}weight = {weight}   (traced {measured})"]
     pad = "  " * phase["depth"] + "  "
+    reasons: dict[str, int] = {}
     for i in phase["items"]:
         item = model["items"][i]
+        frames = model["sites"].get(item["site"]) or ["?"]
         for slot in item["slots"]:
-            out.append(pad + _slot(item, slot))
+            out.append(f"{pad}{_slot(item, slot)}; at {frames[0]}")
         for why in item["why"]:
-            out.append(f"{pad}    {why}")
+            reasons[why] = reasons.get(why, 0) + 1
+    for why, k in reasons.items():
+        out.append(f"{pad}note ({k} of {len(phase['items'])} calls): {why}")
     out.append("")
     return out
 
