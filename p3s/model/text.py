@@ -24,8 +24,8 @@ def render(model: Model) -> str:
     lines += _holdout(model)
     late = model["first_seen"].get(str(max(model["counts"])), 0)
     if late:
-        lines.append(f"{late} calls were first seen at {max(model['counts'])} processes, the largest "
-                     "count traced: code that starts above it is not in the model")
+        lines.append(f"{late} calls were first seen at {max(model['counts'])} processes, the "
+                     "largest count traced: code that starts above it is not in the model")
     for nxt in model.get("next", []):
         lines.append(f"run next: {nxt['n']} processes ({'x'.join(map(str, nxt['dims']))}): "
                      f"{nxt['why']}")
