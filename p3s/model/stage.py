@@ -28,23 +28,58 @@ def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
     return model
 
 
+#: What a model must hold; anything else was written by another version or damaged.
+_KEYS = {"counts", "grid", "tag_splits", "items", "phases", "work_unit", "sites", "shares",
+         "unmodelled_ops", "first_seen", "holdout"}
+_ITEM_KEYS = {"node", "site", "op", "kind", "tag", "tag_value", "relation", "place", "slots",
+              "phase", "order", "loop_start", "verdict", "why"}
+_SLOT_KEYS = {"guard", "count", "elements", "elem_bytes", "root", "work", "relation", "place"}
+_PHASE_KEYS = {"phase", "parent", "depth", "name", "items", "weight", "work"}
+
+
 def load(study_dir: Path) -> dict[str, Any]:
-    """Return the study's model, its equations checked."""
-    from p3s.model.expr import check
+    """Return the study's model, its shape and its equations checked.
+
+    Raises P3SError in one line for a model that is damaged or of another version.
+    """
+    from p3s.model.evaluate import generate
     from p3s.study import Study, read_json
 
     path = Study.open(Path(study_dir)).model_path
     model = read_json(path, "p3s.model")
     try:
-        for item in model["items"]:
-            for slot in item["slots"]:
-                for law in (slot["count"], slot["elements"]):
-                    for key in ("expr", "total"):
-                        if key in law:
-                            check(law[key])
-        for phase in model["phases"]:
-            if "expr" in phase["weight"]:
-                check(phase["weight"]["expr"])
-    except (KeyError, TypeError) as err:
-        raise P3SError(f"{path}: damaged ({err!r}); run `p3s model` again") from err
+        _check_shape(model)
+        generate(model, min(model["counts"]))  # a rule that cannot be evaluated fails here
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as err:
+        why = " ".join(str(err).split())[:80] or type(err).__name__
+        raise P3SError(f"{path}: damaged or of another version ({why}); run `p3s model` again"
+                       ) from err
     return model
+
+
+def _need(what: str, have: Any, keys: set[str]) -> None:
+    missing = sorted(keys - set(have))
+    if missing:
+        raise KeyError(f"{what} lacks {missing[0]}")
+
+
+def _check_shape(model: dict[str, Any]) -> None:
+    from p3s.model.expr import check
+
+    _need("the model", model, _KEYS)
+    for item in model["items"]:
+        _need("an item", item, _ITEM_KEYS)
+        if not 0 <= item["phase"] < len(model["phases"]):
+            raise ValueError("an item is in no phase")
+        for slot in item["slots"]:
+            _need("a slot", slot, _SLOT_KEYS)
+            for law in (slot["count"], slot["elements"]):
+                for key in ("expr", "total"):
+                    if key in law:
+                        check(law[key])
+    for k, phase in enumerate(model["phases"]):
+        _need("a phase", phase, _PHASE_KEYS)
+        if phase["phase"] != k:
+            raise ValueError("phases are out of order")
+        if "expr" in phase["weight"]:
+            check(phase["weight"]["expr"])

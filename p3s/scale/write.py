@@ -63,7 +63,7 @@ def _write_parts(model: Mapping[str, Any], rows: ScaledRows, target: Path) -> No
 
     def labels(values: list[str], codes: np.ndarray) -> Any:
         return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()),
-                                              pa.array(values, pa.string()))
+                                              pa.array(values, pa.string())).cast(pa.string())
 
     for k, (a, b) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
         cut = slice(int(a), int(b))

@@ -1,0 +1,140 @@
+"""The scaled trace on disk: its stable schema, its order, and that it says what the model says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+
+import corpus
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from p3s.characterize import load_table
+from p3s.characterize.signature import _write_tables, signature_json
+from p3s.errors import P3SError
+from p3s.model import build
+from p3s.model.stage import load
+from p3s.scale import write_scaled
+from p3s.study import Study, write_json
+
+SCHEMA = {
+    "rank": pa.int32(), "phase": pa.int32(), "index": pa.int32(), "op": pa.string(),
+    "kind": pa.string(), "peer": pa.int32(), "bytes": pa.int64(), "comm": pa.int32(),
+    "tag": pa.int32(), "root": pa.int32(), "repeat": pa.int64(), "work": pa.float64(),
+    "work_unit": pa.string(), "slot": pa.int32(), "verdict": pa.string(),
+}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """A study of the conjugate gradient whose signatures come from the corpus."""
+    root = tmp_path_factory.mktemp("study")
+    made = Study.create(root, ["mpiexec", "-n", "{np}", "./cg"])
+    for n in (2, 4, 8, 16):
+        table = corpus.table(corpus.cg(), n)
+        made.signature_path(n).parent.mkdir(exist_ok=True)
+        _write_tables(table, made.signature_path(n))
+        write_json(made.signature_path(n), signature_json(table))
+    build(root)
+    return made
+
+
+def rows(study, n):
+    write_scaled(study.root, n)
+    parts = sorted(study.scaled_dir(n).glob("*.parquet"))
+    return pa.concat_tables(pq.read_table(p) for p in parts)
+
+
+def test_schema_and_order(study):
+    table = rows(study, 64)
+    assert {f.name: f.type for f in table.schema} == SCHEMA
+    keys = list(zip(table["rank"].to_pylist(), table["phase"].to_pylist(),
+                    table["index"].to_pylist(), strict=True))
+    assert keys == sorted(keys) and len(set(keys)) == len(keys)
+    assert set(table["rank"].to_pylist()) == set(range(64))
+    assert min(table["repeat"].to_pylist()) >= 1
+    assert min(table["work"].to_pylist()) >= 0
+
+
+def test_rows_say_what_the_program_does(study):
+    table = rows(study, 64).to_pylist()
+    said = Counter()
+    for r in table:
+        if r["kind"] == "send":
+            said[(r["rank"], r["peer"], r["bytes"])] += r["repeat"]
+    truth = Counter()
+    run = corpus.run(corpus.cg(), 64)
+    for rank in run.ranks:
+        for c in rank.call:
+            call = run.calls[c]
+            if call.op in ("MPI_Send", "MPI_Sendrecv"):
+                truth[(rank.rank, call.peer, call.bytes)] += 1
+    assert said == truth
+
+
+def test_stages_of_an_exchange_alternate(study):
+    """Receive, send, wait of one stage come before those of the next."""
+    table = [r for r in rows(study, 64).to_pylist() if r["rank"] == 5 and r["phase"] == 2]
+    ops = [r["op"].removeprefix("MPI_") for r in table][:9]
+    assert ops == ["Irecv", "Send", "Wait"] * 3
+
+
+def test_communicators_are_listed(study):
+    write_scaled(study.root, 32)
+    comms = json.loads((study.scaled_dir(32) / "comms.json").read_text())["comms"]
+    assert comms[0]["id"] == 0 and comms[0]["members"] == list(range(32))
+
+
+def test_a_count_that_the_grid_does_not_admit_is_refused(tmp_path):
+    made = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./halo"])
+    for n in (4, 9, 16):
+        table = corpus.table(corpus.halo9(), n)
+        made.signature_path(n).parent.mkdir(exist_ok=True)
+        _write_tables(table, made.signature_path(n))
+        write_json(made.signature_path(n), signature_json(table))
+    build(made.root)
+    with pytest.raises(P3SError, match="48"):
+        write_scaled(made.root, 48)
+    assert not made.scaled_dir(48).exists()
+
+
+def test_signatures_survive_the_disk(study):
+    table = load_table(study.root, 8)
+    again = corpus.table(corpus.cg(), 8)
+    assert table.groups == again.groups and table.places == again.places
+    assert (table.edges == again.edges).all() and (table.work_ns == again.work_ns).all()
+
+
+@pytest.mark.parametrize("damage", [
+    lambda m: m.pop("phases"),
+    lambda m: m["items"][0].update(slots=[{}]),
+    lambda m: m["items"][1]["slots"][0].update(count={"expr": ["call", "x"]}),
+    lambda m: m["items"][1].update(phase=99),
+    lambda m: m["grid"].update(family={"kind": "line"}),
+    lambda m: m["items"][2].update(relation={"kind": "evil"}) or
+    m["items"][2]["slots"][0].update(relation={"kind": "evil"}),
+])
+def test_a_damaged_model_is_one_clear_line(study, tmp_path, damage):
+    copy = tmp_path / "copy"
+    shutil.copytree(study.root, copy)
+    model = json.loads((copy / "model.json").read_text())
+    damage(model)
+    (copy / "model.json").write_text(json.dumps(model))
+    with pytest.raises(P3SError) as err:
+        load(copy)
+    assert "\n" not in str(err.value)
+
+
+def test_a_damaged_signature_is_one_clear_line(study, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(study.root, copy)
+    parquet = Study.open(copy).signature_path(8).with_suffix(".parquet")
+    data = bytearray(parquet.read_bytes())
+    for at in range(40, len(data), 97):
+        data[at] ^= 0xFF
+    parquet.write_bytes(bytes(data))
+    with pytest.raises(P3SError) as err:
+        load_table(copy, 8)
+    assert "\n" not in str(err.value)
