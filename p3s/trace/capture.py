@@ -20,7 +20,9 @@ NAME = "rank-{:06d}.p3t"
 OPNAME, SITE, COMM, CALL, EVENT, RESOLVED, END = range(1, 8)
 
 _HEADER = struct.Struct("<8sIIiiqqqqQqII16s64s")
-_ROW_BYTES = 40  # CALL, EVENT and RESOLVED: 8 bytes of kind and length, 32 of payload
+_MAX_RANKS = 1 << 16  # P3S traces small runs; more is damage
+# CALL, EVENT and RESOLVED have the same size, so that stretches of them are found at once.
+_ROW_WORDS = 5  # one word of kind and length, four of payload
 
 #: Columns of the fixed-size records.
 CALL_FIELDS = [
@@ -83,14 +85,19 @@ class Capture:
 
     path: Path
     header: Header
-    complete: bool = False
     opnames: dict[int, str] = field(default_factory=dict)
     sites: list[RawSite] = field(default_factory=list)
     comms: list[RawComm] = field(default_factory=list)
     calls: NDArray[Any] = field(default_factory=lambda: _empty(CALL_FIELDS))
     events: NDArray[Any] = field(default_factory=lambda: _empty(EVENT_FIELDS))
     resolved: NDArray[Any] = field(default_factory=lambda: _empty(RESOLVED_FIELDS))
+    events_at_end: int | None = None  # what MPI_Finalize wrote; None if it was not reached
     damaged_at: int | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the rank reached MPI_Finalize and nothing of its events is missing."""
+        return self.damaged_at is None and self.events_at_end == len(self.events)
 
 
 def _empty(fields: list[tuple[str, str]]) -> NDArray[Any]:
@@ -123,7 +130,12 @@ def read_header(path: Path) -> Header:
             f"{path} has capture version {version}, this P3S reads version {VERSION}; trace the"
             " run again with this P3S"
         )
-    if size < 1 or not 0 <= rank < size or header_bytes < _HEADER.size or header_bytes % 8:
+    if (
+        not 1 <= size <= _MAX_RANKS
+        or not 0 <= rank < size
+        or header_bytes < _HEADER.size
+        or header_bytes % 8
+    ):
         raise P3SError(f"{path} has a damaged header; trace the run again")
     return Header(
         rank, size, realtime, monotonic, resolution, pid, polls, max(poll_ns, 0), in_call,
@@ -135,10 +147,10 @@ def _fixed_run(words: NDArray[np.uint64], heads: NDArray[np.uint64]) -> int:
     """Return how many 40-byte rows at the start of ``words`` are fixed-size records."""
     import numpy as np
 
-    rows, window = len(words) // 5, 64
+    rows, window = len(words) // _ROW_WORDS, 64
     done = 0
     while done < rows:
-        part = words[5 * done : 5 * min(done + window, rows) : 5]
+        part = words[_ROW_WORDS * done : _ROW_WORDS * min(done + window, rows) : _ROW_WORDS]
         fixed = (part == heads[0]) | (part == heads[1]) | (part == heads[2])
         if not fixed.all():
             return done + int(np.argmin(fixed))
@@ -169,8 +181,8 @@ def read_capture(path: Path) -> Capture:
     while at < len(words):
         count = _fixed_run(words[at:], heads)
         if count:
-            runs.append(words[at : at + 5 * count].reshape(count, 5))
-            at += 5 * count
+            runs.append(words[at : at + _ROW_WORDS * count].reshape(count, _ROW_WORDS))
+            at += _ROW_WORDS * count
             continue
         word = int(words[at])
         kind, length = word & 0xFFFFFFFF, word >> 32
@@ -185,7 +197,7 @@ def read_capture(path: Path) -> Capture:
             capture.damaged_at = header.header_bytes + 8 * at
             break
         at = end
-    rows = np.concatenate(runs) if runs else np.empty((0, 5), dtype=np.uint64)
+    rows = np.concatenate(runs) if runs else np.empty((0, _ROW_WORDS), dtype=np.uint64)
     kinds = (rows[:, 0] & 0xFFFFFFFF).astype(np.int64)
     for kind, name, fields in (
         (CALL, "calls", CALL_FIELDS),
@@ -214,8 +226,7 @@ def _variable(capture: Capture, kind: int, payload: bytes) -> bool:
         elif kind == COMM:
             capture.comms.append(_comm(capture.header, payload))
         elif kind == END:
-            (count,) = struct.unpack_from("<Q", payload)
-            capture.complete = count < 1 << 62
+            (capture.events_at_end,) = struct.unpack_from("<Q", payload)
         elif kind in (CALL, EVENT, RESOLVED):
             return False  # of another size than this version writes
     except (struct.error, UnicodeDecodeError, ValueError):
@@ -257,10 +268,11 @@ def _drop_impossible(capture: Capture) -> None:
     bad = numbers >= len(calls)
     if len(calls):
         bad |= ~good[np.minimum(numbers, len(calls) - 1)]
+    bad |= (capture.events["elapsed_ns"] < 0) | (capture.events["work_ns"] < 0)
     if bad.any():
         capture.events = capture.events[: int(np.argmax(bad))]
-        capture.complete = False
-        capture.damaged_at = capture.damaged_at or 0
+        if capture.damaged_at is None:
+            capture.damaged_at = capture.header.header_bytes
     inside = capture.resolved["ordinal"] < len(capture.events)
     inside &= (capture.resolved["source"] >= -3) & (capture.resolved["source"] < size)
     capture.resolved = capture.resolved[inside]

@@ -159,7 +159,7 @@ def _rank_trace(rank: int, capture: Capture | None, call: Any) -> RankTrace:
     events = capture.events
     return RankTrace(
         rank,
-        capture.complete and capture.damaged_at is None,
+        capture.complete,
         call.astype(np.int32),
         np.ascontiguousarray(events["start_ns"]),
         np.ascontiguousarray(events["elapsed_ns"]),
