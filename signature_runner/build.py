@@ -69,7 +69,8 @@ def cache_dir() -> Path:
     )
 
 
-def _run(argv: list[str], what: str) -> str:
+def run_tool(argv: list[str], what: str) -> str:
+    """Run a compiler or linker; P3SError with its first error line if it fails."""
     try:
         done = subprocess.run(
             argv,
@@ -102,7 +103,7 @@ def _compile(mpicc: str, texts: dict[str, bytes], target: Path) -> None:
         objects = []
         for name in (*_SOURCES, "wrappers.c"):
             output = os.path.join(work, name[:-2] + ".o")
-            _run(
+            run_tool(
                 [mpicc, *_FLAGS, "-I", work, "-c", os.path.join(work, name), "-o", output],
                 "compile the tracer",
             )
@@ -111,7 +112,9 @@ def _compile(mpicc: str, texts: dict[str, bytes], target: Path) -> None:
         # does not pull one into shells and helpers that run under the same preload.
         library = os.path.join(work, target.name)
         linker = shutil.which("cc") or shutil.which("gcc") or mpicc
-        _run([linker, "-shared", "-o", library, *objects, "-ldl", "-lpthread"], "link the tracer")
+        run_tool(
+            [linker, "-shared", "-o", library, *objects, "-ldl", "-lpthread"], "link the tracer"
+        )
         os.chmod(library, 0o700)
         os.replace(library, target)
 

@@ -86,8 +86,8 @@ def _launcher_of(mpicc: str, family: str) -> str | None:
     folder, name = os.path.split(mpicc)
     suffix = name.partition(".")[2]
     names = [f"mpiexec.{suffix}", f"mpirun.{suffix}"] if suffix else []
-    names += [f"mpiexec.{family}", "mpiexec.hydra"] if family == MPICH else [f"mpiexec.{family}"]
-    for candidate in [*names, "mpiexec", "mpirun"]:
+    names += ["mpiexec", "mpirun", f"mpiexec.{family}", "mpiexec.hydra"]
+    for candidate in names:
         path = os.path.join(folder, candidate)
         if os.access(path, os.X_OK) and launcher_family(path) == family:
             return path

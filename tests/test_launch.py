@@ -1,0 +1,187 @@
+"""Runs that go wrong end with one line that names the likely cause."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
+
+from p3s.errors import P3SError
+from signature_runner import build, doctor, mpi
+from signature_runner.launch import cores, run_traced
+
+pytestmark = [
+    pytest.mark.mpi,
+    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
+]
+
+
+def launcher() -> str:
+    install = the_mpi()
+    assert install is not None and install.mpiexec is not None
+    return install.mpiexec
+
+
+@pytest.fixture(scope="module")
+def dies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compile_c(PROGRAMS / "dies.c", tmp_path_factory.mktemp("bin") / "dies")
+
+
+def refused(words: list[str], np: int, run_dir: Path) -> str:
+    with pytest.raises(P3SError) as caught:
+        run_traced(words, np, run_dir, timeout_s=TIMEOUT_S)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_good_run_is_described(dies: Path, tmp_path: Path) -> None:
+    many = cores() + 1
+    for np, over in ((1, False), (many, True)):
+        outcome = run_traced(
+            [launcher(), "-n", "{np}", str(dies), "none", "1"], np, tmp_path, timeout_s=TIMEOUT_S
+        )
+        assert (outcome.exit_code, outcome.np, outcome.oversubscribed) == (0, np, over)
+        assert outcome.problems == [] and outcome.wall_s > 0
+        info = json.loads((tmp_path / "run.json").read_text())
+        assert info["schema"] == "p3s.run" and info["schema_version"] == 1
+        assert (info["np"], info["exit_code"], info["status"]) == (np, 0, "complete")
+        assert info["argv"][-3:] == [str(dies), "none", "1"]
+        assert (info["oversubscribed"], info["cores"]) == (over, cores())
+        # An earlier run's files do not stay.
+        assert len(list(tmp_path.glob("rank-*.p3t"))) == np
+
+
+def test_a_run_without_tracing(dies: Path, tmp_path: Path) -> None:
+    words = [launcher(), "-n", "{np}", str(dies), "none", "1"]
+    outcome = run_traced(words, 2, tmp_path, timeout_s=TIMEOUT_S, trace=False)
+    assert outcome.exit_code == 0
+    assert not list(tmp_path.glob("*.p3t"))
+    assert json.loads((tmp_path / "run.json").read_text())["traced"] is False
+
+
+def test_a_program_without_mpi(tmp_path: Path) -> None:
+    program = compile_c(PROGRAMS / "quiet.c", tmp_path / "quiet", "-Wl,--as-needed")
+    if mpi.library_of(str(program)) is not None:
+        pytest.skip("this mpicc links MPI into everything")
+    said = refused([launcher(), "-n", "{np}", str(program)], 2, tmp_path / "run")
+    assert "no MPI call seen" in said and "not linked to an MPI library" in said
+
+
+def test_a_script_without_mpi(tmp_path: Path) -> None:
+    said = refused([launcher(), "-n", "{np}", "sh", "-c", "echo hello"], 2, tmp_path / "run")
+    assert "no MPI call seen" in said
+    assert (tmp_path / "run" / "stdout.txt").read_text() == "hello\nhello\n"
+
+
+def test_a_program_that_fails_before_mpi(tmp_path: Path) -> None:
+    words = [launcher(), "-n", "{np}", "sh", "-c", "echo cannot read input >&2; exit 3"]
+    said = refused(words, 2, tmp_path / "run")
+    assert "before MPI_Init" in said and "cannot read input" in said
+
+
+def test_singletons(dies: Path, tmp_path: Path) -> None:
+    """Ranks that do not find each other are N programs of one rank."""
+    script = tmp_path / "alone.sh"
+    # Without what the launcher tells it in its environment, MPI starts a world of its own.
+    script.write_text(
+        "#!/bin/sh\n"
+        f'exec env -i LD_PRELOAD="$LD_PRELOAD" P3S_TRACE_DIR="$P3S_TRACE_DIR" {dies} none 1\n'
+    )
+    script.chmod(0o755)
+    said = refused([launcher(), "-n", "{np}", str(script)], 2, tmp_path / "run")
+    assert "2 separate programs of 1 rank" in said
+
+
+def test_another_count_than_asked_for(dies: Path, tmp_path: Path) -> None:
+    said = refused([launcher(), "-n", "2", str(dies), "none", "{np}"], 3, tmp_path / "run")
+    assert "has 2 ranks, not the 3 asked for" in said
+
+
+def test_a_place_that_cannot_be_written(dies: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    words = [launcher(), "-n", "{np}", str(dies), "none", "1"]
+    said = refused(words, 2, tmp_path / "file" / "run")
+    assert "cannot be written" in said and str(tmp_path / "file") in said
+
+
+def test_output_is_passed_on_as_it_appears(dies: Path, tmp_path: Path) -> None:
+    pieces: list[tuple[str, str]] = []
+    words = [launcher(), "-n", "{np}", str(dies), "abort", "1"]
+    with pytest.raises(P3SError):
+        run_traced(
+            words, 2, tmp_path, timeout_s=TIMEOUT_S, on_output=lambda n, t: pieces.append((n, t))
+        )
+    seen = "".join(text for name, text in pieces if name == "stderr")
+    assert "cannot factor 7 ranks" in seen
+    assert seen == (tmp_path / "stderr.txt").read_text()
+
+
+def test_the_tracer_is_compiled_once_and_private(
+    dies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first = build.ensure_tracer(program=str(dies))
+    before = first.path.stat().st_mtime_ns
+    again = build.ensure_tracer(program=str(dies))
+    assert again == first and again.path.stat().st_mtime_ns == before
+    assert stat.S_IMODE((tmp_path / "p3s").stat().st_mode) == 0o700
+    assert [path.name for path in (tmp_path / "p3s").iterdir()] == [first.path.name]
+    install = the_mpi()
+    assert install is not None and first.mpi_family == install.family
+
+
+def test_a_cache_that_preload_cannot_name_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "with space"))
+    assert " " not in str(build.cache_dir())
+
+
+def test_a_compiler_that_is_none(tmp_path: Path) -> None:
+    fake = tmp_path / "mpicc"
+    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.chmod(0o755)
+    with pytest.raises(P3SError, match="does not compile MPI programs"):
+        build.ensure_tracer(mpicc=str(fake))
+
+
+def test_another_family_than_the_launcher(dies: Path, tmp_path: Path) -> None:
+    install = the_mpi()
+    assert install is not None
+    other = next(
+        (m for m in mpi.find_mpi() if m.family != install.family and m.mpiexec is not None), None
+    )
+    if other is None:
+        pytest.skip("only one MPI here")
+    assert other.mpiexec is not None
+    said = refused([other.mpiexec, "-n", "{np}", str(dies), "none", "1"], 2, tmp_path)
+    assert "the launcher of another MPI" in said
+
+
+def test_doctor_traces_on_every_mpi() -> None:
+    found = {check.name: check for check in doctor.checks()}
+    install = the_mpi()
+    assert install is not None
+    traced = found[f"trace {install.family}"]
+    assert (traced.status, traced.detail) == ("ok", "2 ranks, 46 of 46 events")
+    assert all(check.status in ("ok", "warn", "fail") for check in found.values())
+    assert all(check.fix for check in found.values() if check.status == "fail")
+
+
+@pytest.mark.parametrize(
+    ("version", "usable"), [("4.0.2", False), ("4.0", False), ("3.4.1", False), ("4.1.2", True)]
+)
+def test_mpich_that_cannot_share_cores_is_named(version: str, usable: bool, tmp_path: Path) -> None:
+    fake = tmp_path / "mpicc"
+    fake.write_text(f'#!/bin/sh\necho "p3s_is mpich \\"{version}\\""\n')
+    fake.chmod(0o755)
+    install = mpi.describe(str(fake))
+    assert install is not None
+    assert (install.family, install.version) == (mpi.MPICH, version)
+    assert install.usable_oversubscribed is usable
+    assert bool(install.why_not) is not usable
+    assert os.path.dirname(install.mpicc) == str(tmp_path)

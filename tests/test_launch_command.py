@@ -1,0 +1,109 @@
+"""Where the program begins in a launcher command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from p3s.errors import P3SError, UsageError
+from signature_runner import command, mpi
+
+FAMILIES = {
+    "mpiexec.openmpi": mpi.OPENMPI,
+    "mpirun.openmpi": mpi.OPENMPI,
+    "mpiexec.hydra": mpi.MPICH,
+    "mpiexec.mpich": mpi.MPICH,
+    "srun": "slurm",
+}
+
+
+@pytest.fixture(autouse=True)
+def launchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Launchers that need not run: these names tell their family."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in [*FAMILIES, "app"]:
+        path = folder / name
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "mpiexec.openmpi -n {np}",
+        "mpiexec.openmpi --oversubscribe -np {np} --mca pml ob1 --mca btl tcp,self",
+        "mpirun.openmpi -x A=1 -x B --host a:1,b:1 -n {np} --bind-to none -wdir /tmp",
+        "mpirun.openmpi --map-by node --n {np} --hostfile=h -q --report-bindings",
+        "mpiexec.hydra -genv A 1 -genvlist B,C -env D 2 -n {np} -ppn 1 -l",
+        "mpiexec.mpich -launcher ssh -iface eth0 -hosts a,b -np {np}",
+        "srun --mpi=pmix -N4 -n{np} --ntasks-per-node 2 -t 10",
+        "srun -n {np} -u --cpu-bind none --exclusive",
+        "env A=1 timeout 60 mpiexec.hydra -n {np}",
+    ],
+)
+def test_the_program_is_found(before: str) -> None:
+    words = before.split()
+    parsed = command.parse([*words, "app", "-n", "3", "--x", "{np}"], 4)
+    assert parsed.program == ("app", "-n", "3", "--x", "4")
+    name = next(word for word in words if word in FAMILIES)
+    assert parsed.family == FAMILIES[name]
+    filled = [word.replace("{np}", "4") for word in words]
+    filled[words.index(name)] = parsed.launcher
+    assert parsed.argv(["/usr/bin/env", "P=1"]) == [
+        *filled, "/usr/bin/env", "P=1", "app", "-n", "3", "--x", "4",
+    ]  # fmt: skip
+
+
+def test_two_dashes_say_where_the_program_begins() -> None:
+    words = ["mpiexec.openmpi", "-n", "{np}", "--", "app", "--", "x"]
+    parsed = command.parse(words, 2)
+    assert parsed.program == ("app", "--", "x")
+    assert parsed.before[1:] == ("-n", "2")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("mpiexec.openmpi -n 4 app", "no {np}"),
+        ("app -n {np}", "no launcher"),
+        ("mpiexec.openmpi -n {np}", "no program"),
+        ("mpiexec.openmpi -n {np} --frobnicate 3 app", "--frobnicate"),
+        ("mpiexec.hydra --oversubscribe -n {np} app", "--oversubscribe"),
+        ("mpiexec.openmpi -n {np} app : -n 2 app", "several programs"),
+    ],
+)
+def test_what_cannot_be_read_is_a_usage_error(words: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        command.parse(words.split(), 2)
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_programs_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.txt").write_text("not a program")
+    (tmp_path / "folder").mkdir()
+    for word, said in [
+        ("./nothing", "program not found"),
+        ("nothing-of-this-name", "program not found"),
+        ("./data.txt", "not executable"),
+        ("data.txt", "write ./data.txt"),
+        ("./folder", "is a directory"),
+    ]:
+        with pytest.raises(P3SError) as caught:
+            command.parse(["mpiexec.openmpi", "-n", "{np}", word], 2)
+        assert said in str(caught.value) and word in str(caught.value)
+    # Somewhere else the file may well exist.
+    command.parse(["mpiexec.openmpi", "-n", "{np}", "--wdir", "/elsewhere", "./nothing"], 2)
+
+
+def test_a_launcher_that_is_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(P3SError, match="launcher not found"):
+        command.parse(["prterun", "-n", "{np}", "/bin/true"], 2)
