@@ -25,12 +25,13 @@ from replay.costs import (
     class_costs,
     phase_costs,
 )
-from replay.launch import Outcome, find_launcher, launch
+from replay.launch import Outcome, Place, find_launcher, launch
 from replay.match import REASON_TEXT, Reason
 from replay.plan import NODES, ReplayPlan, make_plan, summary
 from replay.scaled import read_scaled
 from replay.stats import median_interval
 from replay.worker import MIN_PASSES
+from replay.world import World
 
 SCHEMA = "p3s.replay"
 #: Share of the time budget that emulated computation may take.
@@ -75,7 +76,7 @@ def run(
     names = _landed(plan, outcome, hosts)
     costs = class_costs(plan, outcome.samples if outcome else {})
     phases = phase_costs(plan, costs)
-    result = _result(plan, outcome, costs, phases, names, cores)
+    result = _result(plan, outcome, costs, phases, names)
     result["work_scale"] = scale
     _write_table(Path(out_json).with_suffix(".parquet"), phases)
     write_json(Path(out_json), result)
@@ -101,38 +102,48 @@ def _landed(plan: ReplayPlan, outcome: Outcome | None, hosts: Sequence[str] | No
     if outcome is None:
         return list(hosts) if hosts else []
     where: list[set[str]] = [set() for _ in range(NODES)]
-    for process, name in zip(plan.world.processes, outcome.names, strict=True):
-        where[process.node].add(name)
-    wanted = [hosts[i % len(hosts)] for i in range(NODES)] if hosts else None
-    if wanted is not None:
-        split = [node for node in range(NODES) if len(where[node]) > 1]
-        asked = {wanted[node] for node in range(NODES) if where[node]}
+    for process, place in zip(plan.world.processes, outcome.places, strict=True):
+        where[process.node].add(place.name)
+    if hosts:
+        asked = {hosts[node % len(hosts)] for node in range(NODES) if where[node]}
         got = set().union(*where)
-        if split or len(got) != len(asked):
+        if any(len(names) > 1 for names in where) or len(got) != len(asked):
             raise P3SError(
                 f"the launcher put the processes on {', '.join(sorted(got))}, but the hosts are "
                 f"{', '.join(sorted(asked))}; one block of ranks per host is needed")
-    return [", ".join(sorted(names)) if names else "" for names in where]
+    return [", ".join(sorted(names)) for names in where]
 
 
-def _why_not_representative(plan: ReplayPlan, names: Sequence[str], cores: int) -> str | None:
+def why_not_representative(world: World, places: Sequence[Place]) -> str | None:
     """Return why the times do not stand for a cluster's, or None if they do."""
-    used = [name for name in names if name]
-    if len(set(used)) < len(used):
-        if len(set(used)) == 1:
-            many = plan.world.size > cores
-            shares = f"; the processes share its {cores} cores" if many else ""
-            return f"all nodes are one machine{shares}"
-        return "two of the four nodes are the same machine"
-    return None
+    kernels: list[set[str]] = [set() for _ in range(NODES)]
+    # A launcher may bind each process to a core of its own: together they have more.
+    cores: dict[str, frozenset[int]] = {}
+    users: dict[str, int] = {}
+    for process, place in zip(world.processes, places, strict=True):
+        kernels[process.node].add(place.kernel)
+        cores[place.kernel] = cores.get(place.kernel, frozenset()) | place.cores
+        users[place.kernel] = users.get(place.kernel, 0) + 1
+    reasons = []
+    used = [kernel for names in kernels for kernel in names]
+    if len(set(used)) == 1 and len(used) > 1:
+        reasons.append("all nodes are one machine")
+    elif len(set(used)) < len(used):
+        reasons.append("some of the four nodes are the same machine")
+    shared = [kernel for kernel, count in users.items() if count > len(cores[kernel])]
+    if shared:
+        least = min(len(cores[kernel]) for kernel in shared)
+        plural = "s" if least != 1 else ""
+        reasons.append(f"measured ranks share the {least} core{plural} of a node")
+    return "; ".join(reasons) or None
 
 
 def _result(
     plan: ReplayPlan, outcome: Outcome | None, costs: Sequence[ClassCost], phases: PhaseCosts,
-    names: Sequence[str], cores: int,
+    names: Sequence[str],
 ) -> dict[str, Any]:
     """Return the content of the result file."""
-    why_not = _why_not_representative(plan, names, cores) if outcome else (
+    why_not = why_not_representative(plan.world, outcome.places) if outcome else (
         "nothing was measured: no message between ranks can be replayed" if plan.trace.n > 1
         else None)
     shares = _shares(plan, costs)
@@ -145,6 +156,7 @@ def _result(
         "iterations": len(plan.iterations),
         **summary(plan),
         "passes": outcome.passes if outcome else 0,
+        "programs_skipped": outcome.skipped if outcome else 0,
         "wall_s": outcome.wall_s if outcome else 0.0,
         "representative": why_not is None,
         "why_not_representative": why_not,

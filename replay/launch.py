@@ -95,12 +95,25 @@ def _host_words(family: str, hosts: Sequence[str], world: World) -> list[str]:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a process ran: processor name, identity of the kernel, numbers of its cores."""
+
+    name: str
+    kernel: str
+    cores: frozenset[int]
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """What a replay brought back: samples by number, names of the processors, passes, seconds."""
+    """What a replay brought back: samples by number, place of each process, passes, seconds.
+
+    ``skipped`` programs were not run because the budget was spent.
+    """
 
     samples: Mapping[int, tuple[list[float], int]]
-    names: tuple[str, ...]
+    places: tuple[Place, ...]
     passes: int
+    skipped: int
     wall_s: float
 
 
@@ -169,7 +182,14 @@ def launch(
             raise P3SError(said.failure() or "the replay ended without a result") from err
     samples = {int(key): (values, int(result["numbers"].get(key, 0)))
                for key, values in result["samples"].items()}
-    return Outcome(samples, tuple(result["names"]), int(result["passes"]), outcome.wall_s)
+    places = tuple(Place(place["name"], place["kernel"], _cores(int(place["cores"], 16)))
+                   for place in result["places"])
+    return Outcome(samples, places, int(result["passes"]), int(result["skipped"]), outcome.wall_s)
+
+
+def _cores(mask: int) -> frozenset[int]:
+    """Return the numbers of the bits that are set."""
+    return frozenset(bit for bit in range(mask.bit_length()) if mask >> bit & 1)
 
 
 def _program(mpi: Mpi, library: Path, worker: Sequence[str], directory: Path,

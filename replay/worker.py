@@ -34,7 +34,11 @@ MIN_PASSES = 8
 MAX_PASSES = 256
 #: Half width of the 95 % interval, relative to the cost, that is narrow enough.
 NARROW = 0.05
+#: Every program gets MIN_PASSES, unless this share of the budget has been overdrawn.
+_OVERTIME = 0.5
 _PR_SET_PDEATHSIG = 1
+_NAP_S = 0.0005
+_PLACE_BYTES = 2048
 
 
 def _die_with_parent() -> None:
@@ -94,7 +98,7 @@ class Worker:
     def replay(self) -> dict[str, Any]:
         """Run all programs; return what rank 0 knows (other ranks: nothing of use)."""
         self.watchdog.start()
-        names = self._names()
+        places = self._places()
         samples: dict[str, list[float]] = {}
         numbers: dict[str, int] = {}
         passes = 0
@@ -103,25 +107,37 @@ class Worker:
 
         inner.Set_errhandler(MPI.ERRORS_RETURN)
         programs = self.head["programs"]
+        skipped = 0
         for index, program in enumerate(programs):
-            left = max(self.deadline - time.monotonic(), 0.0) / (len(programs) - index)
-            passes += self._program(inner, index, program, left, samples, numbers)
+            left_s = self.deadline - time.monotonic()
+            if self._agree(left_s < -_OVERTIME * float(self.head["budget_s"])):
+                skipped += 1
+                continue
+            share_s = max(left_s, 0.0) / (len(programs) - index)
+            passes += self._program(inner, index, program, share_s, samples, numbers)
         self.beat("finishing")
         inner.Free()
         self.comm.Barrier()
         self.watchdog.stop()
-        return {"samples": samples, "numbers": numbers, "names": names, "passes": passes}
+        return {"samples": samples, "numbers": numbers, "places": places, "passes": passes,
+                "skipped": skipped}
 
-    def _names(self) -> list[str]:
-        """Return the processor name of every process."""
+    def _places(self) -> list[dict[str, Any]]:
+        """Return where every process is: name of the processor, its kernel, mask of its cores."""
         from mpi4py import MPI
 
-        mine = MPI.Get_processor_name().encode()[:255].ljust(256, b"\0")
-        everybody = np.empty(256 * self.comm.size, dtype=np.uint8)
+        try:
+            kernel = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        except OSError:
+            kernel = MPI.Get_processor_name()
+        place = {"name": MPI.Get_processor_name()[:255], "kernel": kernel,
+                 "cores": f"{sum(1 << core for core in os.sched_getaffinity(0)):x}"}
+        mine = json.dumps(place).encode()[:_PLACE_BYTES].ljust(_PLACE_BYTES)
+        everybody = np.empty(_PLACE_BYTES * self.comm.size, dtype=np.uint8)
         self.comm.Allgather(np.frombuffer(mine, dtype=np.uint8).copy(), everybody)
         text = everybody.tobytes()
-        return [text[i:i + 256].rstrip(b"\0").decode("utf-8", "replace")
-                for i in range(0, len(text), 256)]
+        return [json.loads(text[i:i + _PLACE_BYTES])
+                for i in range(0, len(text), _PLACE_BYTES)]
 
     def _own(self, program: dict[str, Any]) -> npt.NDArray[np.void]:
         """Return the events of this process in a program."""
@@ -155,12 +171,13 @@ class Worker:
         def go(passes: int, work_scale: float) -> npt.NDArray[np.int64]:
             self.comm.Barrier()
             self.beat(name)
-            return self.loop.run(handle, events, passes, out_bytes, in_bytes, work_scale)
+            elapsed_ns = self.loop.run(handle, events, passes, out_bytes, in_bytes, work_scale)
+            self._leave_the_core(len(events) <= 1)
+            return elapsed_ns
 
         go(1, 0.0)  # connections and buffers get built
         begin = time.monotonic()
         go(1, scale)
-        self.comm.Barrier()
         pass_s = max(time.monotonic() - begin, 1e-6)
         done = 0
         means: dict[int, list[float]] = {sample: [] for sample in program["samples"]}
@@ -180,6 +197,21 @@ class Worker:
             left = len(self.head["programs"]) - index - 1
             print(f"measured {name}: {done} passes, {left} programs left", flush=True)
         return done
+
+    def _agree(self, decision: bool) -> bool:
+        """Return rank 0's decision."""
+        order = np.array([decision], dtype=np.int64)
+        self.comm.Bcast(order)
+        return bool(order[0])
+
+    def _leave_the_core(self, idle: bool) -> None:
+        """Wait until everybody is here; who has nothing to do does not poll meanwhile."""
+        request = self.comm.Ibarrier()
+        if idle:
+            while not request.Test():
+                time.sleep(_NAP_S)
+        else:
+            request.Wait()
 
     def _next(self, done: int, means: dict[int, list[float]], begin: float, share_s: float,
               pass_s: float) -> int:

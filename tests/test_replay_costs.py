@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 from replay_patterns import Trace, collectives, halo, ring
 
+from p3s.errors import P3SError
 from replay.collectives import EXCHANGE, MESSAGE, compose
 from replay.costs import COMPOSED, INTERPOLATED, MEASURED, NONE, Curve, class_costs, phase_costs
+from replay.driver import _landed, why_not_representative
+from replay.launch import Outcome, Place, _host_words
 from replay.plan import ReplayPlan, make_plan
 from replay.stats import Estimate, interval_rank, median_interval
+from replay.world import lay_out
 
 
 def test_interval_of_a_median_covers_it_in_95_of_100_cases() -> None:
@@ -157,3 +161,49 @@ def test_empty_trace_costs_nothing(tmp_path: Path) -> None:
     plan = make_plan(trace.write(tmp_path), 2)
     assert plan.iterations == ()
     assert phase_costs(plan, class_costs(plan, {})).value.tolist() == [[0.0]] * 3
+
+
+def test_shared_machines_and_cores_are_not_representative() -> None:
+    world = lay_out((2, 2), [(0, 0), (1, 1)], noise=False)
+    assert [p.node for p in world.processes] == [0, 0, 1, 1, 2, 3]
+
+    def verdict(kernels: list[str], cores: int) -> str | None:
+        places = [Place(f"host{p.node}", kernels[p.node], frozenset(range(cores)))
+                  for p in world.processes]
+        return why_not_representative(world, places)
+
+    assert verdict(["a", "b", "c", "d"], 2) is None
+    assert verdict(["a", "b", "c", "d"], 1) == "measured ranks share the 1 core of a node"
+    assert verdict(["a", "b", "c", "c"], 8) == "some of the four nodes are the same machine"
+    # Four host names, one kernel: containers or namespaces.
+    assert verdict(["a"] * 4, 8) == "all nodes are one machine"
+    bound = [Place("host", str(p.node), frozenset({p.slot})) for p in world.processes]
+    assert why_not_representative(world, bound) is None  # each process has a core of its own
+    assert verdict(["a"] * 4, 2) == (
+        "all nodes are one machine; measured ranks share the 2 cores of a node")
+
+
+def test_hosts_become_blocks_of_the_launcher() -> None:
+    world = lay_out((2, 2), [(0, 0), (0, 1), (1, 1)], noise=True)
+    hosts = ["n0", "n1", "n2", "n3"]
+    # Node 2: one black hole of side 1 and a noise process; node 3: two and one.
+    assert _host_words("openmpi", hosts, world) == [
+        "--host", "n0:2,n1:2,n2:2,n3:3", "--map-by", "slot"]
+    assert _host_words("mpich", hosts, world) == ["-hosts", "n0:2,n1:2,n2:2,n3:3"]
+    small = lay_out((1, 0), [], noise=False)
+    assert _host_words("mpich", hosts, small) == ["-hosts", "n0:1"]
+
+
+def test_processes_elsewhere_than_on_the_hosts_are_an_error(tmp_path: Path) -> None:
+    plan = make_plan(ring(8).write(tmp_path), 2)
+
+    def outcome(names: list[str]) -> Outcome:
+        where = [names[p.node] for p in plan.world.processes]
+        places = tuple(Place(name, name, frozenset({0})) for name in where)
+        return Outcome({}, places, 0, 0, 0.0)
+
+    hosts = ["n0", "n1", "n2", "n3"]
+    assert _landed(plan, outcome(["x0", "x1", "x2", "x3"]), hosts) == ["x0", "x1", "x2", "x3"]
+    with pytest.raises(P3SError, match="put the processes on x0, but the hosts are n0, n1"):
+        _landed(plan, outcome(["x0"] * 4), hosts)
+    assert _landed(plan, outcome(["x0"] * 4), ["n0"]) == ["x0"] * 4

@@ -199,6 +199,7 @@ def test_every_process_is_this_pythons(tmp_path: Path) -> None:
     plan = make_plan(ring(4).write(tmp_path), 1)
     mpi = find_launcher(None, None, plan.world)
     outcome = launch(plan, mpi, budget_s=0.2, work_scale=1.0, shared_cores=True)
-    assert len(outcome.names) == plan.world.size
+    assert len(outcome.places) == plan.world.size
+    assert all(place.cores <= os.sched_getaffinity(0) for place in outcome.places)
     assert outcome.passes >= 8 * sum(len(i.programs) for i in plan.iterations)
     assert Path(sys.executable).exists()
