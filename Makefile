@@ -16,7 +16,7 @@ STUDY := demo-study
 # What is measured in the demo: counts traced, counts predicted, the problem.
 SMALL ?= 2,4,8,16
 LARGE ?= 32,64
-JACOBI ?= --nx 4000 --ny 3500 --iterations 40
+JACOBI ?= --nx 4001 --ny 3507 --iterations 40
 
 # The MPI that was chosen, then the tools of the virtual environment.
 RUN := PATH="$(CURDIR)/$(VENV)/mpi:$(CURDIR)/$(BIN):$$PATH"

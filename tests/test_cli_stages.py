@@ -103,6 +103,7 @@ class Stages:
 
     def replay(self, scaled_dir: Path, out_json: Path, **settings: Any) -> dict[str, Any]:
         n = int(out_json.stem[2:])
+        settings.pop("progress")("measuring")
         self.calls.append(("replay", n, settings))
         study = Study(scaled_dir.parent.parent)
         put_replay(

@@ -186,7 +186,7 @@ def test_report_is_one_offline_page_with_the_numbers(tmp_path: Path, equations: 
         "(30.0 s)",
         "sweep",
         "sweep: 100 x (send to +1)",
-        "mpiexec -n '{np}' ./app",
+        "mpiexec -n {np} ./app",
         "p3s predict study -n 4,64",
     ):
         assert expected in words, expected
@@ -375,4 +375,4 @@ def test_what_is_not_representative_is_marked(tmp_path: Path, equations: list[st
     assert "rests on communication that is not representative" in text
     assert "asterisk" not in render(prediction()) and "rests on" not in render(prediction())
     view = build_view(put_study(tmp_path / "study", result))
-    assert "Not representative: 4 ranks shared 2 cores" in " ".join(Page(render_html(view)).words)
+    assert "Mind that 4 ranks shared 2 cores." in " ".join(Page(render_html(view)).words)

@@ -90,6 +90,7 @@ def run_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) ->
         cores_per_node=settings.cores_per_node,
         budget_s=settings.budget_s,
         launcher=list(settings.launcher) if settings.launcher is not None else None,
+        progress=lambda text: bar.start(f"n={n}: {text}"),
     )
     bar.done(f"n={n}: communication measured")
     return result

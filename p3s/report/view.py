@@ -245,44 +245,79 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
-def _gaps(study: Study, prediction: dict[str, Any]) -> list[str]:
+def _gaps(
+    study: Study,
+    model: dict[str, Any],
+    prediction: dict[str, Any],
+    replays: dict[int, dict[str, Any]],
+) -> list[str]:
     """Return what was not modelled, not measured or approximated."""
     gaps = [visible(str(note), 400) for note in prediction.get("notes", [])]
-    for row in _checked_rows(prediction):
-        path = study.replay_path(row["n"])
-        if not path.exists():
-            continue
-        replayed = read_json(path, "p3s.replay")
-        missing = replayed.get("unmeasured") or []
-        if missing:
-            shown = "; ".join(visible(_plain(entry)) for entry in missing[:5])
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            gaps.append(f"not measured at {row['n']} processes: {shown}{more}")
     unknown = prediction.get("unknown_share")
-    if isinstance(unknown, (int, float)):
+    if isinstance(unknown, (int, float)) and unknown > 0:
         gaps.append(f"no rule is known for {percent(unknown)} of the program")
+    largest = _checked_rows(prediction)[-1]["n"]
+    if study.scaled_path(largest).exists():
+        head = read_json(study.scaled_path(largest), "p3s.scaled")
+        gaps += _named("no rule", head.get("unknown"))
+    ops = model.get("unmodelled_ops")
+    if isinstance(ops, dict):
+        gaps += [f"not modelled: {visible(str(op))} ({_plain(k)} calls)" for op, k in ops.items()]
+    for n, replayed in replays.items():
+        gaps += _named(f"not measured at {n} processes", replayed.get("unmeasured"))
+    if largest in replays:
+        gaps += _named(f"taken to cost nothing at {largest}", replays[largest].get("left_out"))
+        shares = replays[largest].get("shares")
+        if isinstance(shares, dict) and shares:
+            parts = [f"{visible(str(how))} {percent(share)}" for how, share in shares.items()]
+            gaps.append(f"events by origin of their cost at {largest}: {', '.join(parts)}")
     return gaps
 
 
-def _facts(study: Study, manifest: dict[str, Any]) -> list[tuple[str, str]]:
+def _named(what: str, entries: Any, limit: int = 5) -> list[str]:
+    """Return a list of entries as one line, the first few in full."""
+    if not isinstance(entries, list) or not entries:
+        return []
+    shown = "; ".join(visible(_plain(entry)) for entry in entries[:limit])
+    more = f" and {len(entries) - limit} more" if len(entries) > limit else ""
+    return [f"{what}: {shown}{more}"]
+
+
+def _shown_command(words: list[str], limit: int) -> str:
+    """Return a launcher command as it is typed; {np} needs no quotes."""
+    return visible(shlex.join(words).replace("'{np}'", "{np}"), limit)
+
+
+def _facts(
+    study: Study, manifest: dict[str, Any], replays: dict[int, dict[str, Any]]
+) -> list[tuple[str, str]]:
     facts = [
-        ("program", visible(shlex.join(study.command()), 400)),
+        ("program", _shown_command(study.command(), 400)),
         ("p3s", __version__),
         ("study made", visible(str(manifest.get("created", "?")))),
     ]
     for run in study.runs():
-        detail = [f"run time {seconds(run.info.get('wall_s'))}", run.status]
+        detail = [run.status, f"launcher ran for {seconds(run.info.get('wall_s'))}"]
         if run.info.get("oversubscribed"):
             detail.append(f"ranks shared {run.info.get('cores', '?')} cores")
         if run.info.get("mpi"):
             detail.append(visible(_plain(run.info["mpi"])))
         facts.append((f"traced at {run.np} (run {run.rep})", ", ".join(detail)))
+    for n, replayed in replays.items():
+        nodes = visible(", ".join(dict.fromkeys(str(k) for k in replayed.get("nodes", []) if k)))
+        detail = [
+            f"on {nodes or '?'}",
+            f"{visible(str(replayed.get('iterations', '?')))} iterations",
+        ]
+        if isinstance(replayed.get("measured_share"), (int, float)):
+            detail.append(f"{percent(replayed['measured_share'])} of the events measured")
+        facts.append((f"replayed at {n}", ", ".join(detail)))
     return facts
 
 
 def _commands(study: Study, prediction: dict[str, Any]) -> list[str]:
     name = shlex.quote(visible(study.root.resolve().name) or "study")
-    command = visible(shlex.join(study.command()), 2000)
+    command = _shown_command(study.command(), 2000)
     traced = ",".join(map(str, study.counts()))
     asked = [row["n"] for row in _checked_rows(prediction) if row["n"] not in study.counts()]
     counts = ",".join(map(str, asked or [row["n"] for row in _checked_rows(prediction)]))
@@ -305,6 +340,11 @@ def build_view(study: Study) -> View:
     prediction = read_json(study.prediction_path, "p3s.prediction")
     model = read_json(study.model_path, "p3s.model")
     rows = _checked_rows(prediction)
+    replays = {
+        row["n"]: read_json(study.replay_path(row["n"]), "p3s.replay")
+        for row in rows
+        if study.replay_path(row["n"]).exists()
+    }
     costs, cut = _phase_costs(prediction)
     return View(
         title=f"P3S: {visible(study.root.resolve().name)}",
@@ -324,7 +364,7 @@ def build_view(study: Study) -> View:
         shares_head=["verdict", "events", "bytes", "work"],
         shares=_shares(prediction),
         holdout=_holdout(model),
-        gaps=_gaps(study, prediction),
-        facts=_facts(study, study.manifest()),
+        gaps=_gaps(study, model, prediction, replays),
+        facts=_facts(study, study.manifest(), replays),
         commands=_commands(study, prediction),
     )
