@@ -118,14 +118,18 @@ def _estimated(
         return ClassCost(zero, NONE, "no known algorithm, or nothing to measure its rounds with")
     if cls.kind == COMPLETION and cls.op not in COMPLETIONS:
         return ClassCost(zero, NOT_REPLAYED)
-    if cls.kind == COMPLETION and cls.bytes == 0 and cls.requests == 0:
-        return ClassCost(zero, NONE, "what it completes is not known")
     measured = {c: cost for c, cost in found.items() if cost.how in (MEASURED, WITH_BLACK_HOLES)}
     other = INTRA if cls.distance == INTER else INTER
     for distance in (cls.distance, other):
         word = "" if distance == cls.distance else f" ({distance} instead of {cls.distance})"
         here = {c: cost for c, cost in measured.items() if plan.classes[c].distance == distance}
         same_op = _points(plan, here, lambda c: c.op == cls.op)
+        if cls.kind == COMPLETION and cls.requests == 0:  # nobody knows what it completes
+            sizes = [nbytes for nbytes, _ in same_op]
+            if sizes:
+                return ClassCost(Curve(same_op).at(float(np.median(sizes))), INTERPOLATED,
+                                 f"from {cls.op} of the median size{word}")
+            continue
         if same_op:
             return ClassCost(Curve(same_op).at(cls.bytes), INTERPOLATED, f"from {cls.op}{word}")
         family = _points(plan, here, lambda c: _family(c) == _family(cls))

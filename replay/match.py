@@ -55,7 +55,8 @@ class Matches:
     ``reason`` holds a Reason. ``partner`` is the row at the other end of a send or receive, -1 if
     there is none. ``half`` links the two rows of one MPI_Sendrecv when both are executed, else
     -1. A completion takes the requests of rows ``taken[taken_start[row]:taken_start[row + 1]]``
-    (executed or not, oldest first).
+    (executed or not, oldest first); when they come after it in the phase, it belongs to the turn
+    before of a loop and is executed at the end.
     """
 
     reason: Ints
@@ -150,25 +151,28 @@ def _requests(trace: ScaledTrace, messages: Bools, completions: Bools) -> tuple[
     leaves = messages & trace.is_op(*(op for op, code in codes.items() if code in REQUEST_CODES))
     take_all = trace.is_op(*(op for op, many in COMPLETIONS.items() if many))
     counts = np.zeros(trace.rows, dtype=np.int64)
-    taken: list[int] = []
+    found: dict[int, list[int]] = {}
     where = np.flatnonzero((leaves & (trace.repeat > 0)) | completions)
-    group = (trace.rank[where], trace.phase[where])
-    new = np.ones(len(where), dtype=bool)
-    new[1:] = (group[0][1:] != group[0][:-1]) | (group[1][1:] != group[1][:-1])
-    waiting: deque[int] = deque()
-    for row, starts, posts, many, wanted in zip(
-        where.tolist(), new.tolist(), leaves[where].tolist(), take_all[where].tolist(),
-        trace.bytes[where].tolist(), strict=True,
-    ):
-        if starts:
-            waiting.clear()
-        if posts:
-            waiting.append(row)
-            continue
-        number = min(max(int(wanted), 1) if many else 1, len(waiting))
-        counts[row] = number
-        taken.extend(waiting.popleft() for _ in range(number))
+    columns = (leaves[where].tolist(), take_all[where].tolist(), trace.bytes[where].tolist())
+    rows = where.tolist()
+    for begin, end in iter_groups(trace.rank[where], trace.phase[where]):
+        waiting: deque[int] = deque()
+        early: list[int] = []
+        for place in [*range(begin, end), -1]:
+            # A completion that comes before anything is outstanding belongs to the end of the
+            # loop's turn before: its requests are those that are left at the end.
+            for at in early if place < 0 else [place]:
+                if columns[0][at]:
+                    waiting.append(rows[at])
+                elif not waiting and place >= 0:
+                    early.append(at)
+                else:
+                    wanted = max(int(columns[2][at]), 1) if columns[1][at] else 1
+                    number = min(wanted, len(waiting))
+                    counts[rows[at]] = number
+                    found[rows[at]] = [waiting.popleft() for _ in range(number)]
     start = np.concatenate(([0], np.cumsum(counts)))
+    taken = [request for row in sorted(found) for request in found[row]]
     return start, np.asarray(taken, dtype=np.int64)
 
 

@@ -142,6 +142,7 @@ class PhaseBuilder:
         """Write the script of one loaded rank and that of its black hole."""
         script = self.scripts[self.measured[self.rank_of[rank]]]
         hole: list[Event] = []
+        late: list[Event] = []
         trace = self.trace
         work_ns = 0
         row = begin
@@ -152,6 +153,9 @@ class PhaseBuilder:
             step = 1
             if code is None:
                 events = self._completion(row)
+                if events and self.matches.taken[self.matches.taken_start[row]] > row:
+                    late += events
+                    events = []
             elif code in (Code.SENDRECV, Code.SECOND):
                 linked = code == Code.SENDRECV and self.matches.half[row] == row + 1
                 step = 2 if linked else 1
@@ -168,6 +172,7 @@ class PhaseBuilder:
                 work_ns = 0
                 script.events += events
             row += step
+        script.events += late
         if work_ns > 0:
             script.events.append(Event(Code.REST, work_ns=work_ns))
         self._black_hole(rank, hole)

@@ -375,3 +375,18 @@ def test_work_is_kept_in_order(tmp_path: Path) -> None:
     assert [(Code(int(e["code"])).name, int(e["work_ns"])) for e in program.of(0)] == [
         ("SEND", 12), ("REST", 11), ("END", 0)]
     assert program.of(1)["work_ns"].tolist() == [3, 0]
+
+
+def test_a_wait_at_the_head_of_a_loop_takes_what_is_left_at_its_end(tmp_path: Path) -> None:
+    trace = Trace(2)
+    for rank in range(2):
+        trace.add(rank, "MPI_Wait", nbytes=1)
+        trace.add(rank, "MPI_Irecv", 1 - rank, 100)
+        trace.add(rank, "MPI_Send", 1 - rank, 100)
+    plan = make_plan(trace.write(tmp_path), 1)
+    assert (plan.reason == Reason.EXECUTED).all()
+    program = plan.iterations[0].programs[-1]
+    assert [Code(int(e["code"])) for e in program.of(0)] == [
+        Code.IRECV, Code.SEND, Code.WAIT, Code.END]
+    wait = program.of(0)[2]
+    assert plan.classes[int(wait["sample"])].bytes == 100
