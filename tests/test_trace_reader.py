@@ -23,9 +23,9 @@ class Writer:
     def __init__(self, rank: int, size: int, version: int = 1) -> None:
         self.rank = rank
         head = struct.pack(
-            "<8sIIiiqqqqQqII16s64s",
+            "<8sIIiiqqqqQqII16s64sq",
             b"P3STRACE", version, HEADER_BYTES, rank, size, 1, 2, 1, 4321, 7, 700, 0, 0,
-            b"mpich", b"node",
+            b"mpich", b"node", 500,
         )  # fmt: skip
         self.data = head.ljust(HEADER_BYTES, b"\0")
         self.events = 0
@@ -193,7 +193,7 @@ def test_truncation_at_every_byte(tmp_path: Path) -> None:
 def test_short_files_are_one_line(tmp_path: Path) -> None:
     data = small(0, 1).data
     path = tmp_path / "rank-000000.p3t"
-    for size in [0, 1, 7, 8, 40, 100, 151]:
+    for size in [0, 1, 7, 8, 40, 100, 167]:
         path.write_bytes(data[:size])
         with pytest.raises(P3SError) as caught:
             read_run(tmp_path)
@@ -205,7 +205,7 @@ def test_damage_never_escapes(seed: int, tmp_path: Path) -> None:
     data = small(0, 1).data
     path = tmp_path / "rank-000000.p3t"
     chance = random.Random(seed)
-    meaningful = [*range(160), *range(HEADER_BYTES, len(data))]
+    meaningful = [*range(168), *range(HEADER_BYTES, len(data))]
     for _ in range(400):
         damaged = bytearray(data)
         for _ in range(chance.choice([1, 1, 2, 8])):

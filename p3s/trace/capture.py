@@ -19,7 +19,7 @@ NAME = "rank-{:06d}.p3t"
 
 OPNAME, SITE, COMM, CALL, EVENT, RESOLVED, END = range(1, 8)
 
-_HEADER = struct.Struct("<8sIIiiqqqqQqII16s64s")
+_HEADER = struct.Struct("<8sIIiiqqqqQqII16s64sq")
 _MAX_RANKS = 1 << 16  # P3S traces small runs; more is damage
 # CALL, EVENT and RESOLVED have the same size, so that stretches of them are found at once.
 _ROW_WORDS = 5  # one word of kind and length, four of payload
@@ -55,6 +55,7 @@ class Header:
     aborting: bool
     family: str
     host: str
+    cpu_read_ns: int
     header_bytes: int
 
 
@@ -124,7 +125,7 @@ def read_header(path: Path) -> Header:
         what = "is empty" if not raw.strip(b"\0") else "is not a P3S capture file"
         raise P3SError(f"{path} {what}; trace the run again")
     (_, version, header_bytes, rank, size, realtime, monotonic, resolution, pid, polls, poll_ns,
-     in_call, flags, family, host) = _HEADER.unpack(raw)  # fmt: skip
+     in_call, flags, family, host, cpu_read) = _HEADER.unpack(raw)  # fmt: skip
     if version != VERSION:
         raise P3SError(
             f"{path} has capture version {version}, this P3S reads version {VERSION}; trace the"
@@ -139,7 +140,7 @@ def read_header(path: Path) -> Header:
         raise P3SError(f"{path} has a damaged header; trace the run again")
     return Header(
         rank, size, realtime, monotonic, resolution, pid, polls, max(poll_ns, 0), in_call,
-        bool(flags & 1), bool(flags & 2), _text(family), _text(host), header_bytes,
+        bool(flags & 1), bool(flags & 2), _text(family), _text(host), cpu_read, header_bytes,
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ _Static_assert(sizeof(struct p3s_call) == 32, "CALL payload must stay 32 bytes")
 _Static_assert(offsetof(struct p3s_header, init_realtime_ns) == 24, "header layout");
 _Static_assert(offsetof(struct p3s_header, failed_polls) == 56, "header layout");
 _Static_assert(offsetof(struct p3s_header, family) == 80, "header layout");
+_Static_assert(offsetof(struct p3s_header, cpu_read_ns) == 160, "header layout");
 
 struct p3s_header *p3s_header;
 uint64_t p3s_events;
@@ -107,7 +108,8 @@ bool p3s_append(uint32_t kind, const void *head, size_t head_bytes, const void *
     return true;
 }
 
-bool p3s_store_open(const char *dir, int rank, int size, int64_t init_monotonic_ns)
+bool p3s_store_open(const char *dir, int rank, int size, int64_t init_monotonic_ns,
+                    int64_t cpu_read_ns)
 {
     char path[4096];
     struct timespec now, resolution;
@@ -147,6 +149,7 @@ bool p3s_store_open(const char *dir, int rank, int size, int64_t init_monotonic_
     h->init_monotonic_ns = init_monotonic_ns;
     clock_getres(CLOCK_THREAD_CPUTIME_ID, &resolution);
     h->cpu_resolution_ns = (int64_t)resolution.tv_sec * 1000000000 + resolution.tv_nsec;
+    h->cpu_read_ns = cpu_read_ns;
     h->pid = getpid();
 #ifdef OPEN_MPI
     strcpy(h->family, "openmpi");

@@ -52,6 +52,7 @@ struct p3s_header {             /* first page of the file; stays mapped for the 
     uint32_t in_call;           /* id of the MPI call the rank is inside of, 0 = none */
     uint32_t flags;             /* 1 recording stopped early, 2 the rank called MPI_Abort */
     char family[16], host[64];
+    int64_t cpu_read_ns;        /* cost of reading the CPU clock, taken off every work_ns */
 };
 
 struct p3s_call {               /* payload of a CALL record */
@@ -61,7 +62,8 @@ struct p3s_call {               /* payload of a CALL record */
     int64_t bytes;
 };
 
-bool p3s_store_open(const char *dir, int rank, int size, int64_t init_monotonic_ns);
+bool p3s_store_open(const char *dir, int rank, int size, int64_t init_monotonic_ns,
+                    int64_t cpu_read_ns);
 void p3s_store_close(void);
 extern struct p3s_header *p3s_header;   /* NULL while nothing is recorded */
 /* Append one record of the given parts; false when the file could not be extended. */
