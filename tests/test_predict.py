@@ -22,7 +22,9 @@ MS = 1e6  # ns
 
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
-    return Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
+    made = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
+    write_json(made.model_path, {"schema": "p3s.model", "schema_version": 1, "holdout": None})
+    return made
 
 
 def test_time_is_the_sum_over_phases_of_the_slowest_rank(study: Study) -> None:
@@ -126,6 +128,38 @@ def test_unknown_share_lowers_confidence(
     result = compose({4: times_at(4, 1.0, share=share)}, {}, {4: REPLAYED}, [2])
     assert result["unknown_share"] == pytest.approx(unknown)
     assert bool(result["low_confidence"]) is doubted
+
+
+HELD: dict[str, Any] = {
+    "n": 16,
+    "possible": True,
+    "p2p_triples": {"true": 100, "predicted": 100, "equal": 100},
+    "collectives": {"true": 10, "predicted": 10, "equal": 10},
+    "weights": {"phases": 3, "exact": 3},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, None),
+        ({"p2p_triples": {"true": 100, "predicted": 90, "equal": 90}}, None),
+        ({"p2p_triples": {"true": 100, "predicted": 120, "equal": 100}}, "20 of 120 messages"),
+        ({"collectives": {"true": 10, "predicted": 8, "equal": 8}}, "2 of 10 collectives"),
+        ({"weights": {"phases": 3, "exact": 2}}, "1 of 3 phase weights"),
+        ({"possible": False, "why": "too few counts"}, "too few counts"),
+    ],
+)
+def test_missed_holdout_lowers_confidence(change: dict[str, Any], said: str | None) -> None:
+    times = {4: times_at(4, 1.0)}
+    doubts = compose(times, {}, {4: REPLAYED}, [2], holdout={**HELD, **change})["low_confidence"]
+    assert doubts == [] if said is None else len(doubts) == 1 and said in doubts[0]
+
+
+def test_soft_rules_are_noted() -> None:
+    share = {"exact": {"events": 60, "work": 50}, "statistical": {"events": 40, "work": 50}}
+    notes = compose({4: times_at(4, 1.0, share=share)}, {}, {4: REPLAYED}, [2])["notes"]
+    assert any("50.0 % of the computation and 40.0 %" in note for note in notes)
 
 
 @pytest.mark.parametrize(("n", "doubted"), [(64, False), (65, True)])

@@ -19,6 +19,8 @@ KNEE_EFFICIENCY = 0.5
 UNKNOWN_LIMIT = 0.10
 #: How many times the largest traced count may be exceeded with confidence.
 EXTRAPOLATION_LIMIT = 32.0
+#: Share of the messages and collectives of a held-out count that the model must get right.
+HOLDOUT_LIMIT = 0.9
 
 _UNKNOWN = frozenset({"unknown", "not seen", "not_seen"})
 
@@ -35,7 +37,8 @@ def predict(
     times = {n: phase_times(study, n) for n in sorted(set(counts))}
     runs = {n: found for n in times if n in traced and (found := measured(study, n)) is not None}
     replays = {n: read_json(study.replay_path(n), "p3s.replay") for n in times if n > 1}
-    result = compose(times, runs, replays, traced, threshold=threshold)
+    held = read_json(study.model_path, "p3s.model").get("holdout")
+    result = compose(times, runs, replays, traced, threshold=threshold, holdout=held)
     write_json(study.prediction_path, result)
     return result
 
@@ -47,6 +50,7 @@ def compose(
     traced: Sequence[int],
     *,
     threshold: float = KNEE_EFFICIENCY,
+    holdout: Any = None,
 ) -> dict[str, Any]:
     """Put phase times, measured runs and replays of all counts together; reads no files."""
     if not times:
@@ -59,7 +63,8 @@ def compose(
     shared = _not_representative(runs, replays)
     unknown = max(_unknown_share(times[n].head) for n in times)
     ratio = rows[-1]["n"] / max(traced) if traced else math.inf
-    low_confidence = _doubts(unknown, ratio)
+    low_confidence = [*_doubts(unknown, ratio), *_missed(holdout)]
+    share = _verdict_share(times[rows[-1]["n"]].head)
     return {
         "schema": PREDICTION_SCHEMA,
         "schema_version": SCHEMA_VERSION,
@@ -69,12 +74,12 @@ def compose(
         "knee": knee,
         "knee_efficiency": threshold,
         "unknown_share": unknown,
-        "verdict_share": _verdict_share(times[rows[-1]["n"]].head),
+        "verdict_share": share,
         "traced_counts": list(traced),
         "extrapolation_ratio": ratio if math.isfinite(ratio) else None,
         "low_confidence": low_confidence,
         "not_representative": shared,
-        "notes": [*shared, *_notes(rows, replays, ratio)],
+        "notes": [*shared, *_notes(rows, replays, ratio), *_soft_rules(share)],
     }
 
 
@@ -204,6 +209,39 @@ def _doubts(unknown: float, ratio: float) -> list[str]:
             f"(limit {EXTRAPOLATION_LIMIT:.0f}); trace a larger count"
         )
     return doubts
+
+
+def _missed(holdout: Any) -> list[str]:
+    """Say when the model, fitted without the largest traced count, missed that count."""
+    if not isinstance(holdout, Mapping):
+        return []
+    n = holdout.get("n")
+    if not holdout.get("possible", True):
+        return [f"the model could not be checked on a held-out count: {holdout.get('why')}"]
+    missed = []
+    for key, name in (("p2p_triples", "messages"), ("collectives", "collectives")):
+        pair = holdout.get(key)
+        if isinstance(pair, Mapping):
+            whole = max(pair.get("true", 0), pair.get("predicted", 0))
+            if pair.get("equal", 0) < HOLDOUT_LIMIT * whole:
+                missed.append(f"{whole - pair.get('equal', 0)} of {whole} {name}")
+    weights = holdout.get("weights")
+    if isinstance(weights, Mapping) and weights.get("exact", 0) < weights.get("phases", 0):
+        off = weights["phases"] - weights.get("exact", 0)
+        missed.append(f"{off} of {weights['phases']} phase weights")
+    if not missed:
+        return []
+    return [f"fitted without {n} processes the model misses there {', '.join(missed)}"]
+
+
+def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Say how much of the program follows rules that are not exact."""
+    return [
+        f"{100 * entry.get('work', 0.0):.1f} % of the computation and "
+        f"{100 * entry.get('events', 0.0):.1f} % of the events follow {verdict} rules"
+        for verdict, entry in share.items()
+        if verdict not in ("exact", "fitted") and max(entry.values(), default=0.0) >= 0.01
+    ]
 
 
 def _not_representative(
