@@ -207,7 +207,7 @@ def test_master_worker_adds_up_to_pi() -> None:
         (4, ["cg", "--n", "1"], "cg: order 1 is smaller than 2 process columns"),
         (2, ["jacobi2d", "--nx", "0"], "jacobi2d: --nx: 0 is smaller than 1"),
         (2, ["jacobi2d", "--depth", "3"], "jacobi2d: unknown argument '--depth'"),
-        (3, ["wavefront", "--nx", "2", "--ny", "9"], "wavefront: 2 x 9 cells do not fill 3 x 1 ranks"),
+        (3, ["wavefront", "--nx", "2", "--ny", "9"], "wavefront: 2 x 9 cells do not fill 3 x 1"),
         (2, ["halo3d", "--nx", "1"], "halo3d: 1 cells do not fill 2 ranks in dimension 0"),
         (2, ["ring", "--bodies", "many"], "ring: --bodies: 'many' is not a number"),
         (2, ["ring", "--bodies"], "ring: --bodies needs a number"),
