@@ -13,7 +13,7 @@ from p3s.characterize.tables import PointTable
 from p3s.model.evaluate import Model, ScaledRows, generate, phase_weight
 from p3s.model.guards import GridAt
 from p3s.model.tree import UNKNOWN_ITEM, assign, member_edges, phase_stages
-from p3s.trace.ops import COLLECTIVE, SEND
+from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
 Tally = Counter[tuple[Any, ...]]
 
@@ -154,13 +154,13 @@ def _wrong_items(model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarr
         if i < len(model["items"]):
             g = t.groups[gi]
             peer = g.peer if model["items"][i]["relation"] is not None else -1
-            size = int(b) if g.kind in (SEND, COLLECTIVE, "recv") else 0
+            size = int(b) if g.kind in (SEND, COLLECTIVE, RECV) else 0
             true.setdefault(_node_of(model, int(i)), Counter())[(int(r), peer, size)] += int(k)
     pred: dict[int, Tally] = {}
     for i, r, q, b, k in zip(rows.item, rows.rank, rows.peer, rows.nbytes, rows.repeat,
                              strict=True):
         kind = model["items"][i]["kind"]
-        size = int(b) if kind in (SEND, COLLECTIVE, "recv") else 0
+        size = int(b) if kind in (SEND, COLLECTIVE, RECV) else 0
         pred.setdefault(_node_of(model, int(i)), Counter())[(int(r), int(q), size)] += int(k)
     return sorted(i for i in range(len(model["items"]))
                   if true.get(_node_of(model, i), Counter())

@@ -1,0 +1,131 @@
+"""Real programs traced small and compared at a count nobody traced, through the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tracer_helpers import the_mpi
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+LIMIT_S = 240
+IN_MELT = Path("/usr/share/lammps/examples/melt/in.melt")
+
+
+def p3s(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run one p3s command under a hard limit, in a process group of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "p3s", *map(str, words)], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        out, err = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+@pytest.fixture(scope="session")
+def launcher() -> list[str]:
+    install = the_mpi()
+    if install is None or install.mpiexec is None:
+        pytest.skip("no MPI that works with ranks sharing cores")
+    return [install.mpiexec, "-n", "{np}"]
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory, launcher: list[str]) -> Path:
+    install = the_mpi()
+    assert install is not None
+    out = tmp_path_factory.mktemp("examples")
+    subprocess.run(["make", "-s", "-C", str(EXAMPLES), f"MPICC={install.mpicc}", f"BIN={out}"],
+                   check=True, timeout=120, capture_output=True)
+    return out
+
+
+CASES = [
+    ("jacobi2d", ["--nx", "203", "--ny", "151", "--iterations", "8"], "2,4,8,16", (64, 60)),
+    ("ring", ["--bodies", "1003", "--steps", "2"], "2,4,8,16", (64, 37)),
+    ("halo3d", ["--nx", "41", "--ny", "37", "--nz", "29", "--iterations", "4"], "8,12,18,27",
+     (64, 36)),
+    ("cg", ["--n", "1403", "--iterations", "2", "--inner", "4"], "2,4,8,16", (64,)),
+    ("wavefront", ["--nx", "67", "--ny", "53", "--iterations", "2"], "2,4,8,16", (64, 48)),
+]
+
+
+@pytest.mark.parametrize(("program", "args", "counts", "targets"), CASES,
+                         ids=[c[0] for c in CASES])
+def test_large_counts_are_predicted_exactly(program, args, counts, targets, programs, launcher,
+                                            tmp_path):
+    command = [*launcher, str(programs / program), *args]
+    study = tmp_path / "study"
+    done = p3s("characterize", "-n", counts, "-o", study, "--", *command)
+    assert done.returncode == 0, done.stderr
+    done = p3s("model", study)
+    assert done.returncode == 0, done.stderr
+    for n in targets:
+        done = p3s("validate", study, "-n", str(n), "--json", "--", *command)
+        result = json.loads(done.stdout)
+        for key in ("p2p_triples", "collectives"):
+            got = result[key]
+            assert got["true"] == got["predicted"] == got["equal"], (n, key, got)
+        assert result["p2p_triples"]["true"] > 0
+        assert result["weights"]["exact"] == result["weights"]["phases"] > 0
+        assert result["unmodelled"]["events"] == 0
+        assert done.returncode == 0, done.stderr
+
+
+def test_two_ranks_per_dimension_leave_directions_open(programs, launcher, tmp_path):
+    command = [*launcher, str(programs / "halo3d"), "--nx", "21", "--iterations", "3"]
+    study = tmp_path / "study"
+    assert p3s("characterize", "-n", "2,4,8", "-o", study, "--", *command).returncode == 0
+    said = p3s("model", study).stdout
+    assert "direction open in dimension" in said
+    assert "run next: 27 processes (3x3x3)" in said
+    assert "[ambiguous] MPI_Isend" in said and "[exact] MPI_Isend" not in said
+
+
+def test_master_and_workers_are_statistical(launcher, tmp_path):
+    command = [*launcher, sys.executable, str(EXAMPLES / "master_worker.py"), "--tasks", "40",
+               "--points", "20000"]
+    study = tmp_path / "study"
+    done = p3s("characterize", "-n", "2,4,8", "-r", "2", "-o", study, "--", *command)
+    assert done.returncode == 0, done.stderr
+    model = json.loads(p3s("model", study, "--json").stdout)
+    moving = [i for i in model["items"] if i["kind"] in ("send", "recv")]
+    assert moving and any(i["verdict"] == "statistical" for i in moving)
+    assert all(i["site"] in model["sites"] for i in moving)
+    assert any("master_worker.py" in f for i in moving for f in model["sites"][i["site"]])
+    done = p3s("validate", study, "-n", "16", "--json", "--", *command)
+    result = json.loads(done.stdout)
+    assert result["p2p_triples"]["predicted"] > 0
+
+
+@pytest.mark.skipif(shutil.which("lmp") is None or not IN_MELT.exists()
+                    or shutil.which("mpiexec.openmpi") is None,
+                    reason="LAMMPS or its Open MPI is not installed")
+def test_lammps_claims_nothing_that_is_not_so(tmp_path):
+    script = tmp_path / "in.melt"
+    script.write_text(re.sub(r"(?m)^run\s.*$", "run 30", IN_MELT.read_text()))
+    command = ["mpiexec.openmpi", "-n", "{np}", "lmp", "-in", str(script), "-log", "none"]
+    study = tmp_path / "study"
+    done = p3s("characterize", "-n", "2,4,8,16", "-o", study, "--", *command)
+    assert done.returncode == 0, done.stderr
+    done = p3s("model", study, "--json")
+    assert done.returncode == 0, done.stderr
+    model = json.loads(done.stdout)
+    done = p3s("validate", study, "-n", "32", "--json", "--", *command)
+    assert done.returncode in (0, 3), done.stderr
+    result = json.loads(done.stdout)
+    claimed = {i for i, item in enumerate(model["items"]) if item["verdict"] == "exact"}
+    assert claimed and not claimed & set(result["items_wrong"])
+    assert result["collectives"]["true"] > 0
+    assert abs(sum(s["time"] for s in model["shares"].values()) - 1) < 1e-6
