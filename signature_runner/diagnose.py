@@ -131,7 +131,8 @@ def _tail(path: Path) -> str:
         with open(path, "rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - _TAIL_BYTES))
-            return file.read().decode("utf-8", "replace")
+            text = file.read().decode("utf-8", "replace")
+            return "".join(c for c in text if c.isprintable() or c in "\n\t")
     except OSError:
         return ""
 
