@@ -170,6 +170,10 @@ def _completions() -> None:
         many_end,
         passed,
     )
+    # Looks without completing: no event, but not the program's work either.
+    CALLS["Request_get_status"] = Wrapper("request flag status", "if (!*flag) p3s_poll(&h);")
+    CALLS["Parrived"] = Wrapper("request partition flag", "if (!*flag) p3s_poll(&h);")
+    CALLS["Win_test"] = Wrapper("win flag", "if (*flag) p3s_nowhere(&h); else p3s_poll(&h);")
     CALLS["Request_free"] = Wrapper(
         "request", before="p3s_request_free(P3S_HANDLE(*request));", traced=False
     )
