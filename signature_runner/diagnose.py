@@ -11,7 +11,7 @@ from p3s.errors import P3SError
 from p3s.trace import ops
 from p3s.trace.capture import Capture, read_capture
 from signature_runner.command import Command, executable
-from signature_runner.mpi import library_of
+from signature_runner.mpi import library_of, linked
 
 _TAIL_BYTES = 65536
 
@@ -234,6 +234,11 @@ def _nothing(run_dir: Path, command: Command) -> str:
             why = "it has MPI linked statically; link it with the shared MPI library"
         else:
             why = "it is not linked to an MPI library; is it the right program?"
+    elif program and "libmpi_mpifh" in linked(program):
+        why = (
+            "Fortran programs on Open MPI bypass the C interface and are not traced yet; build it"
+            " with MPICH"
+        )
     else:
         why = (
             "it is not an MPI program, ends before MPI_Init, or uses another MPI than"

@@ -144,10 +144,14 @@ def _find(compilers: tuple[str, ...]) -> tuple[MpiInstall, ...]:
     return tuple(order)
 
 
+def linked(program: str) -> str:
+    """Return what ldd says of a program, empty if it is not dynamically linked."""
+    return ask(["ldd", program]) or ""
+
+
 def library_of(program: str) -> tuple[str, str] | None:
     """Return (family, path of libmpi) of a dynamically linked program, or None."""
-    text = ask(["ldd", program]) or ""
-    for match in _LIBRARY.finditer(text):
+    for match in _LIBRARY.finditer(linked(program)):
         number = int(match["number"])
         if number >= 40:
             return OPENMPI, match["path"] or ""
