@@ -15,7 +15,6 @@ import pytest
 from handmade import phase, put_replay, put_scaled
 
 import p3s.characterize
-import p3s.model
 import p3s.scale
 from p3s.cli.main import run
 from p3s.cli.pipeline import is_stale
@@ -158,7 +157,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     module("p3s.validate", validate=stand_in.validate)
     module("p3s.model.text", render=lambda model: "the equations")
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize, raising=False)
-    monkeypatch.setattr(p3s.model, "build", stand_in.build, raising=False)
+    monkeypatch.setattr("p3s.model.stage.build", stand_in.build)
     monkeypatch.setattr(p3s.scale, "write_scaled", stand_in.write_scaled, raising=False)
     monkeypatch.setattr("p3s.predict.prediction.measured", lambda study, np: None)
     return stand_in

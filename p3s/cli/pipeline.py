@@ -61,7 +61,7 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
                 f"{study.root}: holds {len(counts)} characterized process counts, the model needs "
                 f"{MIN_COUNTS}; add some: p3s characterize -n ... -o {study.root} -- LAUNCHER"
             )
-        from p3s.model import build
+        from p3s.model.stage import build
 
         bar.start("fitting the model")
         build(study.root, holdout=holdout)
