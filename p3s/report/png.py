@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,8 +11,20 @@ from p3s.report.view import Point
 from p3s.study import write_bytes
 
 
+def _keep_out_of_home() -> None:
+    """Let matplotlib keep its files in the user's cache; by default it makes a ~/.config entry."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = Path(home, "p3s", "matplotlib")
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return
+    os.environ.setdefault("MPLCONFIGDIR", str(folder))
+
+
 def write_png(points: Sequence[Point], path: Path) -> None:
     """Draw the speedup curve with its interval and the ideal line into ``path``."""
+    _keep_out_of_home()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
