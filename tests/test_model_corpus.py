@@ -5,8 +5,8 @@ from __future__ import annotations
 import corpus
 import pytest
 
-from p3s.model.build import build_model
 from p3s.model.compare import compare
+from p3s.model.fit import build_model
 from p3s.model.text import render
 
 CASES = [

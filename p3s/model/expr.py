@@ -6,7 +6,7 @@ An expression is a JSON list whose first element names the operator:
     ["sym", name]            a symbol of SYMBOLS
     ["add", e...] ["mul", e...]
     ["pow", e, a, b]         e ** (a/b)
-    ["log2", e] ["floor", e] ["ceil", e]
+    ["log2", e] ["floor", e] ["ceil", e] ["min", e, e]
     ["block", kind, L, p, c] extent L cut into p blocks, the size of block c (all expressions)
 
 Nothing is ever parsed from text; sympy objects are made by constructors only.
@@ -118,6 +118,8 @@ def evaluate(expr: Expr, env: Env) -> Any:
     if op == "pow":
         base = np.asarray(evaluate(expr[1], env), dtype=float)
         return np.sqrt(base) if expr[2:] == [1, 2] else base ** (expr[2] / expr[3])
+    if op == "min":
+        return np.minimum(evaluate(expr[1], env), evaluate(expr[2], env))
     if op == "log2":
         return np.log2(np.asarray(evaluate(expr[1], env), dtype=float))
     if op in ("floor", "ceil"):
@@ -154,6 +156,7 @@ def check(expr: Any, depth: int = 0) -> Expr:
         "mul": len(args) >= 1,
         "pow": len(args) == 3 and all(type(a) is int and abs(a) <= 64 for a in args[1:])
         and args[-1] != 0,
+        "min": len(args) == 2,
         "log2": len(args) == 1,
         "floor": len(args) == 1,
         "ceil": len(args) == 1,
@@ -182,6 +185,8 @@ def to_sympy(expr: Expr) -> sympy.Expr:
         return sp.Mul(*(to_sympy(a) for a in expr[1:]))
     if op == "pow":
         return sp.Pow(to_sympy(expr[1]), sp.Rational(expr[2], expr[3]))
+    if op == "min":
+        return sp.Min(to_sympy(expr[1]), to_sympy(expr[2]))
     if op == "log2":
         return sp.Function("log2")(to_sympy(expr[1]))
     if op in ("floor", "ceil"):

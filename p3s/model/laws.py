@@ -44,6 +44,8 @@ def _shapes(ndims: int) -> list[Expr]:
         shapes += [p, ["log2", p], add(p, num(-1))]
     if ndims > 1:
         shapes.append(add(*(sym(f"p{d}") for d in range(ndims))))
+        # how many dimensions have neighbours at all
+        shapes.append(add(*(["min", add(sym(f"p{d}"), num(-1)), num(1)] for d in range(ndims))))
     shapes += [["ceil", ["log2", n]], ["floor", ["log2", n]], add(n, num(-2)),
                add(power(n, Fraction(1, 2)), num(-1)), power(n, Fraction(1, 3)),
                power(n, -1), power(n, Fraction(-1, 2)), power(n, Fraction(-2, 3)), power(n, 2),
@@ -103,7 +105,10 @@ def fit_exact(envs: Sequence[Env], values: Sequence[int], ndims: int = 1) -> Law
         return Law(mul(num(coef), s), 1, m)
     if m < 3:
         return None
-    for (s1, v1), (s2, v2) in combinations(usable, 2):
+    # Products of two extents, of a count and its logarithm and so on; a product of odd shapes
+    # fits by chance far more often than a program computes one.
+    plain = [(s, v) for s, v in usable if _is_plain(s)]
+    for (s1, v1), (s2, v2) in combinations(plain, 2):
         coef = _multiple_of(v1 * v2, y)
         if coef is not None:
             return Law(mul(num(coef), s1, s2), 1, m)
@@ -129,6 +134,15 @@ def fit_exact(envs: Sequence[Env], values: Sequence[int], ndims: int = 1) -> Law
             f1, f2, f3 = (f for f in fr if f is not None)
             return Law(add(mul(num(f1), s1), mul(num(f2), s2), num(f3)), 3, m)
     return None
+
+
+def _is_plain(shape: Expr) -> bool:
+    """Return whether a shape is n or an extent, its predecessor, logarithm or inverse."""
+    if shape[0] in ("sym", "log2"):
+        return True
+    if shape[0] == "pow":
+        return bool(shape[2:] == [-1, 1])
+    return bool(shape[0] == "add" and shape[2:] == [num(-1)] and shape[1][0] == "sym")
 
 
 @dataclass(frozen=True)

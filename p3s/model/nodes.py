@@ -255,9 +255,11 @@ def _p2p_items(node: Node, explained: Explanation, grids: Mapping[int, GridAt],
         rows: dict[int, Rows] = {}
         stage: dict[int, np.ndarray] = {}
         care: dict[int, np.ndarray] = {}
+        ways: dict[int, np.ndarray] = {}
         for n in counts:
             table = tabs[n][k]
-            care[n] = _not_shared(tabs[n], k)
+            ways[n] = _ways(tabs[n], k)
+            care[n] = ways[n] <= 1
             if n not in node.rows or not len(table):
                 rows[n], stage[n] = _empty(), np.zeros(0, dtype=np.int64)
                 continue
@@ -269,6 +271,7 @@ def _p2p_items(node: Node, explained: Explanation, grids: Mapping[int, GridAt],
             stage[n] = np.argmax(hit, axis=0)[mine]
         item = Item(rows, stage, {n: tabs[n][k] for n in counts}, care, grids, rel, places)
         if len(relations) > 1:
+            item.ways = ways
             item.sure = {n: _one_size(rows[n], stage[n], care[n].shape) for n in counts}
         if explained.ambiguous and rel["kind"] == "shift":
             axes = [d for d in explained.ambiguous if rel["vec"][d]]
@@ -298,15 +301,13 @@ def _ordered_relation(rel: dict[str, Any], node: Node, grids: Mapping[int, GridA
     return order_family(rel, firsts)
 
 
-def _not_shared(tables: list[np.ndarray], k: int) -> np.ndarray:
-    """Return cells of relation k whose partner no other relation or stage has at that rank."""
+def _ways(tables: list[np.ndarray], k: int) -> np.ndarray:
+    """Return per cell of relation k how many relations and stages lead to its partner."""
     mine = tables[k]
-    out = np.ones(mine.shape, dtype=bool)
-    for j, other in enumerate(tables):
-        for s in range(len(other)):
-            for m in range(len(mine)):
-                if (j, s) != (k, m):
-                    out[m] &= ~((mine[m] == other[s]) & (mine[m] >= 0))
+    out = np.zeros(mine.shape, dtype=np.int64)
+    for other in tables:
+        for row in other:
+            out += (mine == row[None, :]) & (mine >= 0)
     return out
 
 

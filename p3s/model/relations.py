@@ -193,6 +193,7 @@ def _shift_vectors(
             for d in range(ndims):
                 flags[d] |= bool(w[d])
     rels = [_shift(v, f, periods) for v, f in found.items()]
+    two_sided = bool(found) and all(tuple(-x for x in v) in found for v in found)
     ambiguous: set[int] = set()
     for p, mask in unclear:
         left = mask.copy()
@@ -215,12 +216,13 @@ def _shift_vectors(
                 continue
             wrap = [bool(both and d in open_axes) if periods is None else bool(periods[d])
                     for d in range(ndims)]
-            rel = {"kind": "shift", "vec": list(col), "wrap": wrap}
-            rels.append(rel)
+            rels.append({"kind": "shift", "vec": list(col), "wrap": wrap})
             if both and periods is not None and not any(periods[d] for d in open_axes):
                 rels.append({"kind": "shift", "vec": list(mirror), "wrap": wrap})
             elif both:
                 ambiguous.update(open_axes)
+                if two_sided:  # as in the dimensions where it shows, both ways through one call
+                    rels.append({"kind": "shift", "vec": list(mirror), "wrap": wrap})
     return rels, ambiguous
 
 

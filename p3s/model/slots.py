@@ -47,7 +47,8 @@ class Item:
 
     stage: stage number per row; peers: partners (stages, n) or None for collectives and the
     like; care: (stages, n) False where another item of the node has the same partner; sure: cells
-    whose size is known all the same, because all messages to that partner have one size.
+    whose size is known all the same, because all messages to that partner have one size; ways:
+    how many items and stages share a cell's partner.
     """
 
     rows: dict[int, Rows]
@@ -59,6 +60,7 @@ class Item:
     place: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
     sure: dict[int, np.ndarray] = field(default_factory=dict)
+    ways: dict[int, np.ndarray] = field(default_factory=dict)
 
     def sized(self, n: int) -> np.ndarray:
         """Return the cells whose size belongs to this item for certain."""
@@ -141,7 +143,7 @@ def fit_item(item: Item, counts: list[int], pool: ExtentPool, varying: bool) -> 
 def _fit_slot(item: Item, rows: dict[int, Rows], stage: dict[int, np.ndarray], counts: list[int],
               pool: ExtentPool, varying: bool, mixed: bool) -> Slot:
     sub = Item(rows, stage, item.peers, item.care, item.grids, item.relation, item.place,
-               sure=item.sure)
+               sure=item.sure, ways=item.ways)
     slot: Slot = {"relation": item.relation, "place": item.place, "why": []}
     why: list[str] = slot["why"]
     shapes = {n: (len(item.peers[n]) if item.peers is not None else 1, item.grids[n].n)
@@ -194,7 +196,10 @@ def _cells(item: Item, times: dict[int, np.ndarray], n: int) -> tuple[np.ndarray
 def _fit_count(slot: Slot, item: Item, times: dict[int, np.ndarray], counts: list[int],
                varying: bool) -> None:
     ndims = len(item.grids[counts[0]].dims)
-    envs, values, parts, exact = [], [], [], True
+    envs: list[dict[str, int]] = []
+    values: list[float] = []
+    parts: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
+    exact = True
     for n in counts:
         s, r = _cells(item, times, n)
         if not len(s):
@@ -207,20 +212,22 @@ def _fit_count(slot: Slot, item: Item, times: dict[int, np.ndarray], counts: lis
             exact = False
         envs.append({"n": n, **{f"p{d}": p for d, p in enumerate(g.dims)}})
         values.append(int(got[0]))
-    if not parts:  # every cell is shared with another relation: halve what is there
+    if not parts:  # every cell is shared with another relation: each gets its part
         envs, values = [], []
         for n in counts:
-            got = times[n][times[n] > 0]
-            if len(got):
+            s, r = np.nonzero(times[n])
+            if len(s):
+                ways = np.maximum(item.ways[n][s, r], 1) if n in item.ways else 1
                 envs.append({"n": n, **{f"p{d}": p for d, p in enumerate(item.grids[n].dims)}})
-                values.append(int(np.median(got)))
-        law = fit_exact(envs, values, ndims)
+                values.append(float(np.median(times[n][s, r] / ways)))
+        whole = all(v == int(v) for v in values)
+        law = fit_exact(envs, [int(v) for v in values], ndims) if whole else None
         slot["count"] = {"expr": law.expr} if law else {"stat": fit_work(
             [e["n"] for e in envs], values).to_json()}
         slot["why"].append("never seen apart from another partner at the same rank")
         return
     if exact and not varying:
-        law = fit_exact(envs, values, ndims)
+        law = fit_exact(envs, [int(v) for v in values], ndims)
         if law is not None:
             slot["count"] = {"expr": law.expr, "points": law.points, "free": law.free}
             return

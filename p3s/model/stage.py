@@ -12,7 +12,7 @@ from p3s.errors import P3SError
 def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
     """Fit the model of a study from all its signatures and write model.json; return it."""
     from p3s.characterize import load_table
-    from p3s.model.build import build_model
+    from p3s.model.fit import build_model
     from p3s.study import Study, write_json
 
     study = Study.open(Path(study_dir))
