@@ -306,6 +306,8 @@ def test_verdict_sentence() -> None:
     assert "From 2 to 64 processes" in text and "8.00x as fast" in text
     assert "below 50.0 % at 64" in text
     assert "Phase sweep takes most of the time at 64 (70.0 %, mostly computation)" in text
+    slower = [row(2, 1.0, 1.0), row(4, 3.0, 1.0)]
+    assert "becomes slower (1.00 s to 3.00 s)" in verdict_of(prediction(counts=slower))
     assert "stays above" in verdict_of(prediction(knee=None))
 
 
@@ -359,6 +361,7 @@ def test_seconds(value: float | None, text: str) -> None:
 def test_shares_and_factors() -> None:
     assert percent(0.0001) == "<0.1 %" and percent(0.0) == "0.0 %" and percent(1.0) == "100.0 %"
     assert factor(None) == "–" and factor(12.34) == "12.3x"
+    assert factor(0.00661) == "0.0066x" and factor(0.5) == "0.50x" and factor(0.0) == "0.00x"
 
 
 def test_control_characters_become_visible() -> None:

@@ -90,7 +90,7 @@ def picture(points: Sequence[Point]) -> Picture:
         _number(TOP),
         _number(HEIGHT - BOTTOM),
         x_ticks,
-        [(_number(y(tick)), f"{tick:g}x") for tick in axes.ticks()],
+        [(_number(y(tick)), f"{tick:.3g}x") for tick in axes.ticks()],
         path([(points[0].n, points[0].ideal), (points[-1].n, points[-1].ideal)]),
         path([(p.n, p.speedup) for p in points]),
         path([*upper, *lower]) if len(bounded) > 1 else "",

@@ -27,6 +27,8 @@ def _figures(value: float) -> str:
         return f"{value:.0f}"
     if abs(value) >= 9.995:
         return f"{value:.1f}"
+    if 0 < abs(value) < 0.0995:
+        return f"{value:.2g}"
     return f"{value:.2f}"
 
 

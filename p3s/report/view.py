@@ -153,10 +153,10 @@ def verdict_of(prediction: dict[str, Any]) -> str:
     if first is last:
         text = f"At {last['n']} processes the program takes {seconds(last['time_s'])}."
     else:
+        change = f"{factor(last['speedup'])} as fast" if last["speedup"] >= 1 else "slower"
         text = (
-            f"From {first['n']} to {last['n']} processes the program becomes "
-            f"{factor(last['speedup'])} as fast ({seconds(first['time_s'])} to "
-            f"{seconds(last['time_s'])}), an efficiency of {percent(last['efficiency'])}."
+            f"From {first['n']} to {last['n']} processes the program becomes {change} "
+            f"({seconds(first['time_s'])} to {seconds(last['time_s'])}), an efficiency of {percent(last['efficiency'])}."
         )
         limit = percent(prediction.get("knee_efficiency", 0.5))
         if prediction.get("knee"):
