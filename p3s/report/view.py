@@ -156,7 +156,8 @@ def verdict_of(prediction: dict[str, Any]) -> str:
         change = f"{factor(last['speedup'])} as fast" if last["speedup"] >= 1 else "slower"
         text = (
             f"From {first['n']} to {last['n']} processes the program becomes {change} "
-            f"({seconds(first['time_s'])} to {seconds(last['time_s'])}), an efficiency of {percent(last['efficiency'])}."
+            f"({seconds(first['time_s'])} to {seconds(last['time_s'])}), an efficiency of "
+            f"{percent(last['efficiency'])}."
         )
         limit = percent(prediction.get("knee_efficiency", 0.5))
         if prediction.get("knee"):
