@@ -18,6 +18,7 @@ from p3s.model.nodes import (
     Node,
     choose_grid,
     collect_nodes,
+    decide_splits,
     items_of,
     tag_splits,
 )
@@ -40,9 +41,15 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
     if len(counts) < MIN_COUNTS:
         raise P3SError("model: one process count says nothing about scaling; "
                        "run `p3s characterize` at more counts")
-    split = tag_splits(tables)
+    open_splits = tag_splits(tables)
+    split = {k: bool(v) for k, v in open_splits.items()}
     nodes = collect_nodes(tables, split)
     choice = choose_grid(nodes, tables)
+    if None in open_splits.values():
+        split = decide_splits(open_splits, tables, choice)
+        if any(split[k] for k, v in open_splits.items() if v is None):
+            nodes = collect_nodes(tables, split)
+            choice = choose_grid(nodes, tables)
     pool = ExtentPool(typed=frozenset(typed))
     varying = {v for t in tables for v in t.varying}
     entries: list[dict[str, Any]] = []
@@ -209,6 +216,9 @@ def _judge(model: Model, tables: Sequence[PointTable], choice: GridChoice) -> No
         elif len(seen) < 2 and len(tables) > 1:
             verdict = "ambiguous"
             why.append("seen at one count only")
+        elif len(seen) < min(3, len(tables)):
+            verdict = "fitted"  # what starts late is what most often goes on changing
+            why.append("seen at two counts only")
         else:
             verdict = "exact"
         item["verdict"], item["why"] = verdict, sorted(set(why))

@@ -41,11 +41,13 @@ def node_key(site: str, op: str, tag: int, split: Mapping[tuple[str, str], bool]
     return (site, op, tag if split.get((site, op)) else None)
 
 
-def tag_splits(tables: Sequence[PointTable]) -> dict[tuple[str, str], bool]:
+def tag_splits(tables: Sequence[PointTable]) -> dict[tuple[str, str], bool | None]:
     """Return for each (site, op) whether its tags tell different communications apart.
 
-    They do if there are few, the same ones at the two largest counts, and each goes with fewer
-    partners per rank than the site has in all.
+    They do (True) if they are few, the same at all counts, and each goes with fewer partners
+    per rank than the site has in all. Tags that become more with the count may number the
+    stages of one exchange or the dimensions that have neighbours: None, to be decided by what
+    explains the partners with fewer relations (:func:`decide_splits`).
     """
     seen: dict[tuple[str, str], dict[int, dict[int, set[tuple[int, int]]]]] = {}
     for t in tables:
@@ -55,15 +57,36 @@ def tag_splits(tables: Sequence[PointTable]) -> dict[tuple[str, str], bool]:
             if g.kind in (SEND, RECV):
                 per = seen.setdefault((g.site, g.op), {}).setdefault(t.np, {})
                 per.setdefault(g.tag, set()).add((int(rank), g.peer))
-    out = {}
+    out: dict[tuple[str, str], bool | None] = {}
     for key, by_n in seen.items():
-        tops = sorted(by_n)[-2:]
         tags = set().union(*(set(v) for v in by_n.values()))
-        last = by_n[tops[-1]]
+        last = by_n[max(by_n)]
         everything = len(set().union(*last.values()))
         narrower = all(len(p) < everything for p in last.values())
-        out[key] = (1 < len(tags) <= MAX_TAGS and set(by_n[tops[0]]) == set(last) == tags
-                    and (narrower or _same_pairs_twice(last)))
+        if not 1 < len(tags) <= MAX_TAGS or set(last) != tags \
+                or not (narrower or _same_pairs_twice(last)):
+            out[key] = False
+        else:
+            out[key] = True if all(set(v) == tags for v in by_n.values()) else None
+    return out
+
+
+def decide_splits(splits: Mapping[tuple[str, str], bool | None], tables: Sequence[PointTable],
+                  choice: GridChoice) -> dict[tuple[str, str], bool]:
+    """Decide the open splits on the grid of the program: the cheaper explanation wins.
+
+    At equal cost, and where directions stay open without the tags, the tags are used.
+    """
+    out = {k: bool(v) for k, v in splits.items()}
+    counts = [t.np for t in tables]
+    for key in (k for k, v in splits.items() if v is None):
+        def cost(split: bool, key: tuple[str, str] = key) -> tuple[float, bool]:
+            mine = collect_nodes(tables, {**out, key: split})
+            found = [explain([_pairs(n.rows[c], choice.grids[c]) for c in counts if c in n.rows],
+                             choice.periods) for n in mine if (n.site, n.op) == key]
+            return sum(e.cost for e in found), any(e.ambiguous for e in found)
+        whole, ambiguous = cost(False)
+        out[key] = ambiguous or cost(True)[0] <= whole
     return out
 
 
@@ -139,6 +162,7 @@ class GridChoice:
     explained: dict[int, Explanation]
     cost: float
     others: list[tuple[str, float]]
+    periods: tuple[bool, ...] | None = None
 
 
 def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable]) -> GridChoice:
@@ -154,6 +178,8 @@ def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable]) -> GridChoi
     for fam in families:
         grids = {n: g for n in counts if (g := grid_at(fam, n)) is not None}
         cache: dict[bytes, Explanation] = {}
+        same = cart and len(grids[counts[0]].dims) == len(next(iter(cart.values())))
+        known = periods if same else None
         cost, explained = 0.0, {}
         for i, node in enumerate(nodes):
             if node.kind not in (SEND, RECV):
@@ -164,14 +190,13 @@ def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable]) -> GridChoi
                 np.array([p.grid.n]).tobytes() + p.rank.tobytes() + p.peer.tobytes()
                 for p in pairs)
             if key not in cache:
-                cache[key] = explain(pairs, periods if cart and len(grids[counts[0]].dims)
-                                     == len(next(iter(cart.values()))) else None, loose)
+                cache[key] = explain(pairs, known, loose)
             explained[i] = cache[key]
             cost += cache[key].cost
         cost += _place_cost(nodes, tables, grids)
         tried.append((fam.text(), cost))
         if best is None or cost < best.cost - 1e-9:
-            best = GridChoice(fam, grids, explained, cost, [])
+            best = GridChoice(fam, grids, explained, cost, [], known)
     assert best is not None  # the 1-D line admits every count
     _opposite_siblings(nodes, best)
     best.others = tried
