@@ -18,6 +18,8 @@ from p3s.model.expr import BLOCK_KINDS, Expr, add, block, block_size, mul, num, 
 from p3s.model.laws import Law, fit_exact
 
 GHOSTS = (0, 1, 2, 4)
+#: Factors tried (fields, components, planes in one message), smallest first.
+MAX_FACTORS = 64
 
 
 @dataclass
@@ -219,10 +221,10 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> Law | None:
 
     gcd = int(np.gcd.reduce(value))
     if even and pool.typed:  # nothing in the sizes tells 4 * 60/p from 240/p; the user's 60 does
-        for factor in [f for f in _divisors(gcd) if f <= 64]:
+        for factor in _divisors(gcd)[:MAX_FACTORS]:
             for axis in axes:
                 for e in _solve_one(obs, value // factor, axis, kinds[0]):
-                    if e in pool.typed:
+                    if e in pool.typed and e >= 8 * int(obs.env[axis[0]].max()):
                         return done([e], [axis], kinds[0], factor)
     def one_block(along: Sequence[tuple[str, str]]) -> Law | None:
         for kind in kinds:
@@ -269,7 +271,7 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> Law | None:
         if law is not None:
             return law
     for kind in kinds:
-        for factor in [f for f in _divisors(gcd) if 1 < f <= 64]:
+        for factor in _divisors(gcd)[1:MAX_FACTORS]:
             for axis in axes:
                 found = _solve_one(obs, value // factor, axis, kind)
                 if found:
@@ -280,7 +282,7 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> Law | None:
                     found = _solve_one(obs, value - ghost, axis, kind)
                     if found:
                         return done([_best_extent(found, pool)], [axis], kind, 1, ghost)
-        for factor in [f for f in _divisors(gcd) if 1 < f <= 64]:
+        for factor in _divisors(gcd)[1:MAX_FACTORS]:
             for used in combinations(plain, 2):
                 if len({a[0] for a in used}) < 2 or ("n", "r") in used:
                     continue

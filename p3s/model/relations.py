@@ -63,8 +63,25 @@ def _replace(rel: Relation, g: GridAt, c: np.ndarray, inside: np.ndarray) -> np.
     return out
 
 
+_TABLES: dict[tuple[object, ...], np.ndarray] = {}
+
+
 def partners(rel: Relation, g: GridAt) -> np.ndarray:
-    """Return partners, shape (stages, n): world ranks, -1 where there is none."""
+    """Return partners, shape (stages, n): world ranks, -1 where there is none (read-only)."""
+    key = (g.n, g.dims, *((k, tuple(v) if isinstance(v, list) else v)
+                          for k, v in sorted(rel.items())))
+    table = _TABLES.get(key)
+    if table is None:
+        table = _partners(rel, g)
+        table.setflags(write=False)
+        if g.n <= 1024:  # the search asks for the same small tables again and again
+            if len(_TABLES) > 4096:
+                _TABLES.clear()
+            _TABLES[key] = table
+    return table
+
+
+def _partners(rel: Relation, g: GridAt) -> np.ndarray:
     kind = rel["kind"]
     ranks = np.arange(g.n)
     if kind == "self":
@@ -292,7 +309,13 @@ def explain(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None = None,
         options.append(Explanation(rels, len(rels) + 0.2 * odd + wide * len(rels), left,
                                    sorted(ambiguous)))
     singles: list[tuple[float, Relation, int]] = []
+
+    def beaten(cost: float) -> bool:
+        return any(not e.unexplained and e.cost <= cost for e in options)
+
     for cost, rel in _family_candidates(ndims):
+        if beaten(cost):
+            continue
         complete = rel["kind"] == "transpose" or _family_complete(rel, pairs)
         left = residual([rel])
         if left == 0 and complete:
@@ -306,6 +329,8 @@ def explain(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None = None,
             singles.append((cost, rel, left))
     # one family and a few shifts, roots or a transpose in one node (a shared wrapper line)
     for cost, rel, _ in singles:
+        if beaten(cost + 1.2):
+            continue
         rest = []
         for p, c in zip(pairs, _covered(rel, pairs), strict=True):
             rest.append(Pairs(p.grid, p.rank[~c], p.peer[~c]))

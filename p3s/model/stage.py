@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,23 @@ def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
         raise P3SError(f"model: {study_dir} holds signatures of {len(counts)} process counts, "
                        "three are needed (two to fit, one held out); run `p3s characterize` at "
                        "more")
-    # Numbers in the program's arguments (--nx=300, 4x8) hint at the extents of its data.
-    typed = {int(d) for w in study.command() for d in re.findall(r"\d+", w) if len(d) <= 12}
-    model = build_model([load_table(study.root, n) for n in counts], holdout, typed - {0, 1})
+    model = build_model([load_table(study.root, n) for n in counts], holdout,
+                        typed_numbers(study.command()))
     write_json(study.model_path, model)
     return model
+
+
+def typed_numbers(command: Sequence[str]) -> set[int]:
+    """Return the numbers among a program's arguments (--nx=300, 4x8), hints at its extents.
+
+    The program is the first word after the one with {np} that is no option and no number.
+    """
+    words = list(command)
+    start = next((i + 1 for i, w in enumerate(words) if "{np}" in w), 0)
+    while start < len(words) and (words[start].startswith("-") or words[start].isdigit()):
+        start += 1
+    return {int(d) for w in words[start + 1:] if "/" not in w
+            for d in re.findall(r"\d+", w) if len(d) <= 12}
 
 
 #: What a model must hold; anything else was written by another version or damaged.
