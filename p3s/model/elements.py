@@ -49,6 +49,8 @@ class ExtentPool:
     """Extents and partition kinds already found in the program, most used first."""
 
     seen: dict[tuple[int, str], int] = field(default_factory=dict)
+    #: Extents with the one way of cutting them that fits, from slots that leave no choice.
+    certain: dict[tuple[int, str], int] = field(default_factory=dict)
     #: Numbers the user typed as the program's arguments: extents are often among them.
     typed: frozenset[int] = frozenset()
 
@@ -64,9 +66,9 @@ class ExtentPool:
         return sorted(best, key=lambda e: (-best[e], -e))
 
     def kinds(self) -> list[str]:
-        """Return all partition kinds, those used in the program first."""
+        """Return all partition kinds, those the program uses for certain first."""
         uses: dict[str, int] = {}
-        for (_, kind), k in self.seen.items():
+        for (_, kind), k in self.certain.items():
             uses[kind] = uses.get(kind, 0) + k
         return sorted(BLOCK_KINDS, key=lambda k: (-uses.get(k, 0), BLOCK_KINDS.index(k)))
 
@@ -174,6 +176,28 @@ def _product(
     return None
 
 
+def _rivals(obs: Observations, extents: Sequence[int], used: Sequence[tuple[str, str]], kind: str,
+            factor: int, ghost: int) -> tuple[tuple[str, str, int, str, int], ...]:
+    """Return other ways to cut one of the extents that fit all sizes and differ further on."""
+    sizes = [block_size(kind, e, obs.env[a[0]], obs.env[a[1]])
+             for e, a in zip(extents, used, strict=True)]
+    out = []
+    for i, (extent, axis) in enumerate(zip(extents, used, strict=True)):
+        top = 4 * int(obs.env[axis[0]].max())
+        for other in BLOCK_KINDS[:5]:
+            for e in _solve_one(obs, sizes[i], axis, other)[:6]:
+                if (other, e) != (kind, extent) and any(
+                        differs(kind, extent, other, e, p) for p in range(2, top + 1)):
+                    out.append((axis[0], kind, extent, other, e))
+    return tuple(out)
+
+
+def differs(kind: str, extent: int, other: str, other_extent: int, p: int) -> bool:
+    """Return whether two ways of cutting give different blocks at ``p`` parts."""
+    c = np.arange(p)
+    return not np.array_equal(block_size(kind, extent, p, c), block_size(other, other_extent, p, c))
+
+
 def _varies_with(obs: Observations, axis: tuple[str, str]) -> bool:
     return bool(np.any(obs.env[axis[0]] != obs.env[axis[0]][0])
                 or np.any(obs.env[axis[1]] != obs.env[axis[1]][0]))
@@ -212,12 +236,19 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> Law | None:
 
     def done(extents: Sequence[int], used: Sequence[tuple[str, str]], kind: str, factor: int = 1,
              ghost: int = 0) -> Law:
+        rivals = _rivals(obs, extents, used, kind, factor, ghost)
         for e in extents:
             pool.note(e, kind)
+            if not rivals:
+                pool.certain[(e, kind)] = pool.certain.get((e, kind), 0) + 1
+        sure = {k for _, k in pool.certain}
+        if kind in sure:  # the program cuts in one way: other slots have shown which
+            rivals = tuple(r for r in rivals if r[3] in sure
+                           and (r[3] != kind or (r[2], kind) not in pool.certain))
         parts = [block(kind, e, sym(a[0]), sym(a[1])) for e, a in zip(extents, used, strict=True)]
         expr: Expr = mul(num(factor), *parts)
         return Law(add(expr, num(ghost)), len(extents) + (factor != 1) + (ghost != 0),
-                   len(counts), even)
+                   len(counts), even, rivals)
 
     gcd = int(np.gcd.reduce(value))
     if even and pool.typed:  # nothing in the sizes tells 4 * 60/p from 240/p; the user's 60 does

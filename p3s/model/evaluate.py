@@ -133,14 +133,18 @@ def _columns(item: dict[str, Any], slot: dict[str, Any], i: int, k: int, ranks: 
 
     root = full(-1)
     if slot["root"] is not None:
-        index = slot["root"]["index"]
-        root = np.array([members[x][index if index < len(members[x]) else 0] if x >= 0 else -1
-                         for x in comm], dtype=np.int64)
+        root = np.array([_root(slot["root"], members[x]) if x >= 0 else -1 for x in comm],
+                        dtype=np.int64)
     work = np.full(m, float(WorkLaw.from_json(slot["work"]).value(grid.n)))
     return {"rank": ranks, "item": full(i), "slot": full(k), "stage": full(stage),
             "phase": full(item["phase"]), "order": full(item["order"]), "key": full(start),
             "peer": peer, "nbytes": nbytes, "repeat": repeat, "work": work, "comm": comm,
             "root": root}
+
+
+def _root(law: dict[str, Any], members: tuple[int, ...]) -> int:
+    index = len(members) // 2 if law.get("half") else law["index"]
+    return members[index] if index < len(members) else members[0]
 
 
 def _slot_rows(item: dict[str, Any], slot: dict[str, Any], i: int, k: int, grid: GridAt,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -11,18 +12,19 @@ from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.model import guards, places, relations
 from p3s.model.compare import compare
-from p3s.model.elements import ExtentPool
+from p3s.model.elements import ExtentPool, differs
 from p3s.model.evaluate import Model, generate
 from p3s.model.nodes import (
     GridChoice,
     Node,
+    cart_grids,
     choose_grid,
     collect_nodes,
     decide_splits,
     items_of,
     tag_splits,
 )
-from p3s.model.slots import EVEN, Item, fit_item
+from p3s.model.slots import EVEN, OPEN, ROOT, Item, fit_item
 from p3s.model.tree import build_tree, phases_of
 from p3s.model.work import fit_phase_work
 from p3s.trace.ops import COMPLETION, RECV, SEND
@@ -66,7 +68,8 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
     # and what even sizes left open is decided again when all extents are known.
     ranked = sorted(work, key=lambda w: _spread(w[1], counts), reverse=True)
     for entry, item in (*ranked, *ranked):
-        if "slots" in entry and not any(EVEN in s["why"] for s in entry["slots"]):
+        if "slots" in entry and not any(w in s["why"] for s in entry["slots"]
+                                        for w in (EVEN, OPEN)):
             continue
         unsure = f"{entry['site']}:{entry['op']}" in varying
         slots = entry["slots"] = fit_item(item, counts, pool, unsure)
@@ -77,6 +80,13 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
             for slot in slots:
                 slot["guard"] = None
                 slot["why"].append("no rule found for the communicator's members")
+    unmodelled = _sum_ops(tables)
+    for entry in entries:
+        if entry["op"] in unmodelled:
+            unknown: list[dict[str, Any]] = entry["slots"]
+            for slot in unknown:
+                slot["guard"] = None
+                slot["why"].append("this kind of operation is not modelled")
     _follow_posts(entries, work, counts)
     tree, used = build_tree(entries, tables, choice.grids, split)
     for entry in entries:
@@ -86,11 +96,12 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
         "schema": "p3s.model", "schema_version": 1, "counts": counts,
         "grid": {"family": choice.family.to_json(), "text": choice.family.text(),
                  "dims": {str(n): list(g.dims) for n, g in choice.grids.items()},
+                 "cart": bool(cart_grids(tables)[0]),
                  "considered": [[t, c] for t, c in choice.others]},
         "tag_splits": [[s, o, v] for (s, o), v in sorted(split.items())],
         "items": entries, "phases": phases, "work_unit": "cpu_ns",
         "sites": {k: list(v) for t in tables for k, v in t.sites.items()},
-        "unmodelled_ops": _sum_ops(tables), "first_seen": _first_seen(nodes),
+        "unmodelled_ops": unmodelled, "first_seen": _first_seen(nodes),
     }
     for phase in phases:
         phase["name"] = _phase_name(phase, entries)
@@ -204,9 +215,10 @@ def _judge(model: Model, tables: Sequence[PointTable], choice: GridChoice) -> No
         if any(s["guard"] is None for s in slots):
             verdict = "unknown"
         elif any("stat" in s["count"] or "total" in s["count"]
-                 or ("stat" in s["elements"] and item["kind"] != COMPLETION) for s in slots):
+                 or ("stat" in s["elements"] and item["kind"] != COMPLETION)
+                 for s in slots) or ROOT in why:
             verdict = "statistical"
-        elif any("direction open" in w or w == EVEN for w in why):
+        elif any("direction open" in w or w in (EVEN, OPEN) for w in why):
             verdict = "ambiguous"
         elif any(a[0] == "above" for s in slots for a in s["guard"]):
             verdict = "not seen"
@@ -233,10 +245,18 @@ def hold_out(tables: Sequence[PointTable], typed: Collection[int] = ()
         result = compare(model, tables[-1])
     except P3SError as err:
         return {"n": tables[-1].np, "possible": False, "why": str(err)}, set()
-    missed = {(model["items"][i]["site"], model["items"][i]["op"], model["items"][i]["tag"])
-              for i in result["items_wrong"]}
+    items = model["items"]
+    # A mean that happens to round to the right number has not shown a rule.
+    bare = [i for i, it in enumerate(items) if any(
+        "expr" not in law and "follows" not in law for s in it["slots"]
+        for law in ((s["count"],) if it["kind"] == COMPLETION else (s["count"], s["elements"])))]
+    missed = {(items[i]["site"], items[i]["op"], items[i]["tag"])
+              for i in (*result["items_wrong"], *bare)}
     for site in result["unseen_sites"]:
         missed.add((site, "", None))
+    result["weights_missed"] = [_phase_key(model["phases"][w["phase"]], items)
+                                for w in result["weights"]["each"] if w["true"] != w["predicted"]]
+    result["phases_seen"] = [_phase_key(p, items) for p in model["phases"]]
     result["possible"] = True
     return result, missed
 
@@ -259,9 +279,31 @@ def build_model(tables: Sequence[PointTable], holdout: bool = True,
                                                in missed):
                 item["verdict"] = "fitted"
                 item["why"] = [*item["why"], "the fit without the largest count missed it"]
+    _judge_weights(model)
     model["shares"] = shares(model, max(tables, key=lambda t: t.np))
     model["next"] = next_counts(model)
     return model
+
+
+def _phase_key(phase: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a phase's calls, the same in a fit of fewer counts."""
+    return sorted({f"{items[i]['site']}:{items[i]['op']}:{items[i]['tag']}"
+                   for i in phase["items"]})
+
+
+def _judge_weights(model: Model) -> None:
+    """Give every phase's weight its verdict: exact needs a rule and a hold-out that met it."""
+    held = model["holdout"] or {}
+    missed, known = held.get("weights_missed", []), held.get("phases_seen", [])
+    for phase in model["phases"]:
+        law, key = phase["weight"], _phase_key(phase, model["items"])
+        if "expr" not in law:
+            phase["weight_verdict"] = "statistical"
+        elif key not in missed and (key in known or (law["expr"][0] == "num"
+                                                     and len(phase["weight_points"]) > 1)):
+            phase["weight_verdict"] = "exact"
+        else:
+            phase["weight_verdict"] = "fitted"
 
 
 def shares(model: Model, t: PointTable) -> dict[str, dict[str, float]]:
@@ -295,7 +337,7 @@ def next_counts(model: Model) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     top = max(model["counts"])
     if open_axes:
-        for n in range(3, 4 * top + 28):
+        for n in _acceptable(model, 8 * top + 28):
             try:
                 dims = model_grid(model, n).dims
             except P3SError:
@@ -305,9 +347,10 @@ def next_counts(model: Model) -> list[dict[str, Any]]:
                             "more than two ranks in dimension "
                             + ", ".join(map(str, open_axes)) + " tell the direction"})
                 break
-    even = [s["elements"] for it in model["items"] for s in it["slots"] if EVEN in s["why"]]
+    even = [s["elements"] for it in model["items"] for s in it["slots"]
+            if EVEN in s["why"] or OPEN in s["why"]]
     if even:
-        for n in range(3, 4 * top + 28):
+        for n in _acceptable(model, 8 * top + 28):
             if n in model["counts"]:
                 continue
             try:
@@ -315,12 +358,25 @@ def next_counts(model: Model) -> list[dict[str, Any]]:
             except P3SError:
                 continue
             env = {"n": float(n), **{f"p{d}": float(p) for d, p in enumerate(grid.dims)}}
-            if any(_uneven(law["expr"], env) for law in even):
+            if any(_uneven(law["expr"], env) if law["even"] else any(
+                    differs(k, e, k2, e2, int(env[p])) for p, k, e, k2, e2 in law["rivals"])
+                    for law in even):
                 out.append({"n": n, "dims": list(grid.dims), "why":
-                            "blocks that do not divide evenly show how the program deals with "
-                            "a remainder"})
+                            "its blocks show how the program deals with a remainder"})
                 break
     return out
+
+
+def _acceptable(model: Model, top: int) -> list[int]:
+    """Return counts that the program is likely to take: any on MPI's own grid, else of the kind
+    it was traced at (powers of two, squares, cubes)."""
+    counts = model["counts"]
+    if not model["grid"]["cart"] and len(counts) > 2:
+        for kind in (lambda n: n & (n - 1) == 0, lambda n: math.isqrt(n) ** 2 == n,
+                     lambda n: round(n ** (1 / 3)) ** 3 == n):
+            if all(kind(n) for n in counts):
+                return [n for n in range(3, top) if kind(n)]
+    return list(range(3, top))
 
 
 def _uneven(expr: Any, env: Mapping[str, float]) -> bool:

@@ -26,13 +26,16 @@ class Law:
     """An equation with how it was found.
 
     free: numbers fitted; points: counts used; even: blocks divided evenly at every count, so
-    that the treatment of a remainder was never seen.
+    that the treatment of a remainder was never seen; rivals: other ways of cutting blocks that
+    fit as well and differ at larger counts, as [extent symbol, kind, extent, other kind, other
+    extent].
     """
 
     expr: Expr
     free: int
     points: int
     even: bool = False
+    rivals: tuple[tuple[str, str, int, str, int], ...] = ()
 
 
 def _shapes(ndims: int) -> list[Expr]:
@@ -112,6 +115,9 @@ def fit_exact(envs: Sequence[Env], values: Sequence[int], ndims: int = 1) -> Law
         coef = _multiple_of(v1 * v2, y)
         if coef is not None:
             return Law(mul(num(coef), s1, s2), 1, m)
+    share = _share_of(envs, y, ndims)
+    if share is not None:
+        return Law(share, 1, m)
     for s, v in usable:
         slope, base = np.polyfit(v, y, 1) if np.ptp(v) > 0 else (np.nan, np.nan)
         if not np.isfinite(slope) or not _matches(slope * v + base, y):
@@ -120,20 +126,48 @@ def fit_exact(envs: Sequence[Env], values: Sequence[int], ndims: int = 1) -> Law
         # three points and two free numbers: only whole ones are evidence
         if a is not None and b is not None and (m > 3 or a.denominator * b.denominator == 1):
             return Law(add(mul(num(a), s), num(b)), 2, m)
-    if m < 5:  # sums of two shapes fit too many things by chance
-        return None
-    for (s1, v1), (s2, v2) in combinations(usable, 2):
-        design = np.stack([v1, v2, np.ones(m)], axis=1)
-        if np.linalg.matrix_rank(design) < 3:
-            continue
-        sol = np.linalg.lstsq(design, y, rcond=None)[0]
-        if not _matches(design @ sol, y):
-            continue
-        fr = [_as_fraction(float(np.round(x, 9))) for x in sol]
-        if all(f is not None and f.denominator == 1 for f in fr):
-            f1, f2, f3 = (f for f in fr if f is not None)
-            return Law(add(mul(num(f1), s1), mul(num(f2), s2), num(f3)), 3, m)
+    # Sums of two shapes fit many things by chance: three points more than free numbers, or none
+    # that is not whole.
+    for extra in (0, 1):
+        if m < 5 + extra:
+            break
+        for (s1, v1), (s2, v2) in combinations(usable, 2):
+            design = np.stack([v1, v2, np.ones(m)][:2 + extra], axis=1)
+            if np.linalg.matrix_rank(design) < 2 + extra:
+                continue
+            sol = np.linalg.lstsq(design, y, rcond=None)[0]
+            if not _matches(design @ sol, y):
+                continue
+            fr = [f for x in sol if (f := _as_fraction(float(np.round(x, 9)))) is not None
+                  and f.denominator == 1]
+            if len(fr) == 2 + extra:
+                return Law(add(*(mul(num(f), s) for f, s in zip(fr, (s1, s2, num(1)),
+                                                               strict=False))), 2 + extra, m)
     return None
+
+
+def _share_of(envs: Sequence[Env], y: np.ndarray, ndims: int) -> Expr | None:
+    """Return floor(L/p) or ceil(L/p) for p = n or an extent, where one L fits every value."""
+    if np.any(y < 1):
+        return None
+    for name in ("n", *(f"p{d}" for d in range(ndims if ndims > 1 else 0))):
+        p = np.array([float(e[name]) for e in envs])
+        if np.all(p == p[0]):
+            continue
+        for kind, low, high in (("low", y * p, y * p + p - 1), ("high", (y - 1) * p + 1, y * p)):
+            a, b = int(low.max()), int(high.min())
+            if a <= b and a >= 2 * int(p.max()):
+                best = max(range(a, min(b, a + 4096) + 1), key=_roundness)
+                return ["block", kind, num(best), sym(name), num(0)]
+    return None
+
+
+def _roundness(e: int) -> int:
+    tens = 0
+    while e and e % 10 == 0:
+        e //= 10
+        tens += 1
+    return tens
 
 
 def _is_plain(shape: Expr) -> bool:

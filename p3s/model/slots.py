@@ -18,6 +18,8 @@ from p3s.model.guards import GridAt, fit_guard
 from p3s.model.laws import WorkLaw, fit_exact, fit_work
 
 MAX_VARIANTS = 32
+ROOT = "the root varies: rank 0 of the communicator stands in"
+OPEN = "several ways of cutting the blocks fit at the traced counts"
 EVEN = "blocks were even at every traced count: how a remainder is dealt with is open"
 Slot = dict[str, Any]
 
@@ -280,9 +282,11 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
         law = fit_elements(obs, pool)
         if law is not None:
             slot["elements"] = {"expr": law.expr, "points": law.points, "free": law.free,
-                                "even": law.even}
+                                "even": law.even, "rivals": [list(r) for r in law.rivals]}
             if law.even:
                 slot["why"].append(EVEN)
+            elif law.rivals:
+                slot["why"].append(OPEN)
             return
         slot["why"].append("no exact law for the message size")
     else:
@@ -308,9 +312,11 @@ def _fit_root(slot: Slot, item: Item, counts: list[int]) -> None:
         slot["root"] = {"index": where.pop()}
     elif roots and all(r == item.grids[n].n - 1 for r, n in roots):
         slot["root"] = {"index": -1}
+    elif all(r == item.grids[n].n // 2 for r, n in roots):
+        slot["root"] = {"half": True}
     else:
         slot["root"] = {"index": 0}
-        slot["why"].append("the root varies; rank 0 of the communicator stands in")
+        slot["why"].append(ROOT)
 
 
 def _fit_work(slot: Slot, item: Item, counts: list[int]) -> None:

@@ -50,9 +50,10 @@ def _phase(model: Model, phase: Mapping[str, Any]) -> list[str]:
     name = f"phase {phase['phase']}: {phase['name']}"
     weight = law_text(phase["weight"])
     measured = ", ".join(f"{n}: {v}" for n, v in phase["weight_points"])
-    out = [f"{'  ' * phase['depth']}{name}",
-           f"{'  ' * phase['depth']}weight = {weight}   (traced {measured})"]
-    pad = "  " * phase["depth"] + "  "
+    pad = "  " * phase["depth"]
+    out = [pad + name,
+           f"{pad}weight = {weight} [{phase['weight_verdict']}]   (traced {measured})"]
+    pad += "  "
     reasons: dict[str, int] = {}
     for i in phase["items"]:
         item = model["items"][i]
