@@ -317,3 +317,50 @@ def every_tenth(iters: int = 40) -> Program:
                 rec("Barrier", site="first")
 
     return program
+
+
+def binomial_broadcast(words: int = 50, rounds: int = 4) -> Program:
+    """A broadcast from rank 0 along a binomial tree, by hand, at any count."""
+
+    def program(rec: Recorder) -> None:
+        for _ in range(rounds):
+            mask = 1
+            while mask < rec.n and not rec.rank & mask:
+                mask *= 2
+            if rec.rank:
+                rec("Recv", peer=rec.rank - mask, nbytes=8 * words)
+            mask //= 2
+            while mask:
+                if rec.rank + mask < rec.n:
+                    rec("Send", peer=rec.rank + mask, nbytes=8 * words)
+                mask //= 2
+
+    return program
+
+
+def packed_halo(nx: int = 150, ny: int = 131, fields: int = 6, iters: int = 3) -> Program:
+    """A bordered 2-D halo that packs several fields of blocks widened by a ghost cell each side."""
+
+    def program(rec: Recorder) -> None:
+        px, py = dims_balanced(rec.n, 2)
+        cx, cy = divmod(rec.rank, py)
+        lx, ly = block(nx, px, cx) + 4, block(ny, py, cy) + 4
+        for _ in range(iters):
+            for x, y, size, site in ((cx - 1, cy, ly, "w"), (cx + 1, cy, ly, "e"),
+                                     (cx, cy - 1, lx, "s"), (cx, cy + 1, lx, "n")):
+                if 0 <= x < px and 0 <= y < py:
+                    rec("Irecv", site="r" + site, peer=x * py + y, nbytes=8 * fields * size)
+                    rec("Isend", site="s" + site, peer=x * py + y, nbytes=8 * fields * size)
+            rec("Waitall")
+
+    return program
+
+
+def shares_of_steps(steps: int = 200) -> Program:
+    """A loop of steps // n turns on every rank."""
+
+    def program(rec: Recorder) -> None:
+        for _ in range(steps // rec.n):
+            rec("Allreduce", nbytes=8)
+
+    return program

@@ -24,6 +24,9 @@ CASES = [
     ("hypercube", corpus.hypercube(), (2, 4, 8, 16), (64, 128)),
     ("dissemination", corpus.dissemination(), (3, 4, 6, 8), (37, 64)),
     ("gather", corpus.gather_to_root(), (2, 4, 8, 16), (37, 64)),
+    ("binomial", corpus.binomial_broadcast(), (2, 4, 6, 8, 16), (37, 64)),
+    ("packed-halo", corpus.packed_halo(), (4, 6, 9, 16), (48, 64)),
+    ("steps-per-rank", corpus.shares_of_steps(), (4, 6, 8, 12, 16), (48, 64)),
     ("every-tenth", corpus.every_tenth(), (2, 4, 8), (37, 64)),
 ]
 
@@ -87,3 +90,59 @@ def test_same_tables_give_the_same_model():
 
     tables = [corpus.table(corpus.jacobi2d(iters=4), n) for n in (2, 4, 8)]
     assert json.dumps(build_model(tables)) == json.dumps(build_model(tables[::-1]))
+
+
+def test_an_undecided_way_of_cutting_is_not_exact():
+    """1007 cut into 2, 4, 8 and 16 blocks: remainder to the first, or ceil with a short last."""
+    def program(rec):
+        size = -(-1007 // rec.n)
+        mine = min(1007, (rec.rank + 1) * size) - min(1007, rec.rank * size)
+        rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=8 * mine)
+
+    model = build_model([corpus.table(program, n) for n in (2, 4, 8, 16)])
+    sent = next(i for i in model["items"] if i["kind"] == "send")
+    right = compare(model, corpus.table(program, 64))["items_wrong"] == []
+    assert right or sent["verdict"] == "ambiguous"
+    assert sent["verdict"] == "ambiguous" and model["next"]
+
+
+def test_a_mean_that_rounds_right_is_not_exact():
+    """Turns without a rule: the hold-out may hit by chance, and that shows nothing."""
+    turns = {4: 49, 6: 33, 8: 25, 12: 17, 16: 12}
+
+    def program(rec):
+        for _ in range(turns[rec.n]):
+            rec("Allreduce", nbytes=8)
+
+    model = build_model([corpus.table(program, n) for n in turns])
+    item = next(i for i in model["items"] if i["kind"] == "collective")
+    assert item["verdict"] != "exact"
+    assert model["phases"][item["phase"]]["weight_verdict"] != "exact"
+
+
+def test_a_moving_root_is_not_exact():
+    def program(rec):
+        for t in range(6):
+            rec("Bcast", nbytes=80, root=t % rec.n)
+
+    model = build_model([corpus.table(program, n) for n in (2, 4, 6)])
+    assert {i["verdict"] for i in model["items"] if i["kind"] == "collective"} == {"statistical"}
+
+
+def test_operations_that_are_not_modelled_are_unknown():
+    from types import SimpleNamespace
+
+    from p3s.characterize.tables import point_table
+
+    def program(rec):
+        rec("Put", peer=0, nbytes=800)
+        rec("Allreduce", nbytes=8)
+
+    tables = []
+    for n in (2, 4, 8):
+        run = corpus.run(program, n)
+        tables.append(point_table([SimpleNamespace(**{**vars(run), "unmodelled": {"MPI_Put": n}})]))
+    model = build_model(tables)
+    assert {i["verdict"] for i in model["items"] if i["op"] == "MPI_Put"} == {"unknown"}
+    assert model["shares"]["unknown"]["bytes"] > 0.9
+    assert compare(model, tables[-1])["unmodelled"]["events"] == 8

@@ -301,49 +301,47 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> Law | None:
         law = step()
         if law is not None:
             return law
-    for kind in kinds:
-        for factor in _divisors(gcd)[1:MAX_FACTORS]:
-            for axis in axes:
-                found = _solve_one(obs, value // factor, axis, kind)
-                if found:
-                    return done([_best_extent(found, pool)], [axis], kind, factor)
-        for ghost in GHOSTS[1:]:
-            for axis in axes:
-                if np.all(value > ghost):
-                    found = _solve_one(obs, value - ghost, axis, kind)
-                    if found:
-                        return done([_best_extent(found, pool)], [axis], kind, 1, ghost)
-        for factor in _divisors(gcd)[1:MAX_FACTORS]:
-            for used in combinations(plain, 2):
-                if len({a[0] for a in used}) < 2 or ("n", "r") in used:
-                    continue
-                extents = _product(obs, value // factor, used, kind, pool, [500])
-                if extents:
-                    return done(extents, used, kind, factor)
-    return _ghost_product(obs, value, plain, kinds, pool, done)
-
-
-def _ghost_product(obs, value, plain, kinds, pool, done):  # type: ignore[no-untyped-def]
-    """Products in which each block is widened by the same ghost width; pooled extents only."""
-    pooled = pool.extents()[:8]
-    for kind in kinds[:3]:
+    # Fewer numbers first: a factor, two blocks with a factor, a ghost width, both.
+    for kind, factor, axis in product(kinds, _divisors(gcd)[1:MAX_FACTORS], axes):
+        found = _solve_one(obs, value // factor, axis, kind)
+        if found:
+            return done([_best_extent(found, pool)], [axis], kind, factor)
+    for ghost, kind, axis in product(GHOSTS[1:], kinds, axes):
+        found = _solve_one(obs, value - ghost, axis, kind) if np.all(value > ghost) else []
+        if found:
+            return done([_best_extent(found, pool)], [axis], kind, 1, ghost)
+    for kind, factor in product(kinds, _divisors(gcd)[1:MAX_FACTORS]):
         for used in combinations(plain, 2):
             if len({a[0] for a in used}) < 2 or ("n", "r") in used:
                 continue
-            for g in GHOSTS[1:]:
-                for e1 in pooled:
-                    wide = block_size(kind, e1, obs.env[used[0][0]], obs.env[used[0][1]]) + g
-                    if np.any(value % np.maximum(wide, 1)) or np.any(wide <= 0):
-                        continue
-                    rest = value // wide - g
-                    if np.all(rest > 0):
-                        found = _solve_one(obs, rest, used[1], kind)
-                        if found:
-                            e2 = _best_extent(found, pool)
-                            law = done([e1, e2], used, kind, 1, 0)
-                            parts = [add(block(kind, e, sym(a[0]), sym(a[1])), num(g))
-                                     for e, a in zip((e1, e2), used, strict=True)]
-                            return Law(mul(*parts), 3, law.points)
+            extents = _product(obs, value // factor, used, kind, pool, [500])
+            if extents:
+                return done(extents, used, kind, factor)
+    for ghost, kind, factor, axis in product(GHOSTS[1:], kinds, _divisors(gcd)[1:16], axes):
+        if np.all(value > factor * ghost):
+            found = _solve_one(obs, value // factor - ghost, axis, kind)
+            if found:
+                return done([_best_extent(found, pool)], [axis], kind, factor, factor * ghost)
+    return _widened_product(obs, plain, kinds, pool, gcd, len(counts))
+
+
+def _widened_product(obs: Observations, plain: Sequence[tuple[str, str]], kinds: Sequence[str],
+                     pool: ExtentPool, gcd: int, points: int) -> Law | None:
+    """Products of two blocks that are both wider by a ghost width; one extent from the pool."""
+    pairs = [u for u in combinations(plain, 2)
+             if len({a[0] for a in u}) == 2 and ("n", "r") not in u]
+    for kind, factor, ghost in product(kinds[:3], _divisors(gcd)[:16], GHOSTS[1:]):
+        value = obs.value // factor
+        for used, e1 in product(pairs, pool.extents()[:8]):
+            wide = block_size(kind, e1, obs.env[used[0][0]], obs.env[used[0][1]]) + ghost
+            rest = value // np.maximum(wide, 1) - ghost
+            if np.any(wide <= 0) or np.any(value % np.maximum(wide, 1)) or np.any(rest <= 0):
+                continue
+            found = _solve_one(obs, rest, used[1], kind)
+            if found:
+                parts = [add(block(kind, e, sym(a[0]), sym(a[1])), num(ghost))
+                         for e, a in zip((e1, _best_extent(found, pool)), used, strict=True)]
+                return Law(mul(num(factor), *parts), 3 + (factor > 1), points)
     return None
 
 

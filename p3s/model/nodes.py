@@ -315,7 +315,7 @@ def _p2p_items(node: Node, explained: Explanation, grids: Mapping[int, GridAt],
 
 def _ordered_relation(rel: dict[str, Any], node: Node, grids: Mapping[int, GridAt]
                       ) -> dict[str, Any]:
-    if rel["kind"] not in ("xor", "stride"):
+    if rel["kind"] not in ("xor", "stride", "tree"):
         return rel
     firsts = []
     for n, rows in node.rows.items():

@@ -121,6 +121,22 @@ def _partners(rel: Relation, g: GridAt) -> np.ndarray:
         if rel.get("descending"):
             table.reverse()
         return np.array(table, dtype=np.int64).reshape(len(table), g.n)
+    if kind == "tree":  # binomial tree with root 0: down to r + 2^s, up to r - 2^s
+        stairs = []
+        for s in range((g.n - 1).bit_length()):
+            step = 1 << s
+            if rel["sign"] > 0:
+                there = (ranks % (2 * step) == 0) & (ranks + step < g.n)
+            else:
+                there = ranks % (2 * step) == step
+            stairs.append(np.where(there, ranks + rel["sign"] * step, -1))
+        if rel.get("descending"):
+            stairs.reverse()
+        return np.array(stairs, dtype=np.int64).reshape(len(stairs), g.n)
+    if kind == "mirror":
+        return (g.n - 1 - ranks)[None, :]
+    if kind == "opposite":
+        return ((ranks + g.n // 2) % g.n)[None, :]
     if kind == "others":
         c, p = _axis(rel, g)
         every = np.ones(g.n, dtype=bool)
@@ -141,7 +157,7 @@ def _partners(rel: Relation, g: GridAt) -> np.ndarray:
 
 def stages_depend_on_n(rel: Relation) -> bool:
     """Return whether the relation is a family whose number of partners is a law."""
-    return rel["kind"] in ("xor", "stride", "others")
+    return rel["kind"] in ("xor", "stride", "others", "tree")
 
 
 def text(rel: Relation) -> str:
@@ -158,7 +174,10 @@ def text(rel: Relation) -> str:
         return f"c xor 2**s, s < log2(p){where}"
     if kind == "stride":
         return f"c {'+' if rel['sign'] > 0 else '-'} 2**s{' mod p' if rel['wrap'] else ''}{where}"
-    return {"self": "self", "others": f"all others{where}",
+    if kind == "tree":
+        return "binomial tree, " + ("r + 2**s" if rel["sign"] > 0 else "r - 2**s")
+    return {"mirror": "n - 1 - r", "opposite": "(r + n//2) mod n",
+            "self": "self", "others": f"all others{where}",
             "transpose": "transpose (i,j) -> (j,i)"}[kind]
 
 
@@ -260,6 +279,8 @@ def _family_candidates(ndims: int) -> list[tuple[float, Relation]]:
                 out.append((1.5 + extra, {"kind": "stride", "axis": a, "sign": sign,
                                           "wrap": wrap}))
         out.append((2.0 + extra, {"kind": "others", "axis": a}))
+    out += [(1.6, {"kind": "tree", "sign": sign}) for sign in (1, -1)]
+    out += [(1.2, {"kind": "mirror"}), (1.2, {"kind": "opposite"})]
     if ndims == 2:
         out.append((1.2, {"kind": "transpose"}))
     return out
@@ -316,7 +337,8 @@ def explain(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None = None,
     for cost, rel in _family_candidates(ndims):
         if beaten(cost):
             continue
-        complete = rel["kind"] == "transpose" or _family_complete(rel, pairs)
+        complete = rel["kind"] in ("transpose", "mirror", "opposite") \
+            or _family_complete(rel, pairs)
         left = residual([rel])
         if left == 0 and complete:
             options.append(Explanation([rel], cost, 0))
@@ -374,7 +396,7 @@ def order_family(rel: Relation, first_seen: Sequence[np.ndarray]) -> Relation:
 
     first_seen: per count, the mean ordinal of each stage's first event.
     """
-    if rel["kind"] not in ("xor", "stride"):
+    if rel["kind"] not in ("xor", "stride", "tree"):
         return rel
     down = sum(bool(len(f) > 1 and f[0] > f[-1]) for f in first_seen)
     up = sum(bool(len(f) > 1 and f[0] < f[-1]) for f in first_seen)
