@@ -302,3 +302,17 @@ def test_time_without_a_core_is_noticed() -> None:
     result = compose({2: times_at(2, 1.0)}, {2: worst}, {2: REPLAYED}, [2])
     assert result["counts"][0]["time_from"] == "model"
     assert any("without a core for 45 %" in note for note in result["not_representative"])
+
+
+def test_what_the_scaled_trace_leaves_out_counts_as_unknown() -> None:
+    """Events without a rule are in no row of the scaled trace; the traced run remembers them."""
+    from p3s.predict.prediction import _not_modelled, _unknown_share
+
+    head = {
+        "share": {"exact": {"events": 1.0, "bytes": 1.0, "work": 1.0}},
+        "traced_share": {"unknown": {"events": 0.4, "bytes": 0.0, "time": 0.1}},
+        "unmodelled_ops": {"MPI_Put": 7},
+    }
+    assert _unknown_share(head) == 0.4
+    assert _not_modelled(head) == ["not modelled: MPI_Put"]
+    assert _unknown_share({"share": head["share"]}) == 0.0

@@ -79,7 +79,12 @@ def compose(
         "extrapolation_ratio": ratio if math.isfinite(ratio) else None,
         "low_confidence": low_confidence,
         "not_representative": shared,
-        "notes": [*shared, *_notes(rows, replays, ratio), *_soft_rules(share)],
+        "notes": [
+            *shared,
+            *_notes(rows, replays, ratio),
+            *_soft_rules(share),
+            *_not_modelled(times[rows[-1]["n"]].head),
+        ],
     }
 
 
@@ -186,15 +191,30 @@ def _verdict_share(head: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def _unknown_share(head: Mapping[str, Any]) -> float:
-    """Return the share of the work whose rule is unknown (of the events, if that is larger)."""
-    share = _verdict_share(head)
+    """Return the share of the program whose rule is unknown, by time, work or events.
+
+    The largest of them counts, of the scaled trace and of the traced run: what has no rule at
+    all is not in the scaled trace.
+    """
+    traced = head.get("traced_share")
+    shares = [_verdict_share(head), traced if isinstance(traced, Mapping) else {}]
     return max(
-        (
-            sum(entry.get(what, 0.0) for verdict, entry in share.items() if verdict in _UNKNOWN)
-            for what in ("work", "events")
-        ),
-        default=0.0,
+        sum(
+            float(entry.get(what, 0.0))
+            for verdict, entry in share.items()
+            if verdict in _UNKNOWN and isinstance(entry, Mapping)
+        )
+        for share in shares
+        for what in ("time", "work", "events")
     )
+
+
+def _not_modelled(head: Mapping[str, Any]) -> list[str]:
+    """Name the operations of the traced runs that the model leaves out."""
+    ops = head.get("unmodelled_ops")
+    if not isinstance(ops, Mapping) or not ops:
+        return []
+    return ["not modelled: " + ", ".join(sorted(map(str, ops)))]
 
 
 def _doubts(unknown: float, ratio: float) -> list[str]:

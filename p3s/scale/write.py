@@ -135,7 +135,8 @@ def _head(model: Mapping[str, Any], rows: ScaledRows) -> dict[str, Any]:
         "work_unit": model["work_unit"], "grid": list(rows.grid.dims),
         "grid_rule": model["grid"]["text"], "rows": len(rows.rank),
         "counts": model["counts"], "extrapolation": rows.n / max(model["counts"]),
-        "first_seen": model["first_seen"], "phases": phases, "share": share,
+        "first_seen": model["first_seen"], "unmodelled_ops": model["unmodelled_ops"],
+        "phases": phases, "share": share,
         "traced_share": model["shares"],
         "unknown": [{"op": it["op"], "site": it["site"], "why": it["why"]}
                     for it in model["items"] if it["verdict"] == "unknown"]}
