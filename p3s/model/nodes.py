@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from p3s.characterize.tables import PointTable
+from p3s.model.explain import Explanation, Pairs, explain, order_family
 from p3s.model.grids import GridFamily, candidate_families, coords_of
 from p3s.model.guards import GridAt
 from p3s.model.places import PlaceLaw, place_law
-from p3s.model.relations import Explanation, Pairs, explain, order_family, partners
+from p3s.model.relations import partners
 from p3s.model.slots import Item, Rows
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND, kind_of
 
