@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -22,9 +23,11 @@ from signature_runner.mpi import MpiInstall, find_mpi
 TIMEOUT_S = 60.0
 
 #: Prints the size of the world and the library mpi4py has loaded.
+#: One write of one string: the output of two ranks may mix between writes, not inside one.
 QUESTION = (
-    "from mpi4py import MPI; "
-    "print('p3s', MPI.COMM_WORLD.size, MPI.Get_library_version().split()[0])"
+    "import sys; from mpi4py import MPI; "
+    "sys.stdout.write('p3s %d %s\\n' % "
+    "(MPI.COMM_WORLD.size, MPI.Get_library_version().split()[0]))"
 )
 
 #: More ranks than cores, as root too; each MPI ignores the settings of the others.
@@ -42,30 +45,44 @@ if os.geteuid() == 0:
         SETTINGS[f"{launcher}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
 
 
-def output_of(command: list[str]) -> str | None:
-    """Return what a command prints, or None when it fails or does not end in time."""
+def environment() -> dict[str, str]:
+    """Return the environment of a trial; unbuffered output would be written piece by piece."""
+    env = {**os.environ, **SETTINGS}
+    env.pop("PYTHONUNBUFFERED", None)
+    return env
+
+
+def output_of(command: list[str]) -> tuple[str | None, str]:
+    """Return what a command prints, or None when it fails, and what it says on stderr."""
     try:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, **SETTINGS},
+            errors="replace",
+            env=environment(),
             start_new_session=True,
         )
-    except OSError:
-        return None
+    except OSError as err:
+        return None, f"{command[0]}: {err.strerror}"
     try:
-        text, _ = process.communicate(timeout=TIMEOUT_S)
+        text, said = process.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        return None
+        return None, f"no end within {TIMEOUT_S:g} s"
     finally:
         # Its own session: whatever the launcher has started goes with it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    return text if process.returncode == 0 else None
+    return (text if process.returncode == 0 else None), said
+
+
+def last_line(text: str) -> str:
+    """Return the last line that holds a letter, at most 200 characters of it."""
+    lines = [line.strip() for line in text.splitlines() if any(map(str.isalpha, line))]
+    return lines[-1][:200] if lines else ""
 
 
 def fault_of(mpi: MpiInstall) -> str | None:
@@ -74,12 +91,17 @@ def fault_of(mpi: MpiInstall) -> str | None:
         return mpi.why_not
     if mpi.mpiexec is None:
         return "no mpiexec beside its mpicc"
-    text = output_of([mpi.mpiexec, "-n", "2", sys.executable, "-c", QUESTION])
-    answers = [line.split() for line in (text or "").splitlines() if line.startswith("p3s ")]
-    if len(answers) != 2:
-        return "two mpi4py processes did not start"
+    said = ""
+    for _attempt in range(2):  # a busy machine can spoil one start
+        text, said = output_of([mpi.mpiexec, "-n", "2", sys.executable, "-c", QUESTION])
+        answers = re.findall(r"p3s (\d+) (\S+)$", text or "", re.MULTILINE)
+        if len(answers) == 2:
+            break
+    else:
+        why = last_line(said)
+        return "two mpi4py processes did not start" + (f" ({why})" if why else "")
     library = {"Open": "openmpi", "MPICH": "mpich"}
-    if any(size != "2" or library.get(name) != mpi.family for _, size, name in answers):
+    if any(size != "2" or library.get(name) != mpi.family for size, name in answers):
         return "mpi4py loads another MPI"
     return None
 

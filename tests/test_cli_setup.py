@@ -52,6 +52,36 @@ def test_mpi4py_must_run_on_the_same_mpi(
     assert found is None if fault is None else fault in found
 
 
+def test_output_of_ranks_is_written_whole(
+    choose: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two interpreters on one pipe, each write its own line even when unbuffered."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    assert "PYTHONUNBUFFERED" not in choose.environment()
+    assert "print" not in choose.QUESTION and choose.QUESTION.count(".write(") == 1
+    stand_in = tmp_path / "mpi4py"
+    stand_in.mkdir()
+    (stand_in / "__init__.py").write_text("")
+    (stand_in / "MPI.py").write_text(
+        "class COMM_WORLD:\n    size = 2\ndef Get_library_version():\n    return 'Open MPI'\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    text, _ = choose.output_of([sys.executable, "-c", choose.QUESTION])
+    assert text == "p3s 2 Open\n"
+
+
+def test_a_spoiled_start_is_tried_again_and_its_reason_shown(
+    choose: ModuleType, tmp_path: Path
+) -> None:
+    mpi = launcher(tmp_path / "mpi", "p3s 2 MPICH\np3s 2 MPICH")
+    script, tried = Path(str(mpi.mpiexec)), tmp_path / "tried"
+    whole = script.read_text()
+    script.write_text(f"#!/bin/sh\n[ -e {tried} ] || {{ touch {tried}; exit 1; }}\n{whole}")
+    assert choose.fault_of(mpi) is None
+    script.write_text("#!/bin/sh\necho first >&2\necho no slots left >&2\necho --- >&2\nexit 1\n")
+    assert choose.fault_of(mpi) == "two mpi4py processes did not start (no slots left)"
+
+
 def test_mpi_that_waits_without_yielding_is_not_taken(choose: ModuleType, tmp_path: Path) -> None:
     slow = MpiInstall("mpich", "4.0.2", "/x/mpicc", "/x/mpiexec", False, "waits without yielding")
     assert choose.fault_of(slow) == "waits without yielding"
