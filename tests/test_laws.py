@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3s.errors import P3SError
-from p3s.model.elements import ExtentPool, Observations, fit_elements
+from p3s.model.blocks import ExtentPool, Observations
+from p3s.model.elements import fit_elements
 from p3s.model.expr import (
     BLOCK_KINDS,
     block_size,

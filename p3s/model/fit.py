@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -10,10 +9,10 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.model import guards, places, relations
+from p3s.model.blocks import ExtentPool
 from p3s.model.compare import compare
-from p3s.model.elements import ExtentPool, differs
-from p3s.model.evaluate import Model, generate
+from p3s.model.evaluate import Model
+from p3s.model.judge import judge_items, judge_weights, next_counts, phase_key, shares
 from p3s.model.nodes import (
     GridChoice,
     Node,
@@ -24,13 +23,13 @@ from p3s.model.nodes import (
     items_of,
     tag_splits,
 )
-from p3s.model.slots import EVEN, OPEN, ROOT, Item, fit_item
+from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item
 from p3s.model.tree import build_tree, phases_of
 from p3s.model.work import fit_phase_work
 from p3s.trace.ops import COMPLETION, RECV, SEND
 
 MIN_COUNTS = 2
-VERDICTS = ("exact", "fitted", "statistical", "ambiguous", "not seen", "unknown")
+Entry = dict[str, Any]
 
 
 def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Model:
@@ -43,55 +42,19 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
     if len(counts) < MIN_COUNTS:
         raise P3SError("model: one process count says nothing about scaling; "
                        "run `p3s characterize` at more counts")
-    open_splits = tag_splits(tables)
-    split = {k: bool(v) for k, v in open_splits.items()}
-    nodes = collect_nodes(tables, split)
-    choice = choose_grid(nodes, tables)
-    if None in open_splits.values():
-        split = decide_splits(open_splits, tables, choice)
-        if any(split[k] for k, v in open_splits.items() if v is None):
-            nodes = collect_nodes(tables, split)
-            choice = choose_grid(nodes, tables)
-    pool = ExtentPool(typed=frozenset(typed))
-    varying = {v for t in tables for v in t.varying}
-    entries: list[dict[str, Any]] = []
-    work: list[tuple[dict[str, Any], Item]] = []
-    for index, node in enumerate(nodes):
-        for item in items_of(node, index, choice, tables):
-            entry: dict[str, Any] = {
-                "node": index, "site": node.site, "op": node.op, "kind": node.kind,
-                "tag": node.tag, "tag_value": _tag_value(node, tables),
-                "relation": item.relation, "place": item.place, "notes": item.notes}
-            entries.append(entry)
-            work.append((entry, item))
-    # Items seen at many counts determine extents best; the others choose among those found,
-    # and what even sizes left open is decided again when all extents are known.
-    ranked = sorted(work, key=lambda w: _spread(w[1], counts), reverse=True)
-    for entry, item in (*ranked, *ranked):
-        if "slots" in entry and not any(w in s["why"] for s in entry["slots"]
-                                        for w in (EVEN, OPEN)):
-            continue
-        unsure = f"{entry['site']}:{entry['op']}" in varying
-        slots = entry["slots"] = fit_item(item, counts, pool, unsure)
-        if entry["kind"] in (SEND, RECV) and item.relation is None:
-            for slot in slots:
-                slot["guard"] = None
-        if item.place is not None and item.place["kind"] == "odd":
-            for slot in slots:
-                slot["guard"] = None
-                slot["why"].append("no rule found for the communicator's members")
+    nodes, choice, split = _nodes_on_grid(tables)
+    work = _items(nodes, choice, tables)
+    entries = [entry for entry, _ in work]
     unmodelled = _sum_ops(tables)
-    for entry in entries:
-        if entry["op"] in unmodelled:
-            unknown: list[dict[str, Any]] = entry["slots"]
-            for slot in unknown:
-                slot["guard"] = None
-                slot["why"].append("this kind of operation is not modelled")
+    _fit_items(work, counts, tables, ExtentPool(typed=frozenset(typed)), unmodelled)
     _follow_posts(entries, work, counts)
     tree, used = build_tree(entries, tables, choice.grids, split)
     for entry in entries:
         entry.update(phase=0, order=0, loop_start=None)
     phases = phases_of(tree, entries, used, choice.grids)
+    for phase in phases:
+        phase["name"] = _phase_name(phase, entries)
+    fit_phase_work(phases, entries, tables, choice.grids, split)
     model: Model = {
         "schema": "p3s.model", "schema_version": 1, "counts": counts,
         "grid": {"family": choice.family.to_json(), "text": choice.family.text(),
@@ -103,16 +66,64 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
         "sites": {k: list(v) for t in tables for k, v in t.sites.items()},
         "unmodelled_ops": unmodelled, "first_seen": _first_seen(nodes),
     }
-    for phase in phases:
-        phase["name"] = _phase_name(phase, entries)
-    fit_phase_work(phases, entries, tables, choice.grids, split)
-    for entry in entries:
-        if entry["kind"] == COMPLETION:  # how many requests a call completes is no message
-            completions: list[dict[str, Any]] = entry["slots"]
-            for slot in completions:
-                slot["why"] = [w for w in slot["why"] if "message size" not in w and w != EVEN]
-    _judge(model, tables, choice)
+    judge_items(model, tables)
     return model
+
+
+def _nodes_on_grid(tables: Sequence[PointTable]
+                   ) -> tuple[list[Node], GridChoice, dict[tuple[str, str], bool]]:
+    """Return the nodes, the program's grid, and at which places tags make nodes."""
+    open_splits = tag_splits(tables)
+    split = {k: bool(v) for k, v in open_splits.items()}
+    nodes = collect_nodes(tables, split)
+    choice = choose_grid(nodes, tables)
+    if None in open_splits.values():
+        split = decide_splits(open_splits, tables, choice)
+        if any(split[k] for k, v in open_splits.items() if v is None):
+            nodes = collect_nodes(tables, split)
+            choice = choose_grid(nodes, tables)
+    return nodes, choice, split
+
+
+def _items(nodes: Sequence[Node], choice: GridChoice, tables: Sequence[PointTable]
+           ) -> list[tuple[Entry, Item]]:
+    """Return every item with its entry in the model, slots still to come."""
+    return [({"node": index, "site": node.site, "op": node.op, "kind": node.kind,
+              "tag": node.tag, "tag_value": _tag_value(node, tables),
+              "relation": item.relation, "place": item.place, "notes": item.notes}, item)
+            for index, node in enumerate(nodes) for item in items_of(node, index, choice, tables)]
+
+
+def _fit_items(work: Sequence[tuple[Entry, Item]], counts: Sequence[int],
+               tables: Sequence[PointTable], pool: ExtentPool,
+               unmodelled: Mapping[str, int]) -> None:
+    """Fit the slots of all items.
+
+    Items seen at many counts determine extents best; the others choose among those found, and
+    what their sizes left open is decided again when all extents are known.
+    """
+    varying = {v for t in tables for v in t.varying}
+    ranked = sorted(work, key=lambda w: _spread(w[1], counts), reverse=True)
+    for entry, item in (*ranked, *ranked):
+        if "slots" in entry and not any(w in s["why"] for s in entry["slots"]
+                                        for w in (EVEN, OPEN)):
+            continue
+        entry["slots"] = fit_item(item, list(counts), pool,
+                                  f"{entry['site']}:{entry['op']}" in varying)
+    for entry, item in work:
+        why = None
+        if entry["op"] in unmodelled:
+            why = "this kind of operation is not modelled"
+        elif entry["kind"] in (SEND, RECV) and item.relation is None:
+            why = "no rule found for the partners"
+        elif item.place is not None and item.place["kind"] == "odd":
+            why = "no rule found for the communicator's members"
+        for slot in entry["slots"]:
+            if why is not None:
+                slot["guard"] = None
+                slot["why"].append(why)
+            if entry["kind"] == COMPLETION:  # how many requests a call completes is no message
+                slot["why"] = [w for w in slot["why"] if w not in (EVEN, OPEN, NO_SIZE)]
 
 
 def _tag_value(node: Node, tables: Sequence[PointTable]) -> int:
@@ -203,39 +214,6 @@ def _phase_name(phase: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) ->
     return "+".join(ops[:5]) + ("+..." if len(ops) > 5 else "") or "nest"
 
 
-def _judge(model: Model, tables: Sequence[PointTable], choice: GridChoice) -> None:
-    """Give every item its verdict from what the model reproduces at the traced counts."""
-    wrong: set[int] = set()
-    for t in tables:
-        wrong |= set(compare(model, t)["items_wrong"])
-    for i, item in enumerate(model["items"]):
-        slots = item["slots"]
-        seen = {n for s in slots for n in s["seen"]}
-        why = [w for s in slots for w in s["why"]] + item["notes"]
-        if any(s["guard"] is None for s in slots):
-            verdict = "unknown"
-        elif any("stat" in s["count"] or "total" in s["count"]
-                 or ("stat" in s["elements"] and item["kind"] != COMPLETION)
-                 for s in slots) or ROOT in why:
-            verdict = "statistical"
-        elif any("direction open" in w or w in (EVEN, OPEN) for w in why):
-            verdict = "ambiguous"
-        elif any(a[0] == "above" for s in slots for a in s["guard"]):
-            verdict = "not seen"
-        elif i in wrong:
-            verdict = "fitted"
-            why.append("not reproduced at every traced count")
-        elif len(seen) < 2 and len(tables) > 1:
-            verdict = "ambiguous"
-            why.append("seen at one count only")
-        elif len(seen) < min(3, len(tables)):
-            verdict = "fitted"  # what starts late is what most often goes on changing
-            why.append("seen at two counts only")
-        else:
-            verdict = "exact"
-        item["verdict"], item["why"] = verdict, sorted(set(why))
-
-
 def hold_out(tables: Sequence[PointTable], typed: Collection[int] = ()
              ) -> tuple[dict[str, Any], set[tuple[str, str, Any]]]:
     """Fit without the largest count, compare there; return the report and the nodes missed."""
@@ -254,9 +232,9 @@ def hold_out(tables: Sequence[PointTable], typed: Collection[int] = ()
               for i in (*result["items_wrong"], *bare)}
     for site in result["unseen_sites"]:
         missed.add((site, "", None))
-    result["weights_missed"] = [_phase_key(model["phases"][w["phase"]], items)
+    result["weights_missed"] = [phase_key(model["phases"][w["phase"]], items)
                                 for w in result["weights"]["each"] if w["true"] != w["predicted"]]
-    result["phases_seen"] = [_phase_key(p, items) for p in model["phases"]]
+    result["phases_seen"] = [phase_key(p, items) for p in model["phases"]]
     result["possible"] = True
     return result, missed
 
@@ -279,114 +257,7 @@ def build_model(tables: Sequence[PointTable], holdout: bool = True,
                                                in missed):
                 item["verdict"] = "fitted"
                 item["why"] = [*item["why"], "the fit without the largest count missed it"]
-    _judge_weights(model)
+    judge_weights(model)
     model["shares"] = shares(model, max(tables, key=lambda t: t.np))
     model["next"] = next_counts(model)
     return model
-
-
-def _phase_key(phase: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a phase's calls, the same in a fit of fewer counts."""
-    return sorted({f"{items[i]['site']}:{items[i]['op']}:{items[i]['tag']}"
-                   for i in phase["items"]})
-
-
-def _judge_weights(model: Model) -> None:
-    """Give every phase's weight its verdict: exact needs a rule and a hold-out that met it."""
-    held = model["holdout"] or {}
-    missed, known = held.get("weights_missed", []), held.get("phases_seen", [])
-    for phase in model["phases"]:
-        law, key = phase["weight"], _phase_key(phase, model["items"])
-        if "expr" not in law:
-            phase["weight_verdict"] = "statistical"
-        elif key not in missed and (key in known or (law["expr"][0] == "num"
-                                                     and len(phase["weight_points"]) > 1)):
-            phase["weight_verdict"] = "exact"
-        else:
-            phase["weight_verdict"] = "fitted"
-
-
-def shares(model: Model, t: PointTable) -> dict[str, dict[str, float]]:
-    """Return the share of events, bytes and time per verdict at one traced count."""
-    from p3s.model.tree import assign
-
-    split = {(s, o): bool(v) for s, o, v in model["tag_splits"]}
-    rows = generate(model, t.np)
-    assignment = assign(model["items"], t, rows.grid, split)
-    out = {v: {"events": 0.0, "bytes": 0.0, "time": 0.0} for v in VERDICTS}
-    total = {"events": 0.0, "bytes": 0.0, "time": 0.0}
-    for r, gi, b, k, w, e in zip(t.rank, t.group, t.nbytes, t.count, t.work_ns, t.elapsed_ns,
-                                 strict=True):
-        i = assignment.item[(int(r), int(gi))]
-        verdict = model["items"][i]["verdict"] if i < len(model["items"]) else "unknown"
-        amount = {"events": float(k), "bytes": float(b) * float(k), "time": float(w) + float(e)}
-        for name, value in amount.items():
-            out[verdict][name] += value
-            total[name] += value
-    return {v: {k: x / total[k] if total[k] else 0.0 for k, x in d.items()}
-            for v, d in out.items()}
-
-
-def next_counts(model: Model) -> list[dict[str, Any]]:
-    """Return process counts worth tracing next, with the reason."""
-    from p3s.model.evaluate import model_grid
-
-    open_axes = sorted({int(d) for it in model["items"] if it["verdict"] == "ambiguous"
-                        for w in it["why"] if w.startswith("direction open in dimension ")
-                        for d in w.removeprefix("direction open in dimension ").split(", ")})
-    out: list[dict[str, Any]] = []
-    top = max(model["counts"])
-    if open_axes:
-        for n in _acceptable(model, 8 * top + 28):
-            try:
-                dims = model_grid(model, n).dims
-            except P3SError:
-                continue
-            if all(dims[d] >= 3 for d in open_axes):
-                out.append({"n": n, "dims": list(dims), "why":
-                            "more than two ranks in dimension "
-                            + ", ".join(map(str, open_axes)) + " tell the direction"})
-                break
-    even = [s["elements"] for it in model["items"] for s in it["slots"]
-            if EVEN in s["why"] or OPEN in s["why"]]
-    if even:
-        for n in _acceptable(model, 8 * top + 28):
-            if n in model["counts"]:
-                continue
-            try:
-                grid = model_grid(model, n)
-            except P3SError:
-                continue
-            env = {"n": float(n), **{f"p{d}": float(p) for d, p in enumerate(grid.dims)}}
-            if any(_uneven(law["expr"], env) if law["even"] else any(
-                    differs(k, e, k2, e2, int(env[p])) for p, k, e, k2, e2 in law["rivals"])
-                    for law in even):
-                out.append({"n": n, "dims": list(grid.dims), "why":
-                            "its blocks show how the program deals with a remainder"})
-                break
-    return out
-
-
-def _acceptable(model: Model, top: int) -> list[int]:
-    """Return counts that the program is likely to take: any on MPI's own grid, else of the kind
-    it was traced at (powers of two, squares, cubes)."""
-    counts = model["counts"]
-    if not model["grid"]["cart"] and len(counts) > 2:
-        for kind in (lambda n: n & (n - 1) == 0, lambda n: math.isqrt(n) ** 2 == n,
-                     lambda n: round(n ** (1 / 3)) ** 3 == n):
-            if all(kind(n) for n in counts):
-                return [n for n in range(3, top) if kind(n)]
-    return list(range(3, top))
-
-
-def _uneven(expr: Any, env: Mapping[str, float]) -> bool:
-    """Return whether some block of an expression has a remainder."""
-    if not isinstance(expr, list):
-        return False
-    if expr[0] == "block" and expr[2][0] == "num" and expr[3][0] == "sym":
-        return bool(expr[2][1] % int(env[expr[3][1]]))
-    return any(_uneven(a, env) for a in expr[1:])
-
-
-__all__ = ["build_model", "fit_model", "guards", "hold_out", "next_counts", "places",
-           "relations", "shares"]

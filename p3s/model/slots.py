@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from p3s.model.elements import ExtentPool, Observations, fit_elements
+from p3s.model.blocks import ExtentPool, Observations
+from p3s.model.elements import fit_elements
 from p3s.model.expr import evaluate_int
 from p3s.model.guards import GridAt, fit_guard
 from p3s.model.laws import WorkLaw, fit_exact, fit_work
 
 MAX_VARIANTS = 32
+NO_SIZE = "no exact law for the message size"
 ROOT = "the root varies: rank 0 of the communicator stands in"
 OPEN = "several ways of cutting the blocks fit at the traced counts"
 EVEN = "blocks were even at every traced count: how a remainder is dealt with is open"
@@ -288,7 +290,7 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
             elif law.rivals:
                 slot["why"].append(OPEN)
             return
-        slot["why"].append("no exact law for the message size")
+        slot["why"].append(NO_SIZE)
     else:
         slot["why"].append("message sizes vary inside the run")
     slot["elements"] = {"stat": fit_work([n for n, _ in means],
