@@ -43,6 +43,7 @@ class Stages:
     raises: dict[int, P3SError] = field(default_factory=dict)
     stderr: str = ""
     problems: list[str] = field(default_factory=list)
+    holdout: dict[str, Any] | None = None
 
     def run_traced(
         self, template: list[str], np: int, run_dir: Path, *, timeout_s: float | None, **_: Any
@@ -86,7 +87,7 @@ class Stages:
 
     def build(self, study_dir: Path, holdout: bool = True) -> dict[str, Any]:
         self.calls.append(("model", holdout))
-        model = {"schema": "p3s.model", "schema_version": SCHEMA_VERSION, "holdout": None}
+        model = {"schema": "p3s.model", "schema_version": SCHEMA_VERSION, "holdout": self.holdout}
         write_json(Study(study_dir).model_path, model)
         return model
 
@@ -364,6 +365,44 @@ def test_model_prints_equations(
     assert run(["model", str(root), "--json", "--no-holdout"]) == 0
     assert json.loads(capsys.readouterr().out)["schema"] == "p3s.model"
     assert stages.calls[-2:] == [("model", True), ("model", False)]
+
+
+@pytest.mark.parametrize(
+    ("triples", "colls", "weights", "says"),
+    [
+        ((100, 100, 100), (8, 8, 8), (3, 3), ""),
+        ((100, 100, 99), (8, 8, 8), (3, 3), "1 of 100 messages"),
+        ((100, 101, 100), (8, 8, 8), (3, 3), "1 of 101 messages"),
+        ((0, 0, 0), (8, 8, 0), (3, 3), "8 of 8 collectives"),
+        ((0, 0, 0), (8, 8, 8), (3, 2), "1 of 3 phase weights"),
+    ],
+)
+def test_model_that_misses_its_held_out_count_is_3(
+    stages: Stages,
+    root: Path,
+    capsys: pytest.CaptureFixture[str],
+    triples: tuple[int, ...],
+    colls: tuple[int, ...],
+    weights: tuple[int, ...],
+    says: str,
+) -> None:
+    keys = ("true", "predicted", "equal")
+    stages.holdout = {
+        "possible": True,
+        "n": 8,
+        "p2p_triples": dict(zip(keys, triples, strict=True)),
+        "collectives": dict(zip(keys, colls, strict=True)),
+        "weights": dict(zip(("phases", "exact"), weights, strict=True)),
+    }
+    characterize(root, "2,4,8")
+    capsys.readouterr()
+    assert run(["model", str(root)]) == (3 if says else 0)
+    streams = capsys.readouterr()
+    assert streams.out == "the equations\n"
+    last = streams.err.splitlines()[-1]
+    assert last == f"low confidence: fitted without 8 processes the model misses there {says}" or (
+        not says and last.startswith("next:")
+    )
 
 
 def test_scale_and_replay(stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,7 +70,7 @@ def test_large_counts_are_predicted_exactly(program, args, counts, targets, prog
     done = p3s("characterize", "-n", counts, "-o", study, "--", *command)
     assert done.returncode == 0, done.stderr
     done = p3s("model", study)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, 3), done.stderr  # 3: the hold-out, fitted with one count fewer
     for n in targets:
         done = p3s("validate", study, "-n", str(n), "--json", "--", *command)
         result = json.loads(done.stdout)
@@ -99,7 +99,9 @@ def test_master_and_workers_are_statistical(launcher, tmp_path):
     study = tmp_path / "study"
     done = p3s("characterize", "-n", "2,4,8", "-r", "2", "-o", study, "--", *command)
     assert done.returncode == 0, done.stderr
-    model = json.loads(p3s("model", study, "--json").stdout)
+    done = p3s("model", study, "--json")
+    assert done.returncode in (0, 3), done.stderr
+    model = json.loads(done.stdout)
     moving = [i for i in model["items"] if i["kind"] in ("send", "recv")]
     assert moving and any(i["verdict"] == "statistical" for i in moving)
     assert all(i["site"] in model["sites"] for i in moving)
@@ -120,7 +122,7 @@ def test_lammps_claims_nothing_that_is_not_so(tmp_path):
     done = p3s("characterize", "-n", "2,4,8,16", "-o", study, "--", *command)
     assert done.returncode == 0, done.stderr
     done = p3s("model", study, "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, 3), done.stderr
     model = json.loads(done.stdout)
     done = p3s("validate", study, "-n", "32", "--json", "--", *command)
     assert done.returncode in (0, 3), done.stderr

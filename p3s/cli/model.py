@@ -25,8 +25,12 @@ def model(
     ),
     json_: bool = JSON_OPTION,
 ) -> int:
-    """Fit equations per phase, say how sure each one is, and check them on the largest count."""
+    """Fit equations per phase, say how sure each one is, and check them on the largest count.
+
+    Exit code 3 when the model, fitted without the largest count, misses anything there.
+    """
     from p3s.cli.pipeline import ensure_model
+    from p3s.predict.prediction import missed
     from p3s.study import Study, read_json
 
     study = Study.open(study_dir)
@@ -41,4 +45,10 @@ def model(
 
         out(render(fitted))
     say(f"next: p3s predict {study.root} -n COUNTS")
+    held = fitted.get("holdout")
+    if isinstance(held, dict) and held.get("possible", True):
+        wrong = missed(held, limit=1.0)
+        if wrong:
+            say("low confidence: " + "; ".join(wrong))
+            return 3
     return 0

@@ -63,7 +63,7 @@ def compose(
     shared = _not_representative(runs, replays)
     unknown = max(_unknown_share(times[n].head) for n in times)
     ratio = rows[-1]["n"] / max(traced) if traced else math.inf
-    low_confidence = [*_doubts(unknown, ratio), *_missed(holdout)]
+    low_confidence = [*_doubts(unknown, ratio), *missed(holdout)]
     share = _verdict_share(times[rows[-1]["n"]].head)
     return {
         "schema": PREDICTION_SCHEMA,
@@ -231,27 +231,30 @@ def _doubts(unknown: float, ratio: float) -> list[str]:
     return doubts
 
 
-def _missed(holdout: Any) -> list[str]:
-    """Say when the model, fitted without the largest traced count, missed that count."""
+def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[str]:
+    """Say when the model, fitted without the largest traced count, missed that count.
+
+    ``limit`` is the share of its messages and of its collectives that must be equal.
+    """
     if not isinstance(holdout, Mapping):
         return []
     n = holdout.get("n")
     if not holdout.get("possible", True):
         return [f"the model could not be checked on a held-out count: {holdout.get('why')}"]
-    missed = []
+    wrong = []
     for key, name in (("p2p_triples", "messages"), ("collectives", "collectives")):
         pair = holdout.get(key)
         if isinstance(pair, Mapping):
             whole = max(pair.get("true", 0), pair.get("predicted", 0))
-            if pair.get("equal", 0) < HOLDOUT_LIMIT * whole:
-                missed.append(f"{whole - pair.get('equal', 0)} of {whole} {name}")
+            if pair.get("equal", 0) < limit * whole:
+                wrong.append(f"{whole - pair.get('equal', 0)} of {whole} {name}")
     weights = holdout.get("weights")
     if isinstance(weights, Mapping) and weights.get("exact", 0) < weights.get("phases", 0):
         off = weights["phases"] - weights.get("exact", 0)
-        missed.append(f"{off} of {weights['phases']} phase weights")
-    if not missed:
+        wrong.append(f"{off} of {weights['phases']} phase weights")
+    if not wrong:
         return []
-    return [f"fitted without {n} processes the model misses there {', '.join(missed)}"]
+    return [f"fitted without {n} processes the model misses there {', '.join(wrong)}"]
 
 
 def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:
