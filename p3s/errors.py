@@ -15,6 +15,10 @@ class P3SError(Exception):
     exit_code = 1
 
 
+class Damaged(P3SError):
+    """A file is cut short or holds what it cannot hold."""
+
+
 class UsageError(P3SError):
     """The command line or a setting cannot be used as given."""
 

@@ -7,15 +7,17 @@ import os
 import re
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from p3s import __version__
-from p3s.errors import P3SError, UsageError
+from p3s.errors import Damaged, P3SError, UsageError
+from p3s.words import differing
 
 #: Version of every JSON artefact of a study.
 SCHEMA_VERSION = 1
@@ -118,7 +120,7 @@ def read_json(path: Path, schema: str) -> dict[str, Any]:
         raise P3SError(f"{path}: cannot be read: {_reason(err)}") from err
     except (ValueError, RecursionError) as err:
         why = " ".join(str(err).split())[:120]
-        raise P3SError(
+        raise Damaged(
             f"{path}: damaged, not a {schema} file ({why}); delete it and run its stage again"
         ) from err
     if not isinstance(obj, dict) or obj.get("schema") != schema:
@@ -164,12 +166,8 @@ class Study:
         return self.root / "runs" / f"np{np:04d}.r{rep}"
 
     def signature_path(self, np: int) -> Path:
-        """Signature at ``np`` processes: signature/np0008.json (table: .parquet beside it)."""
+        """Signature at ``np`` processes: signature/np0008.json (tables: .parquet beside it)."""
         return self.root / "signature" / f"np{np:04d}.json"
-
-    def signature_table(self, np: int) -> Path:
-        """Columns of the signature: signature/np0008.parquet."""
-        return self.signature_path(np).with_suffix(".parquet")
 
     @property
     def model_path(self) -> Path:
@@ -219,52 +217,121 @@ class Study:
     @classmethod
     def open(cls, root: Path) -> Study:
         """Open an existing study; raises P3SError when there is none, or one of another version."""
-        study = cls(Path(root))
-        if not study.manifest_path.exists():
+        study = cls.find(root)
+        if study is None:
             raise P3SError(
                 f"{root}: no study here (study.json is missing); "
                 f"make one: p3s characterize -n 2,4,8 -o {root} -- mpiexec -n {{np}} PROGRAM"
             )
-        study.manifest()
         return study
 
     @classmethod
-    def create(cls, root: Path, command: Sequence[str], *, force: bool = False) -> Study:
+    def find(cls, root: Path) -> Study | None:
+        """Return the study at ``root``, None when there is none.
+
+        A study.json that is missing or damaged is made again when there are runs to make it from.
+        """
+        study = cls(Path(root))
+        try:
+            study.manifest()
+        except Damaged as err:
+            if not any(run.info for run in study.runs()):
+                raise Damaged(
+                    f"{study.manifest_path}: damaged, and there are no runs to make it again from; "
+                    "delete it and run p3s characterize again"
+                ) from err
+            study._rebuild("was damaged (kept as study.json.damaged)")
+        except P3SError:
+            if study.manifest_path.exists():
+                raise
+            if not any(run.info for run in study.runs()):
+                return None
+            study._rebuild("was missing")
+        return study
+
+    def _rebuild(self, why: str) -> None:
+        """Make study.json from the runs, which say the command they were made with."""
+        runs = sorted(self.runs(), key=lambda run: _changed_ns(run.path / "run.json"))
+        commands: list[list[str]] = []
+        for run in runs:
+            words = run.info.get("command")
+            if _is_command(words) and words not in commands:
+                commands.append(words)
+        try:
+            if self.manifest_path.exists():
+                os.replace(self.manifest_path, self.root / "study.json.damaged")
+        except OSError as err:
+            raise P3SError(f"{self.manifest_path}: damaged: {_reason(err)}") from err
+        self._write_manifest(commands)
+        self.update()
+        print(
+            f"p3s: {self.manifest_path}: {why}; made again from {len(runs)} "
+            f"run{'s' if len(runs) > 1 else ''}",
+            file=sys.stderr,
+        )
+
+    @classmethod
+    def create(
+        cls,
+        root: Path,
+        command: Sequence[str],
+        *,
+        force: bool = False,
+        remedy: str = "choose another directory with -o, or mix them with --force",
+    ) -> Study:
         """Make a study, or open the one that is there to add to it; earlier runs stay.
 
         ``command`` is the launcher command with ``{np}``. Raises UsageError when the study
-        already holds runs of another command and ``force`` is not given, P3SError when the
-        directory is not a study, or cannot be written.
+        already holds runs of another command and ``force`` is not given (``remedy`` says what to
+        do), P3SError when the directory is not a study, or cannot be written.
         """
         study = cls(Path(root))
         study._check_writable()
         words = list(command)
-        if study.manifest_path.exists():
-            manifest = study.manifest()
-            commands = manifest["commands"]
+        if cls.find(root) is not None:
+            commands = study.manifest()["commands"]
             if words in commands:
                 return study
-            if commands and study.runs() and not force:
+            if study.runs() and not force:
+                if not commands:
+                    raise UsageError(
+                        f"{root}: holds runs that do not say their command (study.json was lost); "
+                        "if it is this one, add --force to p3s characterize"
+                    )
+                there, here = differing(commands[-1], words)
                 raise UsageError(
-                    f"{root}: holds runs of another command ({_shown(commands[0])}); "
-                    "choose another directory with -o, or mix them with --force"
+                    f"{root}: holds runs of another command ({there}, not {here}); {remedy}"
                 )
             keep = commands if study.runs() else []
             study.update(commands=[*keep, words])
             return study
+        study._write_manifest([words])
+        return study
+
+    def _write_manifest(self, commands: list[list[str]]) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         write_json(
-            study.manifest_path,
+            self.manifest_path,
             {
                 "schema": STUDY_SCHEMA,
                 "schema_version": SCHEMA_VERSION,
                 "created": now,
                 "p3s_version": __version__,
-                "commands": [words],
+                "commands": commands,
                 "runs": [],
             },
         )
-        return study
+
+    def remove_if_empty(self) -> None:
+        """Remove a study that holds no run, not even a failed one, and nothing else."""
+        try:
+            if {path.name for path in self.root.iterdir()} != {"study.json", "runs"}:
+                return
+            (self.root / "runs").rmdir()
+            self.manifest_path.unlink()
+            self.root.rmdir()
+        except OSError:
+            return
 
     def _check_writable(self) -> None:
         """Raise P3SError, before anything is run, when the study cannot be written."""
@@ -272,10 +339,10 @@ class Study:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not self.manifest_path.exists():
                 others = [p.name for p in self.root.iterdir() if not p.name.startswith(".")]
-                if others:
+                if others and not self.runs() and others != ["runs"]:
                     raise P3SError(
                         f"{self.root}: not a study and not empty ({sorted(others)[0]!r} is "
-                        "there); choose another directory with -o"
+                        "there); choose another study directory"
                     )
             for directory in (self.root, self.root / "runs"):
                 directory.mkdir(exist_ok=True, mode=0o700)
@@ -284,17 +351,15 @@ class Study:
                 os.unlink(name)
         except OSError as err:
             raise P3SError(
-                f"{self.root}: cannot be written: {_reason(err)}; choose another directory with -o"
+                f"{self.root}: cannot be written: {_reason(err)}; choose another study directory"
             ) from err
 
     def manifest(self) -> dict[str, Any]:
         """Return study.json, checked."""
         obj = read_json(self.manifest_path, STUDY_SCHEMA)
         commands = obj.get("commands")
-        if not isinstance(commands, list) or not all(
-            isinstance(words, list) and all(isinstance(w, str) for w in words) for words in commands
-        ):
-            raise P3SError(f"{self.manifest_path}: damaged: commands is not a list of commands")
+        if not isinstance(commands, list) or not all(map(_is_command, commands)):
+            raise Damaged(f"{self.manifest_path}: damaged: commands is not a list of commands")
         return obj
 
     def update(self, **changes: Any) -> dict[str, Any]:
@@ -321,7 +386,10 @@ class Study:
         """Return the launcher command with ``{np}`` of the latest runs."""
         commands = self.manifest()["commands"]
         if not commands:
-            raise P3SError(f"{self.manifest_path}: names no command")
+            raise P3SError(
+                f"{self.manifest_path}: names no command; say it with one count run again: "
+                f"p3s characterize -n COUNT -o {self.root} --force -- LAUNCHER"
+            )
         return list(commands[-1])
 
     # ---- runs --------------------------------------------------------------------------
@@ -405,9 +473,12 @@ class Study:
         return kept
 
 
-def _shown(words: Sequence[str], limit: int = 60) -> str:
-    """Return a command as one short line."""
-    import shlex
+def _is_command(words: Any) -> TypeGuard[list[str]]:
+    return isinstance(words, list) and bool(words) and all(isinstance(w, str) for w in words)
 
-    text = shlex.join(words)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+def _changed_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

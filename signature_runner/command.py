@@ -186,7 +186,10 @@ def _check_program(word: str, elsewhere: bool) -> None:
             raise P3SError(f"{word}: not executable; `chmod +x {word}` or name its interpreter")
         raise P3SError(f"{word}: not found on PATH; for the file in this directory write ./{word}")
     if not elsewhere or os.path.isabs(word):
-        raise P3SError(f"{word}: program not found; check the path")
+        where = "" if os.path.isabs(word) else " on PATH"
+        if where and os.sep in word:
+            where = ", relative to the directory you are in"
+        raise P3SError(f"{word}: program not found{where}; check the path")
 
 
 def executable(word: str) -> str | None:

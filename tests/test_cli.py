@@ -233,6 +233,10 @@ def test_counts_are_sorted_and_distinct() -> None:
     for bad in ("", ",", "1e3", "٣", "+4", "4.0", "2,,4", "0"):
         with pytest.raises(UsageError):
             parse_counts(bad)
+    for large in ("99999999999", str((1 << 24) + 1), "2,9" + "9" * 40):
+        with pytest.raises(UsageError, match="is more than 16,777,216, the maximum"):
+            parse_counts(large)
+    assert parse_counts(str(1 << 24)) == [1 << 24]
 
 
 def test_nothing_reaches_the_terminal_raw() -> None:

@@ -253,6 +253,7 @@ def test_refused_count_is_named_and_the_others_are_kept(
     assert Study.open(root).counts() == [4, 9, 16]
     assert (root / "runs" / "np0008.r0.failed" / "stderr.txt").exists()
     assert ("characterize", 8) not in stages.kinds()
+    assert streams.err.count("8 is not a square") == 1
 
 
 def test_too_few_left_fails_but_keeps_them(
@@ -282,6 +283,20 @@ def test_failure_before_the_start_is_not_repeated_for_every_count(
     assert characterize(root, "2,4,8,16") == 1
     assert stages.kinds() == [("run", 2)]
     assert capsys.readouterr().err.splitlines()[-1] == "p3s: ./app: not found"
+    assert (root / "runs" / "np0002.r0.failed" / "stderr.txt").exists()
+
+
+def test_first_run_that_leaves_nothing_leaves_no_study(
+    stages: Stages, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot_start(*_: Any, **__: Any) -> Outcome:
+        raise P3SError("./app: not found")
+
+    monkeypatch.setattr(sys.modules["signature_runner.launch"], "run_traced", cannot_start)
+    assert characterize(root, "2,4,8") == 1 and not root.exists()
+    assert run(["predict", str(root), "-n", "16", "--", *LAUNCH]) == 1 and not root.exists()
+    root.mkdir()
+    assert characterize(root, "2,4,8") == 1 and root.exists()  # not made by p3s
 
 
 def test_failed_rerun_loses_nothing(stages: Stages, root: Path) -> None:
@@ -344,6 +359,9 @@ def test_another_command_needs_force(
     other = ["mpiexec", "-n", "{np}", "./other"]
     assert characterize(root, "16", command=other) == 2
     assert "--force" in capsys.readouterr().err
+    assert run(["predict", str(root), "-n", "16", "--", *other]) == 2
+    said = capsys.readouterr().err
+    assert "leave the command out" in said and "--force" not in said and " -o " not in said[-90:]
     assert characterize(root, "16", "--force", command=other) == 0
     assert Study.open(root).counts() == [2, 4, 8, 16]
 
@@ -508,6 +526,55 @@ def test_validate_runs_traced_and_compares(
     text = capsys.readouterr().out
     assert "90.00 %" in text and "mean error 3.0 %" in text
     assert Study.open(root).counts() == [2, 4, 8]
+
+
+def test_validation_with_another_command_needs_force(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    characterize(root, "2,4,8")
+    stages.calls.clear()
+    capsys.readouterr()
+    other = [*LAUNCH[:3], "./other"]
+    assert run(["validate", str(root), "-n", "64", "--", *other]) == 2
+    said = capsys.readouterr().err
+    assert "./app" in said and "./other" in said and "--force" in said and stages.calls == []
+    assert run(["validate", str(root), "-n", "64", "--force", "--", *other]) == 0
+    assert ("run", 64, other) in stages.calls
+
+
+def test_lost_study_json_loses_no_run(stages: Stages, root: Path) -> None:
+    characterize(root, "2,4,8")
+    Study(root).manifest_path.write_text('{"schema": "p3s.st')
+    stages.calls.clear()
+    assert run(["validate", str(root), "-n", "64"]) == 0
+    assert ("run", 64, LAUNCH) in stages.calls
+    Study(root).manifest_path.unlink()
+    assert characterize(root, "16") == 0
+    assert Study.open(root).counts() == [2, 4, 8, 16]
+
+
+def test_damaged_signature_is_made_again(
+    stages: Stages, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    characterize(root, "2,4,8")
+    stages.calls.clear()
+
+    def load(study_dir: Path, np: int) -> None:
+        if np == 4 and ("characterize", 4) not in stages.calls:
+            raise P3SError("np=4: the signature is damaged")
+
+    def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
+        load(study_dir, 4)
+        return stages.build(study_dir, holdout)
+
+    monkeypatch.setattr(p3s.characterize, "load_table", load)
+    monkeypatch.setattr("p3s.model.stage.build", build)
+    assert run(["model", str(root)]) == 0
+    assert stages.calls == [("characterize", 4), ("model", True)]
+    monkeypatch.setattr(
+        "p3s.model.stage.build", lambda *_, **__: (_ for _ in ()).throw(P3SError("no fit"))
+    )
+    assert run(["model", str(root)]) == 1  # what is not the signatures' fault is not hidden
 
 
 def test_failed_validation_run_is_one_line(

@@ -89,8 +89,8 @@ def test_programs_that_cannot_start(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "data.txt").write_text("not a program")
     (tmp_path / "folder").mkdir()
     for word, said in [
-        ("./nothing", "program not found"),
-        ("nothing-of-this-name", "program not found"),
+        ("./nothing", "program not found, relative to the directory you are in"),
+        ("nothing-of-this-name", "program not found on PATH"),
         ("./data.txt", "not executable"),
         ("data.txt", "write ./data.txt"),
         ("./folder", "is a directory"),

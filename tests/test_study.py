@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from p3s.errors import P3SError, UsageError
 from p3s.study import SCHEMA_VERSION, Study, read_json, write_bytes, write_json
+from p3s.words import differing
 
 COMMAND = ["mpiexec", "-n", "{np}", "./app", "-o", "x y"]
 
@@ -121,7 +122,6 @@ def test_names_of_the_contract(tmp_path: Path) -> None:
         study.runs_dir(8): "runs/np0008.r0",
         study.runs_dir(12345, 2): "runs/np12345.r2",
         study.signature_path(8): "signature/np0008.json",
-        study.signature_table(8): "signature/np0008.parquet",
         study.scaled_path(512): "scaled/np000512/scaled.json",
         study.replay_path(512): "replay/np000512.json",
         study.replay_table(512): "replay/np000512.parquet",
@@ -150,8 +150,11 @@ def test_another_command_is_refused_unless_forced(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "s", COMMAND)
     put_run(study, 2)
     other = ["mpiexec", "-n", "{np}", "./other"]
-    with pytest.raises(UsageError, match="--force"):
+    with pytest.raises(UsageError, match="--force") as err:
         Study.create(study.root, other)
+    assert "./app -o 'x y'" in str(err.value) and "./other" in str(err.value)
+    with pytest.raises(UsageError, match=r"\); do this$"):
+        Study.create(study.root, other, remedy="do this")
     assert study.command() == COMMAND
     Study.create(study.root, other, force=True)
     assert study.manifest()["commands"] == [COMMAND, other]
@@ -249,3 +252,95 @@ def test_artefacts_are_private(tmp_path: Path) -> None:
     write_bytes(tmp_path / "new" / "x", b"1")
     assert (tmp_path / "new").stat().st_mode & 0o077 == 0
     assert (tmp_path / "new" / "x").stat().st_mode & 0o077 == 0
+
+
+def with_runs(root: Path, *commands: list[str]) -> Study:
+    """Make a study with one run per command, at 2, 3, ... processes."""
+    study = Study.create(root, COMMAND)
+    for at, words in enumerate(commands):
+        place = put_run(study, 2 + at, command=words)
+        os.utime(place / "run.json", (1000 - at, 1000 - at))
+    return study
+
+
+@pytest.mark.parametrize("content", [None, "", '{"schema": "p3s.study", "schema_ver', "[]x"])
+def test_lost_manifest_is_made_again_from_the_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None
+) -> None:
+    other = ["mpiexec", "-n", "{np}", "./other"]
+    study = with_runs(tmp_path / "s", other, COMMAND, other)
+    study.manifest_path.unlink()
+    if content is not None:
+        study.manifest_path.write_text(content)
+    again = Study.open(study.root)
+    assert again.counts() == [2, 3, 4]
+    assert again.manifest()["commands"] == [other, COMMAND]  # as old as their runs
+    assert [run["np"] for run in again.manifest()["runs"]] == [2, 3, 4]
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "made again from 3 runs" in said
+    kept = study.root / "study.json.damaged"
+    assert kept.exists() == (content is not None)
+    assert content is None or kept.read_text() == content
+    assert Study.open(study.root).counts() == [2, 3, 4] and capsys.readouterr().err == ""
+
+
+def test_lost_manifest_does_not_make_a_study_foreign(tmp_path: Path) -> None:
+    study = with_runs(tmp_path / "s", COMMAND)
+    study.manifest_path.unlink()
+    assert Study.create(study.root, COMMAND).counts() == [2]
+    study.manifest_path.unlink()
+    (study.runs_dir(2) / "run.json").write_text("{")
+    assert Study.create(study.root, COMMAND).command() == COMMAND
+    assert study.runs_dir(2).is_dir()
+
+
+@pytest.mark.parametrize("words", [None, [], "./app", [1], [["x"]]])
+def test_runs_that_do_not_say_their_command_need_force(tmp_path: Path, words: object) -> None:
+    study = Study.create(tmp_path / "s", COMMAND)
+    put_run(study, 2, command=words)
+    study.manifest_path.unlink()
+    with pytest.raises(P3SError, match=r"--force -- LAUNCHER$"):
+        Study.open(study.root).command()
+    with pytest.raises(UsageError, match="--force"):
+        Study.create(study.root, COMMAND)
+    assert Study.create(study.root, COMMAND, force=True).command() == COMMAND
+    assert study.counts() == [2]
+
+
+def test_manifest_of_another_version_is_not_replaced(tmp_path: Path) -> None:
+    study = with_runs(tmp_path / "s", COMMAND)
+    text = study.manifest_path.read_text().replace('"schema_version": 1', '"schema_version": 2', 1)
+    study.manifest_path.write_text(text)
+    with pytest.raises(P3SError, match="version 2"):
+        Study.open(study.root)
+    assert study.manifest_path.read_text() == text
+
+
+def test_damage_without_runs_says_what_to_do(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "s", COMMAND)
+    study.manifest_path.write_text("{")
+    with pytest.raises(P3SError, match="no runs to make it again from; delete it"):
+        Study.open(study.root)
+
+
+def test_only_an_empty_study_is_removed(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "s", COMMAND)
+    study.remove_if_empty()
+    assert not study.root.exists()
+    study = Study.create(tmp_path / "s", COMMAND)
+    (study.root / "mine.txt").write_text("")
+    study.remove_if_empty()
+    assert study.manifest_path.exists()
+    (study.root / "mine.txt").unlink()
+    (study.root / "runs" / "np0002.r0.failed").mkdir()
+    study.remove_if_empty()
+    assert study.manifest_path.exists()
+
+
+def test_commands_are_shown_whole_where_they_differ() -> None:
+    long = ["mpiexec", "-n", "{np}", "./app", *["same"] * 40]
+    one, other = differing([*long, "--nx", "300", *long], [*long, "--nx", "400", *long])
+    assert (one, other) == ("... 300 ...", "... 400 ...")
+    one, other = differing([*long, "x" * 90], long)
+    assert one == "... " + "x" * 90 and other == "..."
+    assert differing(["a b", "{np}"], ["c"]) == ("'a b' {np}", "c")

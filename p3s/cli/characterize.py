@@ -64,13 +64,14 @@ def characterize(
     check_template(words)
     wanted = parse_counts(counts)
     root = study_dir if study_dir is not None else default_study(program_of(words, wanted[0]))
-    existing = Study.open(root) if (root / "study.json").exists() else None
+    existing = Study.find(root)
     check_counts(existing, wanted)
     program_of(words, wanted[0])
+    made = not root.exists()
     study = Study.create(root, words, force=force)
     say(f"tracing into {study.root}")
     with progress(len(wanted) * repeats) as bar:
-        done = trace_counts(study, words, wanted, repeats, timeout, bar)
+        done = trace_counts(study, words, wanted, repeats, timeout, bar, made=made)
 
     next_command = f"p3s model {study.root}"
     have = study.signature_counts()

@@ -79,11 +79,13 @@ def parse_counts(text: str, option: str = "-n") -> list[int]:
     counts: set[int] = set()
     for word in text.split(","):
         word = word.strip()
-        if not (word.isascii() and word.isdigit()) or not 1 <= int(word[:12]) <= MAX_COUNT:
+        if not (word.isascii() and word.isdigit()) or int(word[:12]) < 1:
             raise UsageError(
                 f"{option} {text}: {word!r} is not a process count; "
                 f"give whole numbers separated by commas, for example {option} 2,4,8,16"
             )
+        if int(word[:12]) > MAX_COUNT:
+            raise UsageError(f"{option} {text}: {word} is more than {MAX_COUNT:,}, the maximum")
         counts.add(int(word))
     return sorted(counts)
 

@@ -64,8 +64,31 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
         from p3s.model.stage import build
 
         bar.start("fitting the model")
-        build(study.root, holdout=holdout)
+        try:
+            build(study.root, holdout=holdout)
+        except P3SError:
+            if not _repair_signatures(study, counts, bar):
+                raise
+            build(study.root, holdout=holdout)
         bar.done(f"model fitted from {', '.join(map(str, counts))} processes")
+
+
+def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bool:
+    """Characterize counts whose signature is damaged again; tells whether there was one."""
+    from p3s.characterize import characterize, load_table
+
+    repaired = False
+    for np in counts:
+        try:
+            load_table(study.root, np)
+        except P3SError:
+            if np not in study.counts():
+                continue
+            bar.start(f"np={np}: characterizing")
+            characterize(study.root, np)
+            bar.done(f"np={np}: signature was damaged, made again from its runs")
+            repaired = True
+    return repaired
 
 
 def ensure_scaled(study: Study, n: int, bar: Progress) -> None:

@@ -65,7 +65,7 @@ def predict(
     words = launcher_words(ctx)
     if traced and not words:
         raise UsageError("--from names counts to trace, so a launcher command is needed after --")
-    if not words and not (study_dir / "study.json").exists():
+    if not words and Study.find(study_dir) is None:
         raise P3SError(
             f"{study_dir}: no study here; give the launcher command to trace first: "
             f"p3s predict {study_dir} -n {counts} -- mpiexec -n {{np}} PROGRAM"
@@ -102,7 +102,7 @@ def _trace_missing(
     from p3s.study import Study
 
     check_template(words)
-    existing = Study.open(root) if (root / "study.json").exists() else None
+    existing = Study.find(root)
     have = set(existing.counts()) if existing is not None else set()
     if traced:
         asked = parse_counts(traced, "--from")
@@ -113,10 +113,17 @@ def _trace_missing(
     missing = [np for np in asked if np not in have]
     check_counts(existing, missing)
     program_of(words, (missing or asked or [1])[0])
-    study = Study.create(root, words)
+    made = not root.exists()
+    study = Study.create(
+        root,
+        words,
+        remedy="name another study directory, or leave the command out to predict from these runs",
+    )
     if not missing:
         return False
-    done = trace_counts(study, words, missing, repeats, timeout, bar)
+    done = trace_counts(study, words, missing, repeats, timeout, bar, made=made)
     if len(study.counts()) < MIN_COUNTS:
         raise P3SError(f"{reasons(done.failed)}; too few counts are left, name others with --from")
+    if done.failed:
+        say(f"p3s: {reasons(done.failed)}; kept: {', '.join(map(str, study.counts()))}")
     return bool(done.failed)

@@ -10,7 +10,7 @@ from typing import Any
 
 from p3s.cli.common import Progress, say
 from p3s.errors import P3SError, UsageError
-from p3s.study import RUN_SCHEMA, Study, read_json
+from p3s.study import RUN_SCHEMA, Study, read_json, write_json
 
 #: Fewer distinct counts cannot be modelled: two to fit, one held out.
 MIN_COUNTS = 3
@@ -53,6 +53,9 @@ def trace_once(
         where = f" in {kept}" if kept is not None else ""
         text = re.sub(r"(what was captured is kept)$", rf"\1{where}", str(err))
         raise RunFailed(text, info.get("exit_code"), info.get("status", "failed")) from err
+    info = _info(staged)
+    if info:  # a study whose study.json is lost can be put together from its runs
+        write_json(staged / "run.json", {**info, "command": list(command)})
     study.commit_run(staged, target)
     row = {
         "wall_s": outcome.wall_s,
@@ -125,8 +128,30 @@ def trace_counts(
     repeats: int,
     timeout_s: float,
     bar: Progress,
+    *,
+    made: bool = False,
 ) -> Traced:
-    """Trace and characterize each count; a count that fails does not stop the others."""
+    """Trace and characterize each count; a count that fails does not stop the others.
+
+    ``made`` tells that the study is new: it is removed when not even its first run leaves
+    anything.
+    """
+    try:
+        return _trace_counts(study, command, counts, repeats, timeout_s, bar)
+    except BaseException:
+        if made:
+            study.remove_if_empty()
+        raise
+
+
+def _trace_counts(
+    study: Study,
+    command: Sequence[str],
+    counts: Sequence[int],
+    repeats: int,
+    timeout_s: float,
+    bar: Progress,
+) -> Traced:
     from p3s.characterize import characterize
 
     done = Traced()
@@ -142,7 +167,7 @@ def trace_counts(
                     raise  # not the program but the set-up is at fault: no count will do better
                 text = _about(np, str(err))
                 done.failed.append({"np": np, "rep": rep, "exit_code": err.code, "reason": text})
-                bar.done(text)
+                bar.done(f"{label}: failed")
                 break
             study.update()
             done.problems += [_about(np, problem) for problem in problems]
@@ -158,7 +183,7 @@ def trace_counts(
         except P3SError as err:
             text = _about(np, str(err))
             done.failed.append({"np": np, "rep": None, "exit_code": None, "reason": text})
-            bar.done(text)
+            bar.done(f"np={np}: cannot be characterized")
             continue
         done.counts.append({"np": np, "runs": runs, "signature": _summary(signature)})
     study.update()

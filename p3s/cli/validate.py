@@ -39,12 +39,17 @@ def validate(
     timeout: float = typer.Option(
         3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of the run."
     ),
+    force: bool = typer.Option(False, "--force", help="Run another command than the study's."),
     json_: bool = JSON_OPTION,
 ) -> int:
-    """Run the program at a count that was not modelled, traced, and compare it with the model."""
+    """Run the program at a count that was not modelled, traced, and compare it with the model.
+
+    A command that is none of the study's is refused: its result would say nothing of the model.
+    """
     from p3s.cli.pipeline import ensure_model
     from p3s.cli.runs import program_of, trace_once
     from p3s.study import Study
+    from p3s.words import differing
 
     wanted = parse_counts(count)
     if len(wanted) != 1:
@@ -53,6 +58,13 @@ def validate(
     study = Study.open(study_dir)
     words = launcher_words(ctx) or study.command()
     check_template(words)
+    commands = study.manifest()["commands"]
+    if commands and words not in commands and not force:
+        there, here = differing(commands[-1], words)
+        raise UsageError(
+            f"{study_dir}: was made with another command ({there}, not {here}); leave the command "
+            "out to run the study's, or add --force"
+        )
     program_of(words, n)
     with progress(2) as bar:
         ensure_model(study, bar)
