@@ -80,6 +80,9 @@ def test_speedup_efficiency_and_knee() -> None:
     assert result["knee"] == 16 and result["baseline_n"] == 2
     assert compose(times, {}, {}, [2], threshold=0.6)["knee"] == 8
     assert compose(times, {}, {}, [2], threshold=0.1)["knee"] is None
+    dip = {**times, 8: times_at(8, 8.0), 16: times_at(16, 0.5), 32: times_at(32, 4.0)}
+    assert compose(dip, {}, {}, [2])["knee"] == 32  # 8 is below as well, 16 is not
+    assert compose({n: dip[n] for n in (2, 8, 16)}, {}, {}, [2])["knee"] is None
     for row in result["counts"]:
         assert row["speedup_low"] < row["speedup"] < row["speedup_high"]
     assert result["extrapolation_ratio"] == 2 and result["low_confidence"] == []

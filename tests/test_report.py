@@ -256,7 +256,11 @@ def test_zero_times_do_not_break_the_report(tmp_path: Path, equations: list[str]
     rows = [{**entry, **zero} for entry in prediction()["counts"]]
     view = build_view(put_study(tmp_path / "study", prediction(counts=rows)))
     check_offline(render_html(view))
+    assert [cells[1].strip() for cells in view.counts] == ["0 s"] * 3
+    assert [(p.speedup, p.model) for p in view.points] == [(0.0, None)] * 3
+    assert view.phases == [] and "0.0 %" in view.verdict
     write_png(view.points, tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.mark.parametrize(
@@ -305,10 +309,29 @@ def test_verdict_sentence() -> None:
     text = verdict_of(prediction())
     assert "From 2 to 64 processes" in text and "8.00x as fast" in text
     assert "below 50.0 % at 64" in text
+    twice = [*prediction()["counts"], row(128, 1.0, 8.0)]
+    assert "below 50.0 % from 64 processes on" in verdict_of(prediction(counts=twice))
     assert "Phase sweep takes most of the time at 64 (70.0 %, mostly computation)" in text
     slower = [row(2, 1.0, 1.0), row(4, 3.0, 1.0)]
     assert "becomes slower (1.00 s to 3.00 s)" in verdict_of(prediction(counts=slower))
-    assert "stays above" in verdict_of(prediction(knee=None))
+    good = [row(2, 8.0, 8.0), row(4, 4.1, 8.0)]
+    assert "stays above" in verdict_of(prediction(counts=good, knee=None))
+    dip = [row(2, 8.0, 8.0), row(3, 20.0, 8.0), row(4, 4.1, 8.0)]
+    assert "below 50.0 % at 3 processes, above it later" in verdict_of(
+        prediction(counts=dip, knee=None)
+    )
+
+
+def test_verdict_of_doubtful_times_says_so_first_and_names_no_knee() -> None:
+    rows = prediction()["counts"]
+    rows[-1] = {**rows[-1], "model_representative": False}
+    text = verdict_of(prediction(counts=rows))
+    assert text.startswith("Not representative: from 2 to 64 processes")
+    assert "Efficiency" not in text and "50.0 %" not in text
+    one = [row(4, 1.0, 1.0, model_representative=False)]
+    assert verdict_of(prediction(counts=one)).startswith("Not representative: at 4 processes")
+    rows[-1]["time_from"] = "measured"
+    assert not verdict_of(prediction(counts=rows)).startswith("Not")
 
 
 def test_points_of_the_curve() -> None:

@@ -59,7 +59,7 @@ def compose(
     base = rows[0]
     for row in rows:
         _relate(row, base)
-    knee = next((row["n"] for row in rows if row["efficiency"] < threshold), None)
+    knee = _knee(rows, threshold)
     shared = _not_representative(runs, replays)
     unknown = max(_unknown_share(times[n].head) for n in times)
     ratio = rows[-1]["n"] / max(traced) if traced else math.inf
@@ -86,6 +86,16 @@ def compose(
             *_not_modelled(times[rows[-1]["n"]].head),
         ],
     }
+
+
+def _knee(rows: Sequence[Mapping[str, Any]], threshold: float) -> int | None:
+    """Return the smallest count from which the efficiency stays below the threshold."""
+    knee = None
+    for row in reversed(rows):
+        if row["efficiency"] >= threshold:
+            break
+        knee = int(row["n"])
+    return knee
 
 
 def _row(times: PhaseTimes, run: Measured | None, replayed: Mapping[str, Any]) -> dict[str, Any]:

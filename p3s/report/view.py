@@ -147,8 +147,9 @@ def count_rows(prediction: dict[str, Any]) -> list[list[str]]:
 
 
 def verdict_of(prediction: dict[str, Any]) -> str:
-    """Return the result in a sentence or two."""
+    """Return the result in a sentence or two; no knee is named in times that are doubtful."""
     rows = _checked_rows(prediction)
+    doubtful = any(map(row_is_doubtful, rows))
     first, last = rows[0], rows[-1]
     if first is last:
         text = f"At {last['n']} processes the program takes {seconds(last['time_s'])}."
@@ -159,11 +160,7 @@ def verdict_of(prediction: dict[str, Any]) -> str:
             f"({seconds(first['time_s'])} to {seconds(last['time_s'])}), an efficiency of "
             f"{percent(last['efficiency'])}."
         )
-        limit = percent(prediction.get("knee_efficiency", 0.5))
-        if prediction.get("knee"):
-            text += f" Efficiency falls below {limit} at {prediction['knee']} processes."
-        else:
-            text += f" Efficiency stays above {limit} up to there."
+        text += "" if doubtful else _knee_text(prediction, rows)
     phases = sorted(last["phases"], key=_phase_time, reverse=True)
     whole = sum(map(_phase_time, phases))
     if phases and whole > 0:
@@ -173,7 +170,21 @@ def verdict_of(prediction: dict[str, Any]) -> str:
             f" Phase {visible(str(top['name']))} takes most of the time at {last['n']} "
             f"({percent(_phase_time(top) / whole)}, mostly {kind})."
         )
-    return text
+    return f"Not representative: {text[0].lower()}{text[1:]}" if doubtful else text
+
+
+def _knee_text(prediction: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    threshold = prediction.get("knee_efficiency", 0.5)
+    limit = percent(threshold)
+    knee = prediction.get("knee")
+    if knee == rows[-1]["n"]:
+        return f" Efficiency is below {limit} at {knee} processes."
+    if knee:
+        return f" Efficiency is below {limit} from {knee} processes on."
+    below = [str(row["n"]) for row in rows if row["efficiency"] < threshold]
+    if below:
+        return f" Efficiency is below {limit} at {', '.join(below)} processes, above it later."
+    return f" Efficiency stays above {limit} up to there."
 
 
 def _phase_time(phase: dict[str, Any]) -> float:
