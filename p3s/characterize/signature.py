@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from p3s.characterize.fold import Loop, fold
 from p3s.characterize.tables import Group, Place, PointTable, point_table
 from p3s.errors import P3SError
 from p3s.trace.ops import RECV, SEND
+
+if TYPE_CHECKING:
+    from p3s.study import Study
+    from p3s.trace import RunTrace
 
 SCHEMA = "p3s.signature"
 _CALL_COLUMNS = ("rank", "group", "nbytes", "elem_bytes", "count", "work_ns", "elapsed_ns",
@@ -22,22 +26,49 @@ _EDGE_COLUMNS = ("rank", "from_group", "to_group", "count")
 def characterize(study_dir: Path, np_: int) -> dict[str, Any]:
     """Write the signature of one process count from its complete runs; return its JSON.
 
-    Raises P3SError when the study has no complete run at that count.
+    A run with a missing, unfinished or damaged rank file is not used; ``left_out`` in the JSON
+    says what is wrong with it. Raises P3SError when no intact run at that count is left.
     """
     from p3s.study import Study, write_json
-    from p3s.trace import read_run
 
     study = Study.open(Path(study_dir))
-    runs = [read_run(r.path) for r in study.runs() if r.np == np_ and r.status == "complete"]
+    runs, left_out = _intact_runs(study, np_)
     if not runs:
-        raise P3SError(f"characterize: {study_dir} has no complete run at {np_} processes; "
-                       f"run `p3s characterize -n {np_}` again")
+        why = left_out[0] if left_out else f"{study_dir} has no complete run at {np_} processes"
+        raise P3SError(f"characterize: {why}; run `p3s characterize -n {np_}` again")
     table = point_table(runs)
-    out = signature_json(table)
+    out = {**signature_json(table), "left_out": left_out}
     path = study.signature_path(np_)
     _write_tables(table, path)
     write_json(path, out)
     return out
+
+
+def _intact_runs(study: Study, np_: int) -> tuple[list[RunTrace], list[str]]:
+    """Return the runs of one count all of whose ranks are complete, and why others are not."""
+    from p3s.trace import read_run
+
+    runs, left_out = [], []
+    for record in study.runs():
+        if record.np != np_ or record.status != "complete":
+            continue
+        try:
+            run = read_run(record.path)
+        except P3SError as err:
+            left_out.append(_without_advice(str(err)))
+            continue
+        problem = run.problem
+        if run.np != np_:
+            problem = f"{record.path} holds a run of {run.np} processes, not {np_}"
+        if problem:
+            left_out.append(_without_advice(problem))
+        else:
+            runs.append(run)
+    return runs, left_out
+
+
+def _without_advice(problem: str) -> str:
+    return problem.partition("; ")[0]
 
 
 def signature_json(t: PointTable) -> dict[str, Any]:

@@ -19,7 +19,7 @@ NAME = "rank-{:06d}.p3t"
 
 OPNAME, SITE, COMM, CALL, EVENT, RESOLVED, END = range(1, 8)
 
-_HEADER = struct.Struct("<8sIIiiqqqqQqII16s64sq")
+_HEADER = struct.Struct("<8sIIiiqqqqQqII16s64sqi")
 _MAX_RANKS = 1 << 16  # P3S traces small runs; more is damage
 # CALL, EVENT and RESOLVED have the same size, so that stretches of them are found at once.
 _ROW_WORDS = 5  # one word of kind and length, four of payload
@@ -53,6 +53,7 @@ class Header:
     in_call: int
     stopped_early: bool
     aborting: bool
+    abort_code: int
     family: str
     host: str
     cpu_read_ns: int
@@ -93,12 +94,27 @@ class Capture:
     events: NDArray[Any] = field(default_factory=lambda: _empty(EVENT_FIELDS))
     resolved: NDArray[Any] = field(default_factory=lambda: _empty(RESOLVED_FIELDS))
     events_at_end: int | None = None  # what MPI_Finalize wrote; None if it was not reached
+    checksum_at_end: int | None = None  # None also in captures of earlier tracers
     damaged_at: int | None = None
+    altered: bool = False  # reads well, but is not what the tracer wrote
 
     @property
     def complete(self) -> bool:
         """Whether the rank reached MPI_Finalize and nothing of its events is missing."""
-        return self.damaged_at is None and self.events_at_end == len(self.events)
+        return not self.problem
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the file, as the end of a sentence; empty if it is complete."""
+        if self.damaged_at is not None:
+            return f"is damaged at byte {self.damaged_at}"
+        if self.events_at_end is None:
+            return "ends before MPI_Finalize"
+        if self.events_at_end != len(self.events):
+            return f"is damaged: it has {len(self.events)} of {self.events_at_end} events"
+        if self.altered:
+            return "is damaged: its checksum does not fit"
+        return ""
 
 
 def _empty(fields: list[tuple[str, str]]) -> NDArray[Any]:
@@ -125,7 +141,7 @@ def read_header(path: Path) -> Header:
         what = "is empty" if not raw.strip(b"\0") else "is not a P3S capture file"
         raise P3SError(f"{path} {what}; trace the run again")
     (_, version, header_bytes, rank, size, realtime, monotonic, resolution, pid, polls, poll_ns,
-     in_call, flags, family, host, cpu_read) = _HEADER.unpack(raw)  # fmt: skip
+     in_call, flags, family, host, cpu_read, abort_code) = _HEADER.unpack(raw)  # fmt: skip
     if version != VERSION:
         raise P3SError(
             f"{path} has capture version {version}, this P3S reads version {VERSION}; trace the"
@@ -140,7 +156,8 @@ def read_header(path: Path) -> Header:
         raise P3SError(f"{path} has a damaged header; trace the run again")
     return Header(
         rank, size, realtime, monotonic, resolution, pid, polls, max(poll_ns, 0), in_call,
-        bool(flags & 1), bool(flags & 2), _text(family), _text(host), cpu_read, header_bytes,
+        bool(flags & 1), bool(flags & 2), abort_code, _text(family), _text(host),
+        cpu_read, header_bytes,
     )  # fmt: skip
 
 
@@ -197,6 +214,12 @@ def read_capture(path: Path) -> Capture:
         if not _variable(capture, kind, payload):
             capture.damaged_at = header.header_bytes + 8 * at
             break
+        if kind == END:
+            capture.altered = not _as_written(capture, data, header.header_bytes + 8 * at)
+            # Nothing follows; what stands there all the same was not written by the tracer.
+            if words[end:].any() or any(body[len(words) * 8 :]):
+                capture.damaged_at = header.header_bytes + 8 * end
+            break
         at = end
     rows = np.concatenate(runs) if runs else np.empty((0, _ROW_WORDS), dtype=np.uint64)
     kinds = (rows[:, 0] & 0xFFFFFFFF).astype(np.int64)
@@ -209,6 +232,34 @@ def read_capture(path: Path) -> Capture:
         setattr(capture, name, chosen.view(np.dtype(fields)).reshape(-1))
     _drop_impossible(capture)
     return capture
+
+
+def _mixed(data: bytes, start: int, stop: int) -> int:
+    """Return the checksum of the words from ``start`` up to ``stop`` (offsets in the file)."""
+    import numpy as np
+
+    total, step = 0, 1 << 21  # in pieces: the whole of a long capture would be held many times
+    for begin in range(start, stop, step):
+        count = (min(begin + step, stop) - begin) // 8
+        x = np.frombuffer(data, dtype="<u8", count=count, offset=begin).astype(np.uint64)
+        places = np.arange(count, dtype=np.uint64) * np.uint64(8) + np.uint64(begin)
+        x += places * np.uint64(0x9E3779B97F4A7C15)
+        x ^= x >> np.uint64(31)
+        x *= np.uint64(0x9E3779B97F4A7C15)
+        x ^= x >> np.uint64(29)
+        x *= np.uint64(0xBF58476D1CE4E5B9)
+        x ^= x >> np.uint64(32)
+        total += int(x.sum(dtype=np.uint64))
+    return total % (1 << 64)
+
+
+def _as_written(capture: Capture, data: bytes, end: int) -> bool:
+    """Compare a file whose END record is at ``end`` with the checksum in it, if there is one."""
+    if capture.checksum_at_end is None:
+        return True
+    # Not the live totals of the header.
+    parts = ((0, 56), (80, 168), (capture.header.header_bytes, end))
+    return sum(_mixed(data, *part) for part in parts) % (1 << 64) == capture.checksum_at_end
 
 
 def _variable(capture: Capture, kind: int, payload: bytes) -> bool:
@@ -228,6 +279,8 @@ def _variable(capture: Capture, kind: int, payload: bytes) -> bool:
             capture.comms.append(_comm(capture.header, payload))
         elif kind == END:
             (capture.events_at_end,) = struct.unpack_from("<Q", payload)
+            if len(payload) >= 16:
+                (capture.checksum_at_end,) = struct.unpack_from("<Q", payload, 8)
         elif kind in (CALL, EVENT, RESOLVED):
             return False  # of another size than this version writes
     except (struct.error, UnicodeDecodeError, ValueError):

@@ -109,7 +109,8 @@ def _unique_rows(rows: Int64s) -> tuple[Int64s, Int64s]:
     return rows[first[order]], place[inverse.reshape(-1)]
 
 
-def _captures(run_dir: Path) -> dict[int, Capture]:
+def _captures(run_dir: Path) -> tuple[dict[int, Capture], dict[str, str]]:
+    """Return the captures by rank, and what is wrong with files that cannot be read at all."""
     if not run_dir.is_dir():
         raise P3SError(f"{run_dir} is not there; trace the program with `p3s characterize` first")
     files = sorted(run_dir.glob("rank-*.p3t"))
@@ -120,26 +121,26 @@ def _captures(run_dir: Path) -> dict[int, Capture]:
         )
     found: dict[int, Capture] = {}
     sizes: dict[int, Path] = {}
-    problems: list[P3SError] = []
+    problems: dict[str, str] = {}
     for path in files:
         try:
             capture = read_capture(path)
         except P3SError as error:
-            problems.append(error)  # one bad file must not take the others with it
+            problems[path.name] = str(error)  # one bad file must not take the others with it
             continue
         if path.name != NAME.format(capture.header.rank):
             raise P3SError(f"{path} is the file of rank {capture.header.rank}; it was renamed")
         sizes.setdefault(capture.header.size, path)
         found[capture.header.rank] = capture
     if not found:
-        raise problems[0]
+        raise P3SError(next(iter(problems.values())))
     if len(sizes) > 1:
         (a, first), (b, second) = list(sizes.items())[:2]
         raise P3SError(
             f"{run_dir} mixes runs: {first.name} is of {a} ranks, {second.name} of {b}; trace the"
             " program again"
         )
-    return found
+    return found, problems
 
 
 def _wall_ns(run_dir: Path) -> int | None:
@@ -150,12 +151,16 @@ def _wall_ns(run_dir: Path) -> int | None:
         return None
 
 
-def _rank_trace(rank: int, capture: Capture | None, call: Any) -> RankTrace:
+def _rank_trace(
+    run_dir: Path, rank: int, capture: Capture | None, call: Any, unreadable: dict[str, str]
+) -> RankTrace:
     import numpy as np
 
     if capture is None:
         none = np.empty(0, dtype=np.int64)
-        return RankTrace(rank, False, none.astype(np.int32), none, none, none)
+        path = run_dir / NAME.format(rank)
+        why = unreadable.get(path.name, f"{path} is missing")
+        return RankTrace(rank, False, none.astype(np.int32), none, none, none, problem=why)
     events = capture.events
     return RankTrace(
         rank,
@@ -166,6 +171,7 @@ def _rank_trace(rank: int, capture: Capture | None, call: Any) -> RankTrace:
         np.ascontiguousarray(events["work_ns"]),
         capture.header.failed_polls,
         capture.header.failed_poll_ns,
+        f"{capture.path} {capture.problem}" if capture.problem else "",
     )
 
 
@@ -173,13 +179,13 @@ def read_run(run_dir: Path) -> RunTrace:
     """Read all ranks of one traced run.
 
     A rank that was killed, or whose file is torn or missing, is there with what was recorded and
-    ``complete`` False. Raises P3SError when the directory holds no readable capture or mixes
-    runs.
+    ``complete`` False; ``RankTrace.problem`` says why. Raises P3SError when the directory
+    holds no readable capture or mixes runs.
     """
     import numpy as np
 
     run_dir = Path(run_dir)
-    captures = _captures(run_dir)
+    captures, unreadable = _captures(run_dir)
     size = next(iter(captures.values())).header.size
     world = tuple(range(size))
     tables = _Tables(
@@ -215,9 +221,20 @@ def read_run(run_dir: Path) -> RunTrace:
         comms=tuple(tables.comm_list),
         sites=tuple(tables.site_list),
         ranks=tuple(
-            _rank_trace(r, captures.get(r), renumber[calls_of[r]] if r in calls_of else None)
+            _rank_trace(
+                run_dir,
+                r,
+                captures.get(r),
+                renumber[calls_of[r]] if r in calls_of else None,
+                unreadable,
+            )
             for r in range(size)
         ),
         wall_ns=_wall_ns(run_dir),
         unmodelled=unmodelled,
+        missing=tuple(
+            r
+            for r in range(size)
+            if r not in captures and NAME.format(r) not in unreadable
+        ),
     )

@@ -73,7 +73,8 @@ class RankTrace:
     """The events of one rank in program order, as columns of equal length.
 
     ``call`` (int32) indexes RunTrace.calls; the times are int64 nanoseconds. ``complete`` is
-    False if the rank never reached MPI_Finalize or left no file.
+    False if the rank never reached MPI_Finalize, or its file is missing or damaged; ``problem``
+    then names the file and says what is wrong, else it is empty.
     """
 
     rank: int
@@ -84,6 +85,7 @@ class RankTrace:
     work_ns: Int64s
     failed_polls: int = 0
     failed_poll_ns: int = 0
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ class RunTrace:
     """One traced run: tables shared by all ranks, and the events of each rank.
 
     ``comms[0]`` is MPI_COMM_WORLD. ``unmodelled`` counts the events of calls whose kind is
-    "other" (see p3s.trace.ops), MPI_Init and MPI_Finalize excepted.
+    "other" (see p3s.trace.ops), MPI_Init and MPI_Finalize excepted; ``missing`` are the ranks
+    without a file.
     """
 
     np: int
@@ -103,3 +106,12 @@ class RunTrace:
     work_unit: str = "cpu_ns"
     wall_ns: int | None = None
     unmodelled: dict[str, int] = field(default_factory=dict)
+    missing: tuple[int, ...] = ()
+
+    @property
+    def problem(self) -> str:
+        """What the first rank that is not complete says; empty if all ranks are complete."""
+        for rank in self.ranks:
+            if not rank.complete:
+                return rank.problem or f"{self.path}: rank {rank.rank} is not complete"
+        return ""

@@ -152,7 +152,7 @@ P3S_EXPORT int MPI_Finalize(void)
 P3S_EXPORT int MPI_Abort(MPI_Comm comm, int code)
 {
     struct p3s_here h;
-    if (p3s_enter(&h, P3S_OP_Abort, P3S_RA, P3S_FA)) p3s_aborting();
+    if (p3s_enter(&h, P3S_OP_Abort, P3S_RA, P3S_FA)) p3s_aborting(code);
     return PMPI_Abort(comm, code);
 }
 """

@@ -195,4 +195,8 @@ void p3s_finalize(struct p3s_here *h)
     p3s_store_close();
 }
 
-void p3s_aborting(void) { p3s_header->flags |= 2; }
+void p3s_aborting(int code)
+{
+    p3s_header->abort_code = code;
+    p3s_header->flags |= 2;
+}

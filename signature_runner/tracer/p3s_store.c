@@ -22,6 +22,7 @@ _Static_assert(offsetof(struct p3s_header, init_realtime_ns) == 24, "header layo
 _Static_assert(offsetof(struct p3s_header, failed_polls) == 56, "header layout");
 _Static_assert(offsetof(struct p3s_header, family) == 80, "header layout");
 _Static_assert(offsetof(struct p3s_header, cpu_read_ns) == 160, "header layout");
+_Static_assert(offsetof(struct p3s_header, abort_code) == 168, "header layout");
 
 struct p3s_header *p3s_header;
 uint64_t p3s_events;
@@ -32,6 +33,7 @@ static char directory[4000];
 static char *window;                 /* mapped part of the file */
 static size_t window_bytes, page_bytes;
 static uint64_t window_at, position; /* file offsets */
+static uint64_t checksum;            /* over the records so far */
 
 void p3s_warn(const char *what, int error)
 {
@@ -89,6 +91,16 @@ static bool extend(size_t need)
     return true;
 }
 
+/* A sum over words and their places: a reader can form it for the whole file at once. */
+static void add_to_checksum(const char *from, size_t bytes, uint64_t offset)
+{
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t word;
+        memcpy(&word, from + i, sizeof word);
+        checksum += p3s_mix(word + (offset + i) * 0x9e3779b97f4a7c15u);
+    }
+}
+
 bool p3s_append(uint32_t kind, const void *head, size_t head_bytes, const void *tail,
                 size_t tail_bytes)
 {
@@ -104,6 +116,7 @@ bool p3s_append(uint32_t kind, const void *head, size_t head_bytes, const void *
         memcpy(at + 8 + head_bytes, tail, tail_bytes);
     *(uint32_t *)(at + 4) = (uint32_t)payload;
     __atomic_store_n((uint32_t *)at, kind, __ATOMIC_RELEASE);
+    add_to_checksum(at, total, position);
     position += total;
     return true;
 }
@@ -171,7 +184,13 @@ void p3s_store_close(void)
 {
     if (!p3s_header)
         return;
-    p3s_append(P3S_REC_END, &p3s_events, sizeof p3s_events, NULL, 0);
+    /* Of the header, without what other threads and MPI_Abort may still change. */
+    add_to_checksum((char *)p3s_header, offsetof(struct p3s_header, failed_polls), 0);
+    size_t rest = offsetof(struct p3s_header, family);
+    add_to_checksum((char *)p3s_header + rest, offsetof(struct p3s_header, abort_code) - rest,
+                    rest);
+    uint64_t end[2] = {p3s_events, checksum};
+    p3s_append(P3S_REC_END, end, sizeof end, NULL, 0);
     if (window)
         munmap(window, window_bytes);
     window = NULL;

@@ -53,6 +53,7 @@ struct p3s_header {             /* first page of the file; stays mapped for the 
     uint32_t flags;             /* 1 recording stopped early, 2 the rank called MPI_Abort */
     char family[16], host[64];
     int64_t cpu_read_ns;        /* cost of reading the CPU clock, taken off every work_ns */
+    int32_t abort_code;         /* what MPI_Abort was called with, if flags say it was */
 };
 
 struct p3s_call {               /* payload of a CALL record */
@@ -123,7 +124,7 @@ void p3s_site_thread_end(struct p3s_site_cache *cache);
 bool p3s_init_enter(struct p3s_here *h, void *ra, void *fa, int *rc);
 void p3s_init_done(struct p3s_here *h, int rc);
 void p3s_finalize(struct p3s_here *h);
-void p3s_aborting(void);
+void p3s_aborting(int code);
 
 void p3s_plain(struct p3s_here *h, MPI_Comm comm);
 void p3s_nowhere(struct p3s_here *h);   /* an event without a communicator */
