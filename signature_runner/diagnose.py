@@ -11,7 +11,7 @@ from p3s.errors import P3SError
 from p3s.trace import ops
 from p3s.trace.capture import Capture, read_capture
 from signature_runner.command import Command, executable
-from signature_runner.mpi import library_of, linked
+from signature_runner.mpi import MPICH, library_of, linked
 
 _TAIL_BYTES = 65536
 
@@ -60,7 +60,9 @@ def diagnose(
     if code != 0:
         if len(ended) == np:
             status = "failed"  # nothing is missing, but the program says it went wrong
-        return Verdict(status, _failure(run_dir, shown, np, code, captures, traced))
+        return Verdict(
+            status, _failure(run_dir, shown, np, code, captures, traced, command.family)
+        )
     if not traced:
         return Verdict("complete")
     if not captures:
@@ -161,58 +163,132 @@ def _said(run_dir: Path) -> str:
     return ""
 
 
-def _culprit(run_dir: Path, captures: dict[int, Capture]) -> int | None:
-    """Return the rank that failed first, as far as launcher and captures tell."""
-    for rank, capture in captures.items():
-        if capture.header.aborting:
-            return rank
-    text = _tail(run_dir / "stderr.txt") + _tail(run_dir / "stdout.txt")
-    match = re.search(r"process rank (\d+) with PID|Process name: \[[^,\]]*,\s*(\d+)\]", text)
-    if match:
-        return int(match[1] or match[2])
-    # A rank that died by itself was computing; the others were stopped, waiting inside MPI.
-    # (The process id that MPICH's launcher prints is often one of those it stopped.)
-    unfinished = [rank for rank, capture in captures.items() if not capture.complete]
-    outside = [rank for rank in unfinished if not captures[rank].header.in_call]
-    for ranks in (outside, unfinished):
-        if len(ranks) == 1:
-            return ranks[0]
-    return None
+_OPENMPI_RANK = re.compile(
+    r"process rank (\d+) with PID|Process name: \[(?:\[[^\]]*\]|[^,\]]*),\s*(\d+)\]"
+)
+_OPENMPI_HOW = re.compile(r"exited on signal (\d+)|^\s*Exit code:\s+(\d+)", re.MULTILINE)
+_MPICH_FATAL = re.compile(r"^Abort\(-?\d+\) on node (\d+) ", re.MULTILINE)
+_HYDRA_BLOCK = re.compile(
+    r"^=\s+PIDs? (?P<pid>\d+) RUNNING AT .*\n(?:=.*\n)*?"
+    r"=\s+(?:EXIT CODE: (?P<code>\d+)|KILLED BY SIGNAL: (?P<signal>\d+))",
+    re.MULTILINE,
+)
+_HYDRA_STRING = re.compile(r"TERMINATED WITH THE EXIT STRING: .*\(signal (\d+)\)")
+_CLEANUP = (signal.SIGKILL, signal.SIGTERM)  # what Hydra ends the other ranks with
 
 
-def _death(run_dir: Path, code: int) -> str:
-    match = re.search(
-        r"TERMINATED WITH THE EXIT STRING: (.*)",
-        _tail(run_dir / "stdout.txt") + _tail(run_dir / "stderr.txt"),
-    )
-    if match and "(signal" in match[1] and not re.search(r"\(signal (9|15)\)", match[1]):
-        return match[1].strip()
+@dataclass(frozen=True)
+class _Death:
+    """What is known of a failure: the rank, and how it ended; None and empty if unknown."""
+
+    rank: int | None = None
+    how: str = ""
+
+
+def _signalled(number: int) -> str:
+    try:
+        return f"killed by {signal.Signals(number).name}"
+    except ValueError:
+        return f"killed by signal {number}"
+
+
+def _exited(code: int) -> str:
+    """Describe the exit code of a launcher that passes on that of one rank."""
     number = -code if code < 0 else code - 128
-    if number > 0:
-        try:
-            return f"killed by {signal.Signals(number).name}"
-        except ValueError:
-            pass
+    if number in {int(known) for known in signal.Signals}:
+        return _signalled(number)
     return f"exit code {code}"
 
 
+def _hydra_named(text: str) -> tuple[int, int, int] | None:
+    """Return (process id, exit code or 0, signal or 0) of the process MPICH's launcher names."""
+    block = _HYDRA_BLOCK.search(text)
+    if block is None:
+        return None
+    pid = int(block["pid"])
+    if block["signal"]:
+        return pid, 0, int(block["signal"])
+    status = int(block["code"])
+    # Some versions print the status as wait() gave it: the signal, or 256 times the exit code.
+    if status > 255:
+        return pid, status >> 8, 0
+    return (pid, 0, status) if _HYDRA_STRING.search(text) else (pid, status, 0)
+
+
+def _hydra_total(text: str, code: int) -> str:
+    """Describe how the run ended by MPICH's launcher's own exit code, if that can be told.
+
+    It ORs the statuses of all ranks, also of those it killed itself: a code with the bits of
+    SIGKILL may be no rank's own.
+    """
+    match = _HYDRA_STRING.search(text)
+    if match is None:
+        return _exited(code)
+    number = int(match[1])
+    # SIGSEGV has the bits of SIGKILL, too, but nothing else is likely to add up to it.
+    if number & signal.SIGKILL == signal.SIGKILL and number != signal.SIGSEGV:
+        return ""
+    return _signalled(number)
+
+
+def _death(run_dir: Path, captures: dict[int, Capture], family: str, code: int) -> _Death:
+    """Return which rank failed first and how, as far as launcher and captures tell."""
+    for rank, capture in captures.items():
+        if capture.header.aborting:
+            return _Death(rank, f"called MPI_Abort({capture.header.abort_code})")
+    text = _tail(run_dir / "stdout.txt") + "\n" + _tail(run_dir / "stderr.txt")
+    match = _OPENMPI_RANK.search(text)
+    if match:
+        how = _OPENMPI_HOW.search(text, match.start())
+        said = _exited(code)
+        if how:
+            said = _signalled(int(how[1])) if how[1] else f"exit code {how[2]}"
+        return _Death(int(match[1] or match[2]), said)
+    fatal = _MPICH_FATAL.search(text)
+    if fatal and int(fatal[1]) in captures:
+        return _Death(int(fatal[1]), "stopped by an MPI error")
+    how_all = _hydra_total(text, code) if family == MPICH else _exited(code)
+    unfinished = [rank for rank, capture in captures.items() if not capture.complete]
+    outside = [rank for rank in unfinished if not captures[rank].header.in_call]
+    named = _hydra_named(text) if family == MPICH else None
+    if named is not None:
+        pid, status, number = named
+        own = f"exit code {status}" if status else _signalled(number)
+        ranks = [rank for rank in unfinished if captures[rank].header.pid == pid]
+        # Whom Hydra has killed itself it names as well; else it is the one that failed. One that
+        # SIGKILL met outside of MPI while all others waited inside was not killed by Hydra.
+        if ranks and (number not in _CLEANUP or outside == ranks):
+            return _Death(ranks[0], own)
+    # A rank that died by itself was computing; the others were stopped, waiting inside MPI.
+    for ranks in (outside, unfinished):
+        if len(ranks) == 1:
+            return _Death(ranks[0], how_all)
+    return _Death(None, how_all)
+
+
 def _failure(
-    run_dir: Path, shown: str, np: int, code: int, captures: dict[int, Capture], traced: bool
+    run_dir: Path,
+    shown: str,
+    np: int,
+    code: int,
+    captures: dict[int, Capture],
+    traced: bool,
+    family: str,
 ) -> str:
     said = _said(run_dir)
     said = f": {said}" if said else ""
+    death = _death(run_dir, captures, family, code)
+    how = f" ({death.how})" if death.how else ""
     if traced and not captures:
-        how = _death(run_dir, code)
-        return f"{shown}: failed at {np} ranks before MPI_Init returned ({how}){said}"
+        return f"{shown}: failed at {np} ranks before MPI_Init returned{how}{said}"
     if captures and all(capture.complete for capture in captures.values()):
-        return f"{shown}: ended with {_death(run_dir, code)} at {np} ranks{said}{_kept(captures)}"
-    rank = _culprit(run_dir, captures)
-    if rank is None:
-        return f"{shown}: failed at {np} ranks ({_death(run_dir, code)}){said}{_kept(captures)}"
-    return (
-        f"{shown}: rank {rank} of {np} died ({_death(run_dir, code)}{_last(captures.get(rank))})"
-        f"{said}{_kept(captures)}"
-    )
+        ended = f"ended with {death.how}" if death.how else "failed after MPI_Finalize"
+        return f"{shown}: {ended} at {np} ranks{said}{_kept(captures)}"
+    if death.rank is None:
+        return f"{shown}: failed at {np} ranks{how}{said}{_kept(captures)}"
+    facts = (death.how + _last(captures.get(death.rank))).removeprefix(", ")
+    facts = f" ({facts})" if facts else ""
+    return f"{shown}: rank {death.rank} of {np} died{facts}{said}{_kept(captures)}"
 
 
 def _warning(run_dir: Path) -> str:

@@ -221,6 +221,9 @@ def run_traced(
         tracer = build.ensure_tracer(program=program, launcher=parsed.launcher)
         preload = ":".join(filter(None, [str(tracer.path), os.environ.get("LD_PRELOAD", "")]))
         inserted = ["/usr/bin/env", f"LD_PRELOAD={preload}", f"P3S_TRACE_DIR={run_dir}"]
+        if "=" in parsed.program[0]:
+            # env would take it for one more variable.
+            inserted += ["/bin/sh", "-c", 'exec "$0" "$@"']
     _prepare(run_dir)
     oversubscribed = np > cores()
     mark = secrets.token_hex(16)

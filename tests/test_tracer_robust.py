@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -53,8 +54,34 @@ def test_a_dead_rank_loses_no_event_that_had_returned(
 
 
 def test_a_program_that_refuses_is_quoted(dies: Path, tmp_path: Path) -> None:
-    with pytest.raises(P3SError, match="MPI_Abort.*cannot factor 7 ranks"):
+    with pytest.raises(P3SError, match=r"rank 1 of 2 died \(called MPI_Abort\(9\)") as caught:
         _launch([str(dies), "abort", "3"], 2, tmp_path)
+    # A launcher may end the rank's output before it has passed it on.
+    if "cannot factor" in (tmp_path / "stderr.txt").read_text():
+        assert "cannot factor 7 ranks" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("how", "own"),
+    [
+        ("exit", "exit code 5"),
+        ("abort", "killed by SIGABRT"),
+        ("kill", "killed by SIGKILL"),
+        ("segv", "killed by SIGSEGV"),
+    ],
+)
+@pytest.mark.parametrize("rank", [0, 3])
+def test_the_cause_of_death_is_that_of_the_rank(
+    how: str, own: str, rank: int, tmp_path: Path
+) -> None:
+    """A launcher that kills the others must not have its own signal taken for the cause."""
+    program = compile_c(PROGRAMS / "culprit.c", tmp_path / "culprit")
+    with pytest.raises(P3SError) as caught:
+        _launch([str(program), how, str(rank)], 4, tmp_path / "run")
+    said = str(caught.value)
+    found = re.search(r"rank (\d) of 4 died \((.*?)(?:, )?after MPI_Barrier\)", said)
+    assert found is not None, said
+    assert int(found[1]) == rank and found[2] in ("", own), said
 
 
 def test_a_hanging_program_is_stopped_and_says_where(dies: Path, tmp_path: Path) -> None:
