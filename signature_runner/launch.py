@@ -23,6 +23,7 @@ OnOutput = Callable[[str, str], None]
 
 _GRACE_S = 5.0
 _MARK = "P3S_RUN_ID"
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,28 @@ def _copy(name: str, pipe: IO[bytes], target: IO[bytes], on_output: OnOutput) ->
         on_output(name, piece.decode("utf-8", "replace"))
 
 
+def _end_with_parent() -> Callable[[], None] | None:
+    """Return what makes a child get SIGTERM when this process dies, even by SIGKILL.
+
+    The launcher has a session of its own: nothing else would end it. None where there is no
+    prctl.
+    """
+    import ctypes
+
+    try:
+        prctl = ctypes.CDLL(None).prctl  # looked up now: the child must do as little as possible
+    except (OSError, AttributeError):
+        return None
+    parent, number = os.getpid(), int(signal.SIGTERM)
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:  # it died before it could be asked for
+            os._exit(1)
+
+    return ask
+
+
 def _execute(
     argv: list[str],
     env: dict[str, str],
@@ -141,6 +164,7 @@ def _execute(
                 stderr=subprocess.PIPE if on_output else err,
                 env=env,
                 start_new_session=True,
+                preexec_fn=_end_with_parent(),
             )
         except OSError as error:
             raise P3SError(f"{argv[0]}: cannot be started: {error.strerror}") from error

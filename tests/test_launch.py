@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import stat
 import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +19,7 @@ from test_trace_reader import small
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
 from p3s.errors import P3SError
+from p3s.trace.capture import read_header
 from signature_runner import build, diagnose, doctor, mpi
 from signature_runner.command import Command
 from signature_runner.launch import cores, run_traced
@@ -195,6 +201,41 @@ def test_what_launchers_say_of_a_death(text: str, code: int, how: str, tmp_path:
     assert verdict.error is not None
     said = f"./app: rank 3 of 4 died ({how} MPI_Put); what was captured is kept"
     assert verdict.error == said
+
+
+def test_a_killed_p3s_leaves_no_launcher_behind(dies: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from signature_runner.launch import run_traced;"
+        "run_traced(sys.argv[2:], 2, Path(sys.argv[1]), timeout_s=60)"
+    )
+    run_dir = tmp_path / "run"
+    words = [launcher(), "-n", "{np}", str(dies), "hang", "1"]
+    process = subprocess.Popen([sys.executable, "-c", code, str(run_dir), *words])
+    files = [run_dir / f"rank-{rank:06d}.p3t" for rank in (0, 1)]
+    try:
+        wait_for(lambda: all(path.exists() and path.stat().st_size > 5000 for path in files))
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    finally:
+        process.kill()
+        process.wait()
+    pids = [*map(int, children), *(read_header(path).pid for path in files)]
+    assert len(pids) == 3
+    try:
+        wait_for(lambda: not any(running(pid) for pid in pids))
+    finally:
+        for pid in filter(running, pids):
+            os.kill(pid, signal.SIGKILL)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def running(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}/exe")
 
 
 def test_a_place_that_cannot_be_written(dies: Path, tmp_path: Path) -> None:
