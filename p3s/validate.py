@@ -25,6 +25,9 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
     if run.np != n:
         raise P3SError(f"validate: {run_dir} holds a run of {run.np} processes, not {n}; check "
                        "that the launcher uses {np}")
+    if run.problem:
+        raise P3SError(f"validate: the capture in {run_dir} cannot be compared ({run.problem}); "
+                       f"run `p3s validate -n {n}` again")
     result = {"schema": "p3s.validation", "schema_version": 1, "counts": model["counts"],
               **compare(model, point_table([run]))}
     write_json(study.validate_path(n), result)
