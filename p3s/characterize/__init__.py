@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 from p3s.characterize.signature import characterize, load_table
 
-__all__ = ["Any", "Path", "characterize", "load_table"]
+__all__ = ["characterize", "load_table"]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from p3s.model.expr import BLOCK_KINDS, block_size
+from p3s.model.laws import roundness
 
 GHOSTS = (0, 1, 2, 4)
 #: Factors tried (fields, components, planes in one message), smallest first.
@@ -122,16 +123,7 @@ def best_extent(extents: list[int], pool: ExtentPool) -> int:
         if e in extents:
             return e
     # several extents fit alike: a round one is what people type; else the middle of the range
-    return max(extents, key=lambda e: (_roundness(e), -abs(e - extents[len(extents) // 2])))
-
-
-def _roundness(e: int) -> int:
-    twos = (e & -e).bit_length() - 1
-    tens = 0
-    while e % 10 == 0:
-        e //= 10
-        tens += 1
-    return max(2 * tens, twos // 2)
+    return max(extents, key=lambda e: (roundness(e), -abs(e - extents[len(extents) // 2])))
 
 
 def divisors(v: int) -> list[int]:

@@ -12,7 +12,7 @@ from p3s.characterize.fold import fold
 from p3s.characterize.tables import PointTable
 from p3s.model.evaluate import Model, ScaledRows, generate, phase_weight
 from p3s.model.guards import GridAt
-from p3s.model.tree import UNKNOWN_ITEM, assign, member_edges, phase_stages
+from p3s.model.tree import assign, member_edges, phase_stages
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
 Tally = Counter[tuple[Any, ...]]
@@ -172,5 +172,5 @@ def _node_of(model: Model, i: int) -> int:
     return node
 
 
-__all__ = ["UNKNOWN_ITEM", "compare", "overlap", "predicted_tallies", "true_collectives",
+__all__ = ["compare", "overlap", "predicted_tallies", "true_collectives",
            "true_triples"]

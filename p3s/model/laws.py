@@ -7,7 +7,7 @@ plus a constant. A form with more free numbers than counts minus one is never tr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -157,17 +157,19 @@ def _share_of(envs: Sequence[Env], y: np.ndarray, ndims: int) -> Expr | None:
         for kind, low, high in (("low", y * p, y * p + p - 1), ("high", (y - 1) * p + 1, y * p)):
             a, b = int(low.max()), int(high.min())
             if a <= b and a >= 2 * int(p.max()):
-                best = max(range(a, min(b, a + 4096) + 1), key=_roundness)
+                best = max(range(a, min(b, a + 4096) + 1), key=roundness)
                 return ["block", kind, num(best), sym(name), num(0)]
     return None
 
 
-def _roundness(e: int) -> int:
+def roundness(e: int) -> int:
+    """Return how round a number is: trailing decimal zeros first, then factors of two."""
+    twos = (e & -e).bit_length() - 1
     tens = 0
     while e and e % 10 == 0:
         e //= 10
         tens += 1
-    return tens
+    return max(2 * tens, twos // 2)
 
 
 def _is_plain(shape: Expr) -> bool:
@@ -283,6 +285,3 @@ def fit_work(ns: Sequence[int], values: Sequence[float]) -> WorkLaw:
     coef = solve(chosen, every)
     terms = tuple((float(c), a, b) for c, (a, b) in zip(coef, chosen, strict=True) if c > 0)
     return WorkLaw(terms, float(min(1.64 * spread, 9.99)), top)
-
-
-Candidate = tuple[str, Callable[..., np.ndarray]]

@@ -374,7 +374,7 @@ def _place_items(node: Node, grids: Mapping[int, GridAt], tables: Sequence[Point
         for place in np.unique(node.place_id[t.np]):
             law = {"kind": "world", "ordinal": 0} if per_rank else law_of(t, int(place),
                                                                           grids[t.np])
-            name = _law_name(law, t)
+            name = repr(sorted(law.items()))
             laws.setdefault(name, law)
             labels[node.place_id[t.np] == place] = name
         for name in dict.fromkeys(labels):
@@ -389,10 +389,6 @@ def _place_items(node: Node, grids: Mapping[int, GridAt], tables: Sequence[Point
                           {t.np: np.ones((1, t.np), dtype=bool) for t in tables}, grids, None,
                           laws[name]))
     return _merge_degenerate(items, tables, grids)
-
-
-def _law_name(law: PlaceLaw, t: PointTable) -> str:
-    return repr(sorted(law.items()))
 
 
 def _merge_degenerate(items: list[Item], tables: Sequence[PointTable],
