@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,16 +18,8 @@ from p3s.errors import P3SError
 from signature_runner import mpi
 from signature_runner.tracer import generate
 
-_SOURCES = (
-    "p3s_store.c",
-    "p3s_init.c",
-    "p3s_comm.c",
-    "p3s_event.c",
-    "p3s_request.c",
-    "p3s_site.c",
-    "p3s_python.c",
-)
-_HEADERS = ("p3s_tracer.h", "p3s_inside.h")
+_FOLDER = Path(__file__).parent / "tracer"
+_COUNTER = "p3s_count.c"  # a plugin of qemu, not part of the tracer
 _FLAGS = ("-O2", "-g", "-fPIC", "-fvisibility=hidden", "-std=gnu11", "-w")
 _TIMEOUT_S = 300.0
 
@@ -42,14 +37,15 @@ class TracerBuild:
 def cache_dir() -> Path:
     """Return the private cache directory (mode 0700), made if it is missing.
 
-    LD_PRELOAD cannot hold a space or a colon, so such a place is passed over.
+    LD_PRELOAD cannot hold a space or a colon and an option of qemu no comma, so such a place is
+    passed over.
     """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     fallback = os.path.join(tempfile.gettempdir(), f"p3s-{os.getuid()}")
     problems = []
     for folder in (os.path.join(home, "p3s"), fallback):
-        if any(char in folder for char in " :\t\n") or not os.path.isabs(folder):
-            problems.append(f"{folder}: a space or colon in the path")
+        if any(char in folder for char in " :,\t\n") or not os.path.isabs(folder):
+            problems.append(f"{folder}: a space, comma or colon in the path")
             continue
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -67,6 +63,18 @@ def cache_dir() -> Path:
         "no place for the compiled tracer (" + "; ".join(problems) + "); set XDG_CACHE_HOME to a"
         " writable directory"
     )
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Hold a lock of the cache, so that processes that need the same thing make it once.
+
+    A file system without locks is no error: then some work is done twice.
+    """
+    with open(cache_dir() / f"{name}.lock", "ab") as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def run_tool(argv: list[str], what: str) -> str:
@@ -91,9 +99,14 @@ def run_tool(argv: list[str], what: str) -> str:
     return done.stdout
 
 
+def source_paths() -> list[Path]:
+    """Return the tracer's own C files and headers, in the order of their names."""
+    found = [*_FOLDER.glob("p3s_*.c"), *_FOLDER.glob("p3s_*.h")]
+    return sorted(path for path in found if path.name != _COUNTER)
+
+
 def _sources() -> dict[str, bytes]:
-    folder = Path(__file__).parent / "tracer"
-    return {name: (folder / name).read_bytes() for name in (*_HEADERS, *_SOURCES)}
+    return {path.name: path.read_bytes() for path in source_paths()}
 
 
 def _compile(mpicc: str, texts: dict[str, bytes], target: Path) -> None:
@@ -101,7 +114,9 @@ def _compile(mpicc: str, texts: dict[str, bytes], target: Path) -> None:
         for name, text in texts.items():
             Path(work, name).write_bytes(text)
         objects = []
-        for name in (*_SOURCES, "wrappers.c"):
+        for name in texts:
+            if not name.endswith(".c"):
+                continue
             output = os.path.join(work, name[:-2] + ".o")
             run_tool(
                 [mpicc, *_FLAGS, "-I", work, "-c", os.path.join(work, name), "-o", output],
@@ -155,5 +170,7 @@ def ensure_tracer(
     digest.update(text.encode())
     target = cache_dir() / f"tracer-{install.family}-{digest.hexdigest()[:20]}.so"
     if not target.is_file():
-        _compile(install.mpicc, texts, target)
+        with locked("build"):
+            if not target.is_file():
+                _compile(install.mpicc, texts, target)
     return TracerBuild(target, install.family, install.version, install.mpicc)
