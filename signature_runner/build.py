@@ -135,18 +135,21 @@ def _compile(mpicc: str, texts: dict[str, bytes], target: Path) -> None:
 
 
 def ensure_tracer(
-    mpicc: str | None = None, program: str | None = None, launcher: str | None = None
+    mpicc: str | None = None,
+    program: str | None = None,
+    launcher: str | None = None,
+    likely: str | None = None,
 ) -> TracerBuild:
     """Return the tracer for an MPI, compiling it if this MPI has none yet.
 
     The MPI is that of ``mpicc``, or else the one ``program`` is linked to, or else the one of
-    ``launcher``. The cache key covers the tracer's sources and the whole preprocessed mpi.h, so
-    an upgrade of either makes a new build. Errors: P3SError when there is no usable mpicc or it
-    does not compile.
+    ``launcher``, or else of the family ``likely``. The cache key covers the tracer's sources and
+    the whole preprocessed mpi.h, so an upgrade of either makes a new build.
+    Errors: P3SError when there is no usable mpicc or it does not compile.
     """
-    install = mpi.describe(mpicc) if mpicc else mpi.mpi_for(program, launcher)
+    install = mpi.describe(mpicc) if mpicc else mpi.mpi_for(program, launcher, likely)
     if install is None:
-        wanted = mpi.library_of(program) if program else None
+        wanted = mpi.library_of(program) or mpi.library_of_python(program) if program else None
         if mpicc:
             raise P3SError(f"{mpicc} does not compile MPI programs; run `p3s doctor`")
         if wanted:
@@ -174,3 +177,26 @@ def ensure_tracer(
             if not target.is_file():
                 _compile(install.mpicc, texts, target)
     return TracerBuild(target, install.family, install.version, install.mpicc)
+
+
+def ensure_counter() -> Path:
+    """Return the plugin that counts instructions under qemu, compiling it if it is missing.
+
+    Errors: P3SError when there is no C compiler.
+    """
+    source = _FOLDER / _COUNTER
+    text = source.read_bytes()
+    target = cache_dir() / f"counter-{hashlib.sha256(text).hexdigest()[:20]}.so"
+    if target.is_file():
+        return target
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise P3SError("no C compiler (cc) for the instruction counter; install gcc")
+    with locked("build"), tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as work:
+        library = os.path.join(work, target.name)
+        # What qemu itself defines is resolved when it loads the plugin.
+        flags = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-std=gnu11"]
+        run_tool([compiler, *flags, str(source), "-o", library], "compile the counter")
+        os.chmod(library, 0o700)
+        os.replace(library, target)
+    return target

@@ -72,8 +72,12 @@ def _arity(table: dict[int, str]) -> dict[str, int]:
 _ARITY = {
     mpi.OPENMPI: _arity(_OPENMPI_VALUES),
     mpi.MPICH: _arity(_HYDRA_VALUES),
-    "slurm": _arity(_SRUN_VALUES),
+    mpi.SLURM: _arity(_SRUN_VALUES),
 }
+
+
+#: Family of a launcher that P3S does not know.
+UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -108,14 +112,34 @@ def find_launcher(word: str) -> str:
     return found
 
 
-def _launcher_at(words: Sequence[str]) -> int:
+def _launcher_at(words: Sequence[str]) -> int | None:
+    """Return where a launcher P3S knows stands, None if there is none before the program."""
     for index, word in enumerate(words):
+        if word == "--":
+            return None
         if os.path.basename(word) in LAUNCHERS:
             return index
+    return None
+
+
+def _split(words: Sequence[str]) -> tuple[int, str, str, int]:
+    """Return (index of the launcher, its path, its family, index of -- or of the program)."""
+    index = _launcher_at(words)
+    if index is not None:
+        launcher = find_launcher(words[index])
+        family = mpi.launcher_family(launcher)
+        if family is None:
+            raise P3SError(
+                f"{launcher}: not a launcher of Open MPI, MPICH or Slurm, or it does not start"
+                f" (`{os.path.basename(launcher)} --version`)"
+            )
+        return index, launcher, family, _skip_options(words, index + 1, family)
+    if "--" in words[1:]:
+        return 0, find_launcher(words[0]), UNKNOWN, list(words).index("--", 1)
     shown = words[0] if words else "(nothing)"
     raise UsageError(
-        f"{shown}: no launcher P3S knows in the command; write it as `mpiexec -n {{np}} PROGRAM"
-        " ARGS` (mpiexec, mpirun, srun)"
+        f"{shown}: no launcher P3S knows (mpiexec, mpirun, srun); if it is one, put -- right"
+        f" before the program: {shown} ... -- PROGRAM ARGS"
     )
 
 
@@ -133,8 +157,10 @@ def _skip_options(words: Sequence[str], start: int, family: str) -> int:
             at += 1
         elif name in arity:
             at += 1 + arity[name]
-        elif family == "slurm" and not word.startswith("--") and arity.get(name[:1]) == 1:
+        elif family == mpi.SLURM and not word.startswith("--") and arity.get(name[:1]) == 1:
             at += 1  # srun -n4
+        elif "--" in words[at:]:
+            return list(words).index("--", at)
         else:
             raise UsageError(
                 f"{word}: P3S does not know this option of {os.path.basename(words[start - 1])},"
@@ -146,24 +172,21 @@ def _skip_options(words: Sequence[str], start: int, family: str) -> int:
 def parse(template: Sequence[str], np: int) -> Command:
     """Take a launcher command apart, ``{np}`` replaced by a number of ranks.
 
-    Errors: UsageError when there is no {np}, launcher or program in it or an unknown option
-    hides where the program begins; P3SError when launcher or program does not exist.
+    A launcher that is not in LAUNCHERS, or an option of one that is not known, needs ``--``
+    right before the program; it is not passed on (of two, the first is).
+    Errors: UsageError when there is no {np}, launcher or program in it or it cannot be told where
+    the program begins; P3SError when launcher or program does not exist.
     """
     if not any("{np}" in word for word in template):
         raise UsageError(
             "the launcher command has no {np}; write for example `mpiexec -n {np} PROGRAM`"
         )
     words = [word.replace("{np}", str(np)) for word in template]
-    index = _launcher_at(words)
-    launcher = find_launcher(words[index])
-    family = mpi.launcher_family(launcher)
-    if family is None:
-        raise P3SError(
-            f"{launcher}: not a launcher of Open MPI, MPICH or Slurm, or it does not start"
-            f" (`{os.path.basename(launcher)} --version`)"
-        )
-    at = _skip_options(words, index + 1, family)
-    program = words[at + 1 :] if at < len(words) and words[at] == "--" else words[at:]
+    index, launcher, family, at = _split(words)
+    begin = at + 1 if words[at : at + 1] == ["--"] else at
+    if begin > at and words[begin : begin + 1] == ["--"]:
+        at, begin = at + 1, begin + 1  # a launcher that wants a -- of its own
+    program = words[begin:]
     if not program:
         raise UsageError(f"no program after {' '.join(words)}")
     if ":" in program:

@@ -30,6 +30,7 @@ def quota(proc: Path = _PROC, root: Path = _ROOT) -> float | None:
     except OSError:
         return None
     found = []
+    bases: tuple[Path, ...]
     for line in lines:
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")

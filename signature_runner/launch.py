@@ -16,13 +16,16 @@ from typing import IO, Any
 
 from p3s.errors import P3SError
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, write_json
-from signature_runner import build, command, diagnose, mpi
+from signature_runner import build, command, diagnose, emulate, mpi
+from signature_runner.cores import cores
+from signature_runner.recording import INSTRUCTIONS, Recording, with_preload
 
 #: Called with "stdout" or "stderr" and a piece of text as it appears.
 OnOutput = Callable[[str, str], None]
 
 _GRACE_S = 5.0
 _MARK = "P3S_RUN_ID"
+_OWN = ("P3S_TRACE_DIR", "P3S_WORK", "P3S_COUNTERS", "P3S_LIMIT")
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -38,34 +41,34 @@ class RunOutcome:
     problems: list[str] = field(default_factory=list)
 
 
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0))
+#: What ranks need that share cores: they must not wait without yielding.
+SHARING = {
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    # MPICH's shared-memory collectives spin without yielding: off; heavy yield sleeps.
+    "MPIR_CVAR_DEVICE_COLLECTIVES": "none",
+    "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
+    "MPIR_CVAR_POLLS_BEFORE_YIELD": "10",
+    "OMP_NUM_THREADS": "1",
+}
+_PERMISSION = {
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
+_AS_ROOT = {
+    f"{prefix}_ALLOW_RUN_AS_ROOT{suffix}": "1"
+    for prefix in ("OMPI", "PRTE")
+    for suffix in ("", "_CONFIRM")
+}
 
 
 def _environment(oversubscribed: bool, mark: str) -> dict[str, str]:
     """Return the launcher's environment; what the user set is kept."""
-    env = dict(os.environ)
-    env[_MARK] = mark
-    env.pop("P3S_TRACE_DIR", None)
-
-    def default(name: str, value: str) -> None:
-        env.setdefault(name, value)
-
-    if oversubscribed:
-        default("OMPI_MCA_rmaps_base_oversubscribe", "1")
-        default("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
-        default("OMPI_MCA_mpi_yield_when_idle", "1")
-        # MPICH's shared-memory collectives spin without yielding: off; heavy yield sleeps.
-        default("MPIR_CVAR_DEVICE_COLLECTIVES", "none")
-        default("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
-        default("MPIR_CVAR_POLLS_BEFORE_YIELD", "10")
-        default("OMP_NUM_THREADS", "1")
-    if os.getuid() == 0:
-        for prefix in ("OMPI", "PRTE"):
-            default(f"{prefix}_ALLOW_RUN_AS_ROOT", "1")
-            default(f"{prefix}_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-    return env
+    env = {name: value for name, value in os.environ.items() if name not in _OWN}
+    defaults = {
+        **({**_PERMISSION, **SHARING} if oversubscribed else {}),
+        **(_AS_ROOT if os.getuid() == 0 else {}),
+    }
+    return {**defaults, **env, _MARK: mark}
 
 
 def _marked(mark: str) -> list[int]:
@@ -194,7 +197,7 @@ def _prepare(run_dir: Path) -> None:
     """Make the run directory and empty it of an earlier run's files."""
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        for pattern in ("rank-*.p3t", "run.json", "warned", "other-mpi"):
+        for pattern in ("rank-*.p3t", "run.json", "warned", "other-mpi", "insn-*"):
             for path in run_dir.glob(pattern):
                 path.unlink()
         probe = run_dir / f".probe-{secrets.token_hex(4)}"
@@ -216,6 +219,42 @@ def _check_family(parsed: command.Command, program: str | None) -> None:
         )
 
 
+def _tracer(parsed: command.Command, likely: str | None) -> build.TracerBuild:
+    program = command.executable(parsed.program[0])
+    _check_family(parsed, program)
+    return build.ensure_tracer(None, program, parsed.launcher, likely)
+
+
+def _argv(
+    parsed: command.Command,
+    tracer: build.TracerBuild | None,
+    run_dir: Path,
+    recording: Recording,
+    mark: str,
+) -> list[str]:
+    """Return the whole command; what the ranks need is on it, as launchers may drop variables."""
+    if tracer is None:
+        return parsed.argv()
+    variables = {**recording.environment(run_dir), _MARK: mark}
+    if recording.work == INSTRUCTIONS:
+        start = emulate.with_counter(tracer.path, run_dir, variables, parsed.program)
+        return [*parsed.before, *start]
+    return parsed.argv(with_preload(tracer.path, variables))
+
+
+def _other_family(
+    parsed: command.Command, tracer: build.TracerBuild | None, run_dir: Path
+) -> str | None:
+    """Return the MPI family a program turned out to use where its launcher could not tell."""
+    if tracer is None or parsed.family in (mpi.OPENMPI, mpi.MPICH):
+        return None
+    try:
+        found = mpi.family_of_library((run_dir / "other-mpi").read_text())
+    except OSError:
+        return None
+    return found if found != tracer.mpi_family else None
+
+
 def run_traced(
     template: Sequence[str],
     np: int,
@@ -224,11 +263,13 @@ def run_traced(
     timeout_s: float | None = None,
     trace: bool = True,
     on_output: OnOutput | None = None,
+    recording: Recording | None = None,
 ) -> RunOutcome:
     """Run a launcher command at ``np`` ranks with the tracer before the program.
 
     ``{np}`` in ``template`` is replaced. ``run_dir`` gets one .p3t file per rank, run.json,
-    stdout.txt and stderr.txt. With ``trace`` False the program runs as it is.
+    stdout.txt and stderr.txt. ``recording`` says how work is measured and how much is kept. With
+    ``trace`` False the program runs as it is.
     Errors: UsageError for a command P3S cannot read; P3SError, one line naming the likely cause,
     when the program does not exist, made no MPI call, ran as singletons, failed, or was timed
     out. What was captured stays in ``run_dir`` and run.json tells its status.
@@ -237,24 +278,25 @@ def run_traced(
         raise P3SError(f"{np} processes: at least 1 is needed")
     run_dir = Path(run_dir).resolve()
     parsed = command.parse(template, np)
-    inserted: list[str] = []
-    tracer: build.TracerBuild | None = None
-    if trace:
-        program = command.executable(parsed.program[0])
-        _check_family(parsed, program)
-        tracer = build.ensure_tracer(program=program, launcher=parsed.launcher)
-        preload = ":".join(filter(None, [str(tracer.path), os.environ.get("LD_PRELOAD", "")]))
-        inserted = ["/usr/bin/env", f"LD_PRELOAD={preload}", f"P3S_TRACE_DIR={run_dir}"]
-        if "=" in parsed.program[0]:
-            # env would take it for one more variable.
-            inserted += ["/bin/sh", "-c", 'exec "$0" "$@"']
-    _prepare(run_dir)
+    recording = recording or Recording()
+    likely = mpi.family_of_srun(parsed.before) if parsed.family == mpi.SLURM else None
+    tracer = _tracer(parsed, likely) if trace else None
     oversubscribed = np > cores()
-    mark = secrets.token_hex(16)
-    argv = parsed.argv(inserted)
-    code, wall_s, timed_out = _execute(
-        argv, _environment(oversubscribed, mark), run_dir, timeout_s, on_output
-    )
+
+    def attempt(tracer: build.TracerBuild | None) -> tuple[int, float, bool]:
+        mark = secrets.token_hex(16)
+        argv = _argv(parsed, tracer, run_dir, recording, mark)
+        _prepare(run_dir)
+        env = _environment(oversubscribed, mark)
+        return _execute(argv, env, run_dir, timeout_s, on_output)
+
+    code, wall_s, timed_out = attempt(tracer)
+    found = _other_family(parsed, tracer, run_dir)
+    if found:  # MPI_Init failed, nothing was run yet; now it is known which MPI it is
+        tracer = _tracer(parsed, found)
+        code, wall_s, timed_out = attempt(tracer)
+    for path in run_dir.glob("insn-*"):  # of ranks that were killed
+        path.unlink(missing_ok=True)
     verdict = diagnose.diagnose(run_dir, parsed, np, code, timeout_s if timed_out else None, trace)
     family = tracer.mpi_family if tracer else parsed.family
     info: dict[str, Any] = {
@@ -269,6 +311,7 @@ def run_traced(
         "mpi": f"{family} {tracer.version}" if tracer else family,
         "traced": trace,
         "status": verdict.status,
+        **(recording.as_info() if trace else {}),
     }
     write_json(run_dir / "run.json", info)
     if verdict.error:

@@ -9,12 +9,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 OPENMPI = "openmpi"
 MPICH = "mpich"
+SLURM = "slurm"
 
 _QUESTION = """#include <mpi.h>
 #ifdef OPEN_MPI
@@ -99,7 +100,7 @@ def launcher_family(launcher: str) -> str | None:
     """Return openmpi, mpich or slurm for a launcher that says so, else None."""
     name = os.path.basename(launcher)
     if name == "srun":
-        return "slurm"
+        return SLURM
     if ".openmpi" in name or name in ("orterun", "prterun", "prun"):
         return OPENMPI
     if ".mpich" in name or ".hydra" in name:
@@ -152,24 +153,70 @@ def linked(program: str) -> str:
 def library_of(program: str) -> tuple[str, str] | None:
     """Return (family, path of libmpi) of a dynamically linked program, or None."""
     for match in _LIBRARY.finditer(linked(program)):
-        number = int(match["number"])
-        if number >= 40:
-            return OPENMPI, match["path"] or ""
-        return MPICH, match["path"] or ""
+        return _family_of_number(match["number"]), match["path"] or ""
     return None
 
 
-def mpi_for(program: str | None, launcher: str | None) -> MpiInstall | None:
+def _family_of_number(number: str) -> str:
+    # Open MPI's libmpi.so began at 40 with version 4; those of MPICH's ABI are at 12.
+    return OPENMPI if int(number) >= 40 else MPICH
+
+
+def family_of_library(path: str) -> str | None:
+    """Return the family of a libmpi by its name, None for another file."""
+    match = _LIBRARY.search(os.path.basename(path))
+    return _family_of_number(match["number"]) if match else None
+
+
+# Loads mpi4py's MPI library but does not start MPI: under a launcher that would be an MPI_Init.
+_MPI4PY = """import mpi4py
+mpi4py.rc.initialize = False
+from mpi4py import MPI
+print(open('/proc/self/maps').read())
+"""
+
+
+@functools.cache
+def library_of_python(program: str) -> tuple[str, str] | None:
+    """Return (family, path of libmpi) that mpi4py loads in a Python interpreter, or None."""
+    if not os.path.basename(program).startswith("python"):
+        return None
+    text = ask([program, "-c", _MPI4PY]) or ""
+    found = re.findall(r"(/\S*/lib(?:mpi|mpich)\.so\.(\d+)\S*)\s*$", text, re.MULTILINE)
+    if not found:
+        return None
+    path, number = found[0]
+    return _family_of_number(number), path
+
+
+def family_of_srun(words: Sequence[str]) -> str | None:
+    """Return the MPI that an srun command prepares for: pmi2 is MPICH's way, pmix Open MPI's."""
+    text = " ".join(words)
+    asked = re.search(r"--mpi[= ](\w+)", text)
+    kind = asked[1] if asked else os.environ.get("SLURM_MPI_TYPE", "")
+    if kind.startswith("pmix"):
+        return OPENMPI
+    return MPICH if kind in ("pmi2", "cray_shasta") else None
+
+
+def mpi_for(
+    program: str | None, launcher: str | None, likely: str | None = None
+) -> MpiInstall | None:
     """Return the installation whose tracer fits a program started by a launcher.
 
-    A linked libmpi decides; a program without one (Python, a script) follows its launcher.
+    A linked libmpi decides; a program without one (Python, a script) follows its launcher; where
+    that is not of one MPI (srun, one that P3S does not know) Python says what mpi4py loads, and
+    a script follows ``likely``, a family, if it is given.
     """
     installs = find_mpi()
     library = library_of(program) if program else None
-    family = library[0] if library else None
     launcher_path = shutil.which(launcher) or launcher if launcher else None
+    family = library[0] if library else None
     if family is None and launcher_path:
         family = launcher_family(launcher_path)
+    if family not in (OPENMPI, MPICH):
+        library = library_of_python(program) if program else None
+        family = library[0] if library else likely
     folder = os.path.dirname(launcher_path or "")
     prefix = str(Path(library[1]).parent.parent) if library and library[1] else ""
 

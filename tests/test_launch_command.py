@@ -107,3 +107,30 @@ def test_a_launcher_that_is_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(P3SError, match="launcher not found"):
         command.parse(["prterun", "-n", "{np}", "/bin/true"], 2)
+
+
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        ("app -k {np} --", "app -k 4"),
+        ("app run -n{np} -- --", "app run -n4 --"),
+        ("env A=1 app -k {np} --", "env A=1 app -k 4"),
+    ],
+)
+def test_an_unknown_launcher_with_dashes_before_the_program(before: str, kept: str) -> None:
+    parsed = command.parse([*before.split(), "app", "-x", "--", "{np}"], 4)
+    assert parsed.program == ("app", "-x", "--", "4")
+    assert parsed.family == command.UNKNOWN
+    assert parsed.launcher == command.find_launcher(before.split()[0])
+    assert [os.path.basename(word) for word in parsed.before] == kept.split()
+
+
+def test_an_unknown_option_with_dashes_before_the_program() -> None:
+    parsed = command.parse("mpiexec.hydra --sites 1 -n {np} -- app -- 1".split(), 2)
+    assert parsed.program == ("app", "--", "1")
+    assert parsed.before[1:] == ("--sites", "1", "-n", "2")
+
+
+def test_a_known_launcher_after_the_dashes_is_the_program() -> None:
+    parsed = command.parse("app -k {np} -- mpiexec.hydra -n 1".split(), 2)
+    assert parsed.program == ("mpiexec.hydra", "-n", "1")

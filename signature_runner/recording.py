@@ -1,0 +1,90 @@
+"""What the tracer is told to record, and how it gets in front of a program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from p3s.errors import UsageError
+
+#: What the work between two MPI calls can be measured in.
+AUTO, WALL, CPU, INSTRUCTIONS = "auto", "wall", "cpu", "instructions"
+WORKS = (AUTO, WALL, CPU, INSTRUCTIONS)
+
+_MAX_COUNTERS = 6  # docs/capture-format.md
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"(\d{1,15})([KMGT]?)(?:I?B)?", re.IGNORECASE)
+_COUNTER = re.compile(r"[a-z0-9][a-z0-9:._-]{0,22}", re.IGNORECASE)
+
+# The shell that puts the tracer in front of other preloads, so that those the launcher or the
+# user has set stay; it is gone (exec) before the program runs.
+_PRELOAD = 'export LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}"; exec "$@"'
+
+
+@dataclass(frozen=True)
+class Recording:
+    """How work is measured, which performance counters are read, and bytes per rank (0: all)."""
+
+    work: str = AUTO
+    counters: tuple[str, ...] = ()
+    limit_bytes: int = 0
+
+    def environment(self, run_dir: Path) -> dict[str, str]:
+        """Return what the tracer reads from the environment of a rank."""
+        return {
+            "P3S_TRACE_DIR": str(run_dir),
+            "P3S_WORK": self.work,
+            "P3S_COUNTERS": ",".join(self.counters),
+            "P3S_LIMIT": str(self.limit_bytes),
+        }
+
+    def as_info(self) -> dict[str, object]:
+        """Return the entries of run.json that say what was asked for."""
+        return {
+            "work": self.work,
+            "counters": list(self.counters),
+            "limit_bytes": self.limit_bytes,
+        }
+
+
+def recording(work: str = AUTO, counters: str = "", limit: str = "") -> Recording:
+    """Return what the options --work, --counters and --limit ask for.
+
+    Errors: UsageError that names the option.
+    """
+    if work not in WORKS:
+        raise UsageError(f"--work {work}: not one of {', '.join(WORKS)}")
+    names = tuple(dict.fromkeys(word.strip() for word in counters.split(",") if word.strip()))
+    for name in names:
+        if not _COUNTER.fullmatch(name):
+            raise UsageError(
+                f"--counters {counters}: {name!r} is not the name of a counter; for example"
+                " --counters instructions,cycles,llc-misses"
+            )
+    if len(names) > _MAX_COUNTERS:
+        raise UsageError(f"--counters {counters}: {len(names)} are too many, at most 6 fit")
+    return Recording(work, names, _size(limit))
+
+
+def _size(text: str) -> int:
+    if not text:
+        return 0
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not int(match[1]):
+        raise UsageError(
+            f"--limit {text}: not a size; give bytes per rank, for example --limit 64M or 1G"
+        )
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def with_preload(tracer: Path, variables: Mapping[str, str]) -> list[str]:
+    """Return the words that, put before a program, start it with the tracer and variables set."""
+    settings = [f"{name}={value}" for name, value in variables.items()]
+    return ["/usr/bin/env", *settings, "/bin/sh", "-c", _PRELOAD, str(tracer)]
+
+
+def preload(tracer: Path, other: str) -> str:
+    """Return LD_PRELOAD with the tracer before what was in it."""
+    return f"{tracer}:{other}" if other else str(tracer)
