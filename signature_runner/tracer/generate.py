@@ -94,29 +94,6 @@ def _wrapper(name: str, op: str, row: table.Wrapper, parameters: list[Parameter]
     return "\n".join(line for line in lines if line) + "\n"
 
 
-def _other(parameters: list[Parameter], init: bool) -> table.Wrapper:
-    names = [f"a{number}" for number in range(len(parameters))]
-    comm = next(
-        (n for p, n in zip(parameters, names, strict=True) if p.type.strip() == "MPI_Comm"), None
-    )
-    last = parameters[-1] if parameters else None
-    request = (
-        f"P3S_HANDLE(*{names[-1]})"
-        if last is not None and last.type.replace(" ", "") == "MPI_Request*"
-        else None
-    )
-    if init:
-        after = (
-            f"p3s_persistent(&h, {comm}, P3S_NO_RANK, 0, P3S_NO_RANK, 0, p3s_mpi.type_null,"
-            f" {request});"
-        )
-    else:
-        after = f"p3s_plain(&h, {comm});" if comm else "p3s_nowhere(&h);"
-        if request:
-            after += f" p3s_posted({request});"
-    return table.Wrapper(" ".join(names), after)
-
-
 _SPECIAL = """
 P3S_EXPORT int MPI_Init(int *argc, char ***argv)
 {
@@ -161,21 +138,13 @@ P3S_EXPORT int MPI_Abort(MPI_Comm comm, int code)
 def _jobs(known: dict[str, list[Parameter]]) -> list[tuple[str, str, table.Wrapper]]:
     """Return (function, op, row) of every wrapper this mpi.h allows, large-count twins too."""
     jobs: list[tuple[str, str, table.Wrapper]] = []
-    rows: list[tuple[str, table.Wrapper | None, bool]] = [
-        (name, row, False) for name, row in table.CALLS.items()
-    ]
-    rows += [(name, None, False) for name in table.OTHER]
-    rows += [(name, None, True) for name in table.OTHER_INIT]
-    for op, row, init in rows:
+    for op, row in table.CALLS.items():
         for name in (op, op + "_c"):
             parameters = known.get("MPI_" + name)
             if parameters is None or "PMPI_" + name not in known:
                 continue
-            made = row or _other(parameters, init)
-            if init and "P3S_HANDLE" not in made.after:
-                continue
-            if len(made.args.split()) == len(parameters):
-                jobs.append((name, op, made))
+            if len(row.args.split()) == len(parameters):
+                jobs.append((name, op, row))
     return jobs
 
 
@@ -187,7 +156,7 @@ def generate(header: str) -> tuple[str, str]:
     functions = special + [name for name, _, _ in jobs]
     functions += [name for name in table.RUNTIME if "PMPI_" + name in known]
     functions = list(dict.fromkeys(functions))
-    ops = ["Init", "Finalize", "Abort", "Sendrecv_recv"]
+    ops = ["Init", "Finalize", "Abort", *table.HALVES]
     ops = list(dict.fromkeys(ops + [op for _, op, _ in jobs]))
     include = [
         "/* Generated from signature_runner/tracer/table.py and the mpi.h in use. */",

@@ -7,6 +7,26 @@
 static struct p3s_map comms, types;
 static int next_comm_id;
 
+/* Communicators of MPI_Comm_idup that nobody has used yet. Their handles may be written at any
+ * time until the request is complete, so they are known by their members. */
+struct pending { struct pending *next; const char *op; int parent, count, *members; };
+static struct pending *pending;
+
+static void take_pending(const int *members, int count, const char **op, int *parent)
+{
+    for (struct pending **at = &pending; *at; at = &(*at)->next) {
+        struct pending *p = *at;
+        if (p->count != count || memcmp(p->members, members, sizeof(int) * (size_t)count))
+            continue;
+        *op = p->op;
+        *parent = p->parent;
+        *at = p->next;
+        free(p->members);
+        free(p);
+        return;
+    }
+}
+
 static void translate(MPI_Group group, int n, int *world)
 {
     int *own = calloc((size_t)n + 1, sizeof(int));
@@ -47,41 +67,76 @@ static void write_comm(const struct p3s_comm *c, MPI_Comm comm, int parent, cons
     free(tail);
 }
 
+/* World ranks of all members in one new array, of an intercommunicator the own side first. */
+static int *world_ranks(MPI_Comm comm, int size, int remote)
+{
+    MPI_Group group;
+    int *members = malloc(sizeof(int) * (size_t)(size + remote + 1));
+    if (!members)
+        return NULL;
+    PMPI_Comm_group(comm, &group);
+    translate(group, size, members);
+    PMPI_Group_free(&group);
+    if (remote) {
+        PMPI_Comm_remote_group(comm, &group);
+        translate(group, remote, members + size);
+        PMPI_Group_free(&group);
+    }
+    return members;
+}
+
+static void sizes_of(MPI_Comm comm, int *size, int *remote)
+{
+    int inter = 0;
+    *size = *remote = 0;
+    PMPI_Comm_test_inter(comm, &inter);
+    PMPI_Comm_size(comm, size);
+    if (inter)
+        PMPI_Comm_remote_size(comm, remote);
+}
+
+/* As they are written: both sides of an intercommunicator describe the same set, so that they
+ * merge to one communicator. */
+static int *members_of(MPI_Comm comm, int *count)
+{
+    int size, remote;
+    sizes_of(comm, &size, &remote);
+    int *members = world_ranks(comm, size, remote);
+    *count = members ? size + remote : 0;
+    if (members && remote)
+        qsort(members, (size_t)*count, sizeof(int), ascending);
+    return members;
+}
+
 /* The record of a communicator, made at its first use. Needs p3s_lock. */
 struct p3s_comm *p3s_comm_of(MPI_Comm comm, const char *op, int parent)
 {
     struct p3s_comm *c = p3s_map_get(&comms, P3S_HANDLE(comm));
-    MPI_Group group;
-    int inter = 0, size = 0, remote = 0, *members;
+    int size, remote, *members;
     if (c)
         return c;
     c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
-    PMPI_Comm_test_inter(comm, &inter);
-    PMPI_Comm_size(comm, &size);
+    sizes_of(comm, &size, &remote);
     PMPI_Comm_rank(comm, &c->me);
-    if (inter)
-        PMPI_Comm_remote_size(comm, &remote);
-    members = malloc(sizeof(int) * (size_t)(size + remote + 1));
-    PMPI_Comm_group(comm, &group);
-    translate(group, size, members);
-    PMPI_Group_free(&group);
-    c->inter = inter;
+    members = world_ranks(comm, size, remote);
+    c->inter = remote > 0;
     c->id = next_comm_id++;
-    c->size = inter ? remote : size;
+    c->size = remote ? remote : size;
     c->world = malloc(sizeof(int) * (size_t)(c->size + 1));
-    if (inter) {
-        PMPI_Comm_remote_group(comm, &group);
-        translate(group, remote, c->world);
-        PMPI_Group_free(&group);
-        /* Both sides describe the same set, so that they merge to one communicator. */
-        memcpy(members + size, c->world, sizeof(int) * (size_t)remote);
-        qsort(members, (size_t)(size + remote), sizeof(int), ascending);
-    } else {
-        memcpy(c->world, members, sizeof(int) * (size_t)size);
+    if (!members || !c->world) {
+        free(members);
+        free(c->world);
+        free(c);
+        return NULL;
     }
+    memcpy(c->world, members + (remote ? size : 0), sizeof(int) * (size_t)c->size);
+    if (remote)
+        qsort(members, (size_t)(size + remote), sizeof(int), ascending);
     c->refs = 1;
+    if (!op && comm != p3s_mpi.comm_world && comm != p3s_mpi.comm_self)
+        take_pending(members, size + remote, &op, &parent);
     if (!op)
         op = comm == p3s_mpi.comm_world ? "MPI_COMM_WORLD"
              : comm == p3s_mpi.comm_self ? "MPI_COMM_SELF" : "unknown";
@@ -110,6 +165,8 @@ int p3s_world_of(const struct p3s_comm *c, int rank)
         return P3S_PROC_NULL;
     if (rank == MPI_ANY_SOURCE)
         return P3S_ANY;
+    if (rank == MPI_ROOT)
+        return p3s_world_rank;
     return c && rank >= 0 && rank < c->size ? c->world[rank] : P3S_NONE;
 }
 
@@ -147,22 +204,68 @@ int p3s_id_of(MPI_Comm comm)
     return id;
 }
 
+/* Record of a communicator that was just made: whatever its handle meant before is over. */
+static int made_now(struct p3s_here *h, MPI_Comm made, int parent)
+{
+    pthread_mutex_lock(&p3s_lock);
+    p3s_release(p3s_map_take(&comms, P3S_HANDLE(made)));
+    struct p3s_comm *c = p3s_comm_of(made, p3s_op_names[h->op], parent);
+    int id = c ? c->id : P3S_NONE;
+    pthread_mutex_unlock(&p3s_lock);
+    return id;
+}
+
 void p3s_comm_made(struct p3s_here *h, MPI_Comm parent, MPI_Comm made)
 {
     int id = p3s_id_of(parent);
     p3s_simple(h, id, 0);
+    if (made != p3s_mpi.comm_null)
+        made_now(h, made, id);
+}
+
+void p3s_comm_from_groups(struct p3s_here *h, MPI_Comm made)
+{
     if (made == p3s_mpi.comm_null)
+        p3s_nowhere(h);
+    else
+        p3s_simple(h, made_now(h, made, P3S_NONE), 0);
+}
+
+/* The process at the other end is of another world: the call itself is of no communicator. */
+void p3s_comm_joined(struct p3s_here *h, MPI_Comm made)
+{
+    p3s_nowhere(h);
+    if (made != p3s_mpi.comm_null)
+        made_now(h, made, P3S_NONE);
+}
+
+void p3s_comm_idup(struct p3s_here *h, MPI_Comm parent)
+{
+    int id = p3s_id_of(parent);
+    p3s_simple(h, id, 0);
+    struct pending *p = malloc(sizeof *p), **last = &pending;
+    if (!p)
         return;
     pthread_mutex_lock(&p3s_lock);
-    p3s_release(p3s_map_take(&comms, P3S_HANDLE(made)));
-    p3s_comm_of(made, p3s_op_names[h->op], id);
+    *p = (struct pending){NULL, p3s_op_names[h->op], id, 0, NULL};
+    p->members = members_of(parent, &p->count);
+    while (*last)
+        last = &(*last)->next;  /* the first made is the first used */
+    *last = p;
     pthread_mutex_unlock(&p3s_lock);
+}
+
+bool p3s_spawned(void)
+{
+    MPI_Comm parent = p3s_mpi.comm_null;
+    return PMPI_Comm_get_parent(&parent) == MPI_SUCCESS && parent != p3s_mpi.comm_null;
 }
 
 int p3s_comm_forget(MPI_Comm comm)
 {
     int id = comm == p3s_mpi.comm_null ? P3S_NONE : p3s_id_of(comm);
     pthread_mutex_lock(&p3s_lock);
+    p3s_neighbours_forget(id);
     p3s_release(p3s_map_take(&comms, P3S_HANDLE(comm)));
     pthread_mutex_unlock(&p3s_lock);
     return id;

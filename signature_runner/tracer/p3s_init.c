@@ -122,7 +122,7 @@ void p3s_init_done(struct p3s_here *h, int rc)
     const char *directory = getenv("P3S_TRACE_DIR");
     int rank = 0, size = 0;
     h->t1_ns = clock_ns(CLOCK_MONOTONIC);
-    if (rc == MPI_SUCCESS && directory && *directory && !p3s_header &&
+    if (rc == MPI_SUCCESS && directory && *directory && !p3s_header && !p3s_spawned() &&
         PMPI_Comm_rank(p3s_mpi.comm_world, &rank) == MPI_SUCCESS &&
         PMPI_Comm_size(p3s_mpi.comm_world, &size) == MPI_SUCCESS &&
         PMPI_Comm_group(p3s_mpi.comm_world, &p3s_world_group) == MPI_SUCCESS &&

@@ -185,14 +185,6 @@ void p3s_comm_freed(struct p3s_here *h, int id);
 #define P3S_IN(buffer) ((buffer) == MPI_IN_PLACE)
 #define P3S_SUM(counts, n)                                                                       \
     ({ int64_t s_ = 0; int n_ = (n); for (int i_ = 0; i_ < n_; i_++) s_ += (counts)[i_]; s_; })
-/* Bytes of MPI_Alltoallw, and the first type that takes part; types of empty parts mean nothing. */
-#define P3S_ALLTOALLW(h, comm, counts, types)                                                    \
-    ({ int64_t s_ = 0; int n_ = p3s_fan(comm); MPI_Datatype t_ = p3s_mpi.type_null;              \
-       for (int i_ = n_ - 1; i_ >= 0; i_--)                                                      \
-           if ((counts)[i_]) {                                                                   \
-               t_ = (types)[i_];                                                                 \
-               s_ += (counts)[i_] * p3s_type_bytes(t_);                                          \
-           }                                                                                     \
-       p3s_coll_bytes(h, comm, s_, t_); })
+#include "p3s_window.h"
 
 #endif

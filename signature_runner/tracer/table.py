@@ -8,24 +8,11 @@ it succeeded, ``always`` after it. Types come from the ``mpi.h`` in use, so one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-
-@dataclass(frozen=True)
-class Wrapper:
-    """One MPI call: its arguments and the C text around the real call."""
-
-    args: str
-    after: str = ""
-    before: str = ""
-    always: str = ""
-    passed: dict[str, str] = field(default_factory=dict)
-    traced: bool = True  # False: bookkeeping only, the wrapper does not enter
-
+from signature_runner.tracer import table_collectives, table_windows
+from signature_runner.tracer.wrapper import POSTED, Wrapper, names
 
 CALLS: dict[str, Wrapper] = {}
 
-_DROP = "p3s_posted(P3S_HANDLE(*request));"
 _OWN = "MPI_Status own;"
 _WILD_STATUS = _OWN + " MPI_Status *st = p3s_status(status, &own, source, {tag});"
 _ANY_STATUS = _OWN + " MPI_Status *st = p3s_any_status(status, &own);"
@@ -40,7 +27,7 @@ def _point_to_point() -> None:
     for mode in ("Send", "Ssend", "Bsend", "Rsend"):
         lower = mode.lower()
         CALLS[mode] = Wrapper(to, f"p3s_p2p(&h, {said_to});")
-        CALLS["I" + lower] = Wrapper(f"{to} request", f"p3s_p2p(&h, {said_to}); {_DROP}")
+        CALLS["I" + lower] = Wrapper(f"{to} request", f"p3s_p2p(&h, {said_to}); {POSTED}")
         CALLS[mode + "_init"] = Wrapper(
             f"{to} request",
             "p3s_persistent(&h, comm, dest, tag, P3S_NO_RANK, count, type, P3S_HANDLE(*request));",
@@ -73,6 +60,29 @@ def _point_to_point() -> None:
         before=both,
         passed=_ST,
     )
+    # One request completes both halves; it is the receive's, whose partner may be open.
+    halves = (
+        "p3s_p2p(&h, comm, dest, sendtag, {sent}); h.op = P3S_OP_Isendrecv_recv;"
+        " p3s_irecv(&h, comm, source, recvtag, {received}, P3S_HANDLE(*request));"
+    )
+    CALLS["Isendrecv"] = Wrapper(
+        "sendbuf sendcount sendtype dest sendtag recvbuf recvcount recvtype source recvtag comm"
+        " request",
+        halves.format(sent="sendcount, sendtype", received="recvcount, recvtype"),
+    )
+    CALLS["Isendrecv_replace"] = Wrapper(
+        "buf count type dest sendtag source recvtag comm request",
+        halves.format(sent="count, type", received="count, type"),
+    )
+    parts = "p3s_persistent(&h, comm, {peer}, tag, P3S_NO_RANK, (int64_t)partitions * count, type,"
+    parts += " P3S_HANDLE(*request));"
+    for name, peer in (("Psend_init", "dest"), ("Precv_init", "source")):
+        CALLS[name] = Wrapper(
+            f"buf partitions count type {peer} tag comm info request", parts.format(peer=peer)
+        )
+    CALLS["Pready"] = Wrapper("partition request", "p3s_nowhere(&h);")
+    CALLS["Pready_range"] = Wrapper("low high request", "p3s_nowhere(&h);")
+    CALLS["Pready_list"] = Wrapper("length list request", "p3s_nowhere(&h);")
 
 
 def _probes() -> None:
@@ -101,7 +111,7 @@ def _probes() -> None:
     )
     CALLS["Imrecv"] = Wrapper(
         "buf count type message request",
-        f"p3s_mrecv(&h, &m, count, type); {_DROP}",
+        f"p3s_mrecv(&h, &m, count, type); {POSTED}",
         before=take,
     )
 
@@ -173,84 +183,17 @@ def _completions() -> None:
     # Looks without completing: no event, but not the program's work either.
     CALLS["Request_get_status"] = Wrapper("request flag status", "if (!*flag) p3s_poll(&h);")
     CALLS["Parrived"] = Wrapper("request partition flag", "if (!*flag) p3s_poll(&h);")
-    CALLS["Win_test"] = Wrapper("win flag", "if (*flag) p3s_nowhere(&h); else p3s_poll(&h);")
+    for suffix, args in {
+        "_any": "count requests index flag status",
+        "_all": "count requests flag statuses",
+        "_some": "incount requests outcount indices statuses",
+    }.items():
+        found = "*outcount" if suffix == "_some" else "*flag"
+        CALLS["Request_get_status" + suffix] = Wrapper(args, f"if (!{found}) p3s_poll(&h);")
     CALLS["Request_free"] = Wrapper(
         "request", before="p3s_request_free(P3S_HANDLE(*request));", traced=False
     )
     CALLS["Type_free"] = Wrapper("type", before="p3s_type_free(*type);", traced=False)
-
-
-def _collectives() -> None:
-    """The blocking collectives and, from the same rules, their nonblocking twins.
-
-    On an intercommunicator a negative root (MPI_ROOT, MPI_PROC_NULL) makes some arguments
-    meaningless; those are not looked at.
-    """
-    rows: dict[str, tuple[str, str]] = {}
-
-    def row(name: str, args: str, root: str, count: str, datatype: str) -> None:
-        root = "root" if root else "P3S_NO_RANK"
-        rows[name] = (args, f"p3s_coll(&h, comm, {root}, {count}, {datatype});")
-
-    null = "p3s_mpi.type_null"
-    rows["Barrier"] = ("comm", "p3s_plain(&h, comm);")
-    row("Bcast", "buf count type root comm", "root", "root == MPI_PROC_NULL ? 0 : count", "type")
-    row("Reduce", "sendbuf recvbuf count type op root comm", "root",
-        "root == MPI_PROC_NULL ? 0 : count", "type")  # fmt: skip
-    for name in ("Allreduce", "Scan", "Exscan"):
-        row(name, "sendbuf recvbuf count type op comm", "", "count", "type")
-    gather = "sendbuf sendcount sendtype recvbuf recvcount recvtype"
-    mine = "P3S_IN(sendbuf) ? {recv} : sendcount"
-    mine_type = "P3S_IN(sendbuf) ? recvtype : sendtype"
-    rows["Gather"] = (
-        f"{gather} root comm",
-        "if (root == MPI_ROOT || root == MPI_PROC_NULL)"
-        f" p3s_coll(&h, comm, root, 0, {null}); else"
-        f" p3s_coll(&h, comm, root, {mine.format(recv='recvcount')}, {mine_type});",
-    )
-    rows["Gatherv"] = (
-        "sendbuf sendcount sendtype recvbuf recvcounts displs recvtype root comm",
-        "if (root == MPI_ROOT || root == MPI_PROC_NULL)"
-        f" p3s_coll(&h, comm, root, 0, {null}); else"
-        f" p3s_coll(&h, comm, root, {mine.format(recv='recvcounts[p3s_me(comm)]')},"
-        f" {mine_type});",
-    )
-    theirs_type = "P3S_IN(recvbuf) ? sendtype : recvtype"
-    rows["Scatter"] = (
-        f"{gather} root comm",
-        "if (root == MPI_ROOT || root == MPI_PROC_NULL)"
-        f" p3s_coll(&h, comm, root, 0, {null}); else"
-        f" p3s_coll(&h, comm, root, P3S_IN(recvbuf) ? sendcount : recvcount, {theirs_type});",
-    )
-    rows["Scatterv"] = (
-        "sendbuf sendcounts displs sendtype recvbuf recvcount recvtype root comm",
-        "if (root == MPI_ROOT || root == MPI_PROC_NULL)"
-        f" p3s_coll(&h, comm, root, 0, {null}); else"
-        " p3s_coll(&h, comm, root, P3S_IN(recvbuf) ? sendcounts[p3s_me(comm)] : recvcount,"
-        f" {theirs_type});",
-    )
-    row("Allgather", f"{gather} comm", "", mine.format(recv="recvcount"), mine_type)
-    row("Allgatherv", "sendbuf sendcount sendtype recvbuf recvcounts displs recvtype comm", "",
-        mine.format(recv="recvcounts[p3s_me(comm)]"), mine_type)  # fmt: skip
-    row("Alltoall", f"{gather} comm", "",
-        "(int64_t)p3s_fan(comm) * (P3S_IN(sendbuf) ? recvcount : sendcount)",
-        mine_type)  # fmt: skip
-    row("Alltoallv",
-        "sendbuf sendcounts sdispls sendtype recvbuf recvcounts rdispls recvtype comm", "",
-        "P3S_IN(sendbuf) ? P3S_SUM(recvcounts, p3s_fan(comm))"
-        " : P3S_SUM(sendcounts, p3s_fan(comm))", mine_type)  # fmt: skip
-    rows["Alltoallw"] = (
-        "sendbuf sendcounts sdispls sendtypes recvbuf recvcounts rdispls recvtypes comm",
-        "if (P3S_IN(sendbuf)) P3S_ALLTOALLW(&h, comm, recvcounts, recvtypes);"
-        " else P3S_ALLTOALLW(&h, comm, sendcounts, sendtypes);",
-    )
-    row("Reduce_scatter", "sendbuf recvbuf recvcounts type op comm", "",
-        "P3S_SUM(recvcounts, p3s_here_size(comm))", "type")  # fmt: skip
-    row("Reduce_scatter_block", "sendbuf recvbuf recvcount type op comm", "",
-        "(int64_t)p3s_here_size(comm) * recvcount", "type")  # fmt: skip
-    for name, (args, after) in rows.items():
-        CALLS[name] = Wrapper(args, after)
-        CALLS["I" + name.lower()] = Wrapper(f"{args} request", f"{after} {_DROP}")
 
 
 def _communicators() -> None:
@@ -273,60 +216,41 @@ def _communicators() -> None:
         ),
         "Intercomm_create": "comm leader peer remote_leader tag made",
         "Intercomm_merge": "comm high made",
+        "Comm_spawn": "command arguments most info root comm made codes",
+        "Comm_spawn_multiple": "count commands arguments most infos root comm made codes",
+        "Comm_accept": "port info root comm made",
+        "Comm_connect": "port info root comm made",
     }.items():
         CALLS[name] = Wrapper(args, of_comm)
+    # Usable only when the request is complete: recorded at first use.
+    idup = f"p3s_comm_idup(&h, comm); {POSTED}"
+    CALLS["Comm_idup"] = Wrapper("comm made request", idup)
+    CALLS["Comm_idup_with_info"] = Wrapper("comm info made request", idup)
+    alone = "p3s_comm_from_groups(&h, *made);"
+    CALLS["Comm_create_from_group"] = Wrapper("group name info handler made", alone)
+    CALLS["Intercomm_create_from_groups"] = Wrapper(
+        "group leader remote remote_leader name info handler made", alone
+    )
+    CALLS["Comm_join"] = Wrapper("fd made", "p3s_comm_joined(&h, *made);")
     forget = "int id = p3s_comm_forget(*comm);"
     for name in ("Comm_free", "Comm_disconnect"):
         CALLS[name] = Wrapper("comm", "p3s_comm_freed(&h, id);", before=forget)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
 _point_to_point()
 _probes()
 _completions()
-_collectives()
+CALLS.update(table_collectives.rows())
 _communicators()
+CALLS.update(table_windows.rows())
 
-#: Calls that communicate but are not modelled: recorded with their own name, no bytes. Their
-#: arguments are taken from mpi.h; the first communicator among them is recorded, and a request
-#: that comes last is noted as new.
-OTHER = _names("""
-Comm_idup Comm_idup_with_info Comm_create_from_group Intercomm_create_from_groups
-Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join
-Isendrecv Isendrecv_replace Pready Pready_range Pready_list
-Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall Neighbor_alltoallv Neighbor_alltoallw
-Ineighbor_allgather Ineighbor_allgatherv Ineighbor_alltoall Ineighbor_alltoallv
-Ineighbor_alltoallw
-Win_create Win_allocate Win_allocate_shared Win_create_dynamic Win_free Win_fence Win_start
-Win_complete Win_post Win_wait Win_lock Win_unlock Win_lock_all Win_unlock_all Win_flush
-Win_flush_all Win_flush_local Win_flush_local_all Win_sync
-Put Get Accumulate Get_accumulate Fetch_and_op Compare_and_swap
-Rput Rget Raccumulate Rget_accumulate
-File_open File_close File_delete File_set_size File_preallocate File_set_view File_sync
-File_read File_read_all File_read_at File_read_at_all File_read_shared File_read_ordered
-File_write File_write_all File_write_at File_write_at_all File_write_shared File_write_ordered
-File_iread File_iread_all File_iread_at File_iread_at_all File_iread_shared
-File_iwrite File_iwrite_all File_iwrite_at File_iwrite_at_all File_iwrite_shared
-File_read_all_begin File_read_all_end File_read_at_all_begin File_read_at_all_end
-File_read_ordered_begin File_read_ordered_end File_write_all_begin File_write_all_end
-File_write_at_all_begin File_write_at_all_end File_write_ordered_begin File_write_ordered_end
-""")
-
-#: Persistent requests that are not point-to-point: an event at each MPI_Start, own name, no bytes.
-OTHER_INIT = _names("""
-Psend_init Precv_init Barrier_init Bcast_init Reduce_init Allreduce_init Gather_init Gatherv_init
-Scatter_init Scatterv_init Allgather_init Allgatherv_init Alltoall_init Alltoallv_init
-Alltoallw_init Reduce_scatter_init Reduce_scatter_block_init Scan_init Exscan_init
-Neighbor_allgather_init Neighbor_allgatherv_init Neighbor_alltoall_init Neighbor_alltoallv_init
-Neighbor_alltoallw_init
-""")
+#: Names of events that are no MPI function: the receive half of one that sends and receives.
+HALVES = ("Sendrecv_recv", "Isendrecv_recv")
 
 #: PMPI functions the C runtime calls itself.
-RUNTIME = _names("""
-Comm_rank Comm_size Comm_group Comm_remote_group Comm_remote_size Comm_test_inter Group_free
-Group_translate_ranks Topo_test Cartdim_get Cart_get Type_size_x Type_free Type_get_envelope
-Type_get_contents Type_get_envelope_c Type_get_contents_c Get_elements_x Test_cancelled
+RUNTIME = names("""
+Comm_get_parent Comm_rank Comm_size Comm_group Comm_remote_group Comm_remote_size Comm_test_inter Group_free
+Group_translate_ranks Topo_test Cartdim_get Cart_get Cart_shift Graph_neighbors_count
+Dist_graph_neighbors_count Type_size_x Type_free Type_get_envelope Type_get_contents
+Type_get_envelope_c Type_get_contents_c Get_elements_x Test_cancelled
 """)

@@ -1,0 +1,148 @@
+/* Persistent and neighbourhood collectives, windows and files. Local MPI calls only. */
+#include "p3s_inside.h"
+
+#include <stdlib.h>
+
+/* ---- persistent collectives ---------------------------------------------------------------- */
+
+void p3s_coll_init(struct p3s_here *h, uint64_t request, MPI_Comm comm, int root, int64_t count,
+                   MPI_Datatype type)
+{
+    /* MPI_ANY_TAG stands for "no tag" */
+    p3s_persistent(h, comm, P3S_NO_RANK, MPI_ANY_TAG, root, count, type, request);
+}
+
+void p3s_coll_bytes_init(struct p3s_here *h, uint64_t request, MPI_Comm comm, int64_t bytes,
+                         MPI_Datatype type)
+{
+    int64_t size = p3s_type_bytes(type);
+    if (size > 0 && bytes % size == 0)
+        p3s_coll_init(h, request, comm, P3S_NO_RANK, bytes / size, type);
+    else
+        p3s_coll_init(h, request, comm, P3S_NO_RANK, bytes, p3s_mpi.byte);
+}
+
+/* ---- neighbours ---------------------------------------------------------------------------- */
+
+static struct p3s_map neighbours;       /* by the id of the communicator, which is never reused */
+static const struct p3s_neighbours nobody;
+
+static bool set_slots(struct p3s_neighbours *n, int slots)
+{
+    n->there = malloc((size_t)slots + 1);
+    if (!n->there)
+        return false;
+    n->slots = slots;
+    for (int i = 0; i < slots; i++)
+        n->there[i] = true;
+    return true;
+}
+
+static void ask(MPI_Comm comm, struct p3s_neighbours *n)
+{
+    int topology = MPI_UNDEFINED, count = 0, in = 0, weighted = 0, me = 0;
+    if (PMPI_Topo_test(comm, &topology) != MPI_SUCCESS)
+        return;
+    if (topology == MPI_CART && PMPI_Cartdim_get(comm, &count) == MPI_SUCCESS) {
+        if (!set_slots(n, 2 * count))
+            return;
+        for (int i = 0; i < count; i++) {
+            int before = MPI_PROC_NULL, behind = MPI_PROC_NULL;
+            PMPI_Cart_shift(comm, i, 1, &before, &behind);
+            n->there[2 * i] = before != MPI_PROC_NULL;
+            n->there[2 * i + 1] = behind != MPI_PROC_NULL;
+        }
+    } else if (topology == MPI_GRAPH && PMPI_Comm_rank(comm, &me) == MPI_SUCCESS &&
+               PMPI_Graph_neighbors_count(comm, me, &count) == MPI_SUCCESS) {
+        set_slots(n, count);
+    } else if (topology == MPI_DIST_GRAPH &&
+               PMPI_Dist_graph_neighbors_count(comm, &in, &count, &weighted) == MPI_SUCCESS) {
+        set_slots(n, count);
+    }
+}
+
+const struct p3s_neighbours *p3s_neighbours(MPI_Comm comm)
+{
+    uint64_t key = (uint64_t)p3s_id_of(comm) + 1;
+    pthread_mutex_lock(&p3s_lock);
+    struct p3s_neighbours *n = p3s_map_get(&neighbours, key);
+    if (!n && (n = calloc(1, sizeof *n))) {
+        ask(comm, n);
+        p3s_map_put(&neighbours, key, n);
+    }
+    pthread_mutex_unlock(&p3s_lock);
+    return n ? n : &nobody;
+}
+
+/* Needs p3s_lock. */
+void p3s_neighbours_forget(int comm_id)
+{
+    struct p3s_neighbours *n = p3s_map_take(&neighbours, (uint64_t)comm_id + 1);
+    if (n)
+        free(n->there);
+    free(n);
+}
+
+int64_t p3s_out_sum(MPI_Comm comm, int64_t start, int64_t count)
+{
+    const struct p3s_neighbours *n = p3s_neighbours(comm);
+    int64_t sum = start;
+    for (int i = 0; i < n->slots; i++)
+        sum += n->there[i] ? count : 0;
+    return sum;
+}
+
+/* ---- windows and files --------------------------------------------------------------------- */
+
+struct opened { struct p3s_comm *comm; };
+
+static struct p3s_map windows, files;
+
+static struct p3s_map *map_of(int kind) { return kind == P3S_FILE ? &files : &windows; }
+
+static void drop(struct opened *o)
+{
+    if (o)
+        p3s_release(o->comm);
+    free(o);
+}
+
+void p3s_opened(struct p3s_here *h, MPI_Comm comm, int kind, uint64_t handle)
+{
+    p3s_plain(h, comm);
+    struct opened *o = malloc(sizeof *o);
+    if (!o)
+        return;
+    pthread_mutex_lock(&p3s_lock);
+    /* Kept alive: the program may free the communicator before the window. */
+    if ((o->comm = p3s_known(comm)))
+        o->comm->refs++;
+    struct opened *old = p3s_map_put(map_of(kind), handle, o);
+    drop(old);
+    pthread_mutex_unlock(&p3s_lock);
+}
+
+int p3s_closed(int kind, uint64_t handle)
+{
+    pthread_mutex_lock(&p3s_lock);
+    struct opened *o = p3s_map_take(map_of(kind), handle);
+    int id = o && o->comm ? o->comm->id : P3S_NONE;
+    drop(o);
+    pthread_mutex_unlock(&p3s_lock);
+    return id;
+}
+
+void p3s_on(struct p3s_here *h, int kind, uint64_t handle, int peer, int64_t count,
+            MPI_Datatype type)
+{
+    uint32_t site = p3s_site(h->ra, h->fa);
+    pthread_mutex_lock(&p3s_lock);
+    struct opened *o = p3s_map_get(map_of(kind), handle);
+    struct p3s_comm *c = o ? o->comm : NULL;
+    struct p3s_call call = p3s_call_of(h->op, site, c ? c->id : P3S_NONE,
+                                       peer == P3S_NO_RANK ? P3S_NONE : p3s_world_of(c, peer),
+                                       MPI_ANY_TAG);
+    p3s_set_bytes(&call, count, type);
+    p3s_put(h, &call);
+    pthread_mutex_unlock(&p3s_lock);
+}

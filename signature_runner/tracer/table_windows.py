@@ -1,0 +1,117 @@
+"""Rows of one-sided communication and of files: each event has its window's communicator."""
+
+from __future__ import annotations
+
+from signature_runner.tracer.wrapper import POSTED, Wrapper, names
+
+_WINDOW = "P3S_WINDOW, P3S_HANDLE(win)"
+_FILE = "P3S_FILE, P3S_HANDLE(file)"
+_NOBODY = "P3S_NO_RANK"
+_NOTHING = "0, p3s_mpi.type_null"
+
+
+def _on(where: str, peer: str = _NOBODY, moved: str = _NOTHING) -> str:
+    return f"p3s_on(&h, {where}, {peer}, {moved});"
+
+
+def _one_sided() -> dict[str, Wrapper]:
+    """Return what moves data: to or from ``target``, as many bytes as this rank passed."""
+    origin = "origin count type"
+    target = "target disp target_count target_type"
+    result = "result result_count result_type"
+    # What MPI_NO_OP does not send it still fetches, and then nobody looks at the origin's part.
+    fetched = _on(_WINDOW, "target", "result_count, result_type")
+    moved = _on(_WINDOW, "target", "count, type")
+    one = _on(_WINDOW, "target", "1, type")
+    out = {
+        "Put": Wrapper(f"{origin} {target} win", moved),
+        "Get": Wrapper(f"{origin} {target} win", moved),
+        "Accumulate": Wrapper(f"{origin} {target} op win", moved),
+        "Get_accumulate": Wrapper(f"{origin} {result} {target} op win", fetched),
+        "Fetch_and_op": Wrapper("origin result type target disp op win", one),
+        "Compare_and_swap": Wrapper("origin compare result type target disp win", one),
+    }
+    for name in ("Put", "Get", "Accumulate", "Get_accumulate"):
+        row = out[name]
+        out["R" + name.lower()] = Wrapper(f"{row.args} request", f"{row.after} {POSTED}")
+    return out
+
+
+def _windows() -> dict[str, Wrapper]:
+    made = "p3s_opened(&h, comm, P3S_WINDOW, P3S_HANDLE(*win));"
+    out = {
+        name: Wrapper(args, made)
+        for name, args in {
+            "Win_create": "base size unit info comm win",
+            "Win_allocate": "size unit info comm base win",
+            "Win_allocate_shared": "size unit info comm base win",
+            "Win_create_dynamic": "info comm win",
+        }.items()
+    }
+    out["Win_free"] = Wrapper(
+        "win", "p3s_comm_freed(&h, id);", "int id = p3s_closed(P3S_WINDOW, P3S_HANDLE(*win));"
+    )
+    for name, args in {
+        "Win_fence": "assert win",
+        "Win_start": "group assert win",
+        "Win_complete": "win",
+        "Win_post": "group assert win",
+        "Win_wait": "win",
+        "Win_lock_all": "assert win",
+        "Win_unlock_all": "win",
+        "Win_flush_all": "win",
+        "Win_flush_local_all": "win",
+        "Win_sync": "win",
+    }.items():
+        out[name] = Wrapper(args, _on(_WINDOW))
+    for name, args in {
+        "Win_lock": "type target assert win",
+        "Win_unlock": "target win",
+        "Win_flush": "target win",
+        "Win_flush_local": "target win",
+    }.items():
+        out[name] = Wrapper(args, _on(_WINDOW, "target"))
+    out["Win_test"] = Wrapper("win flag", f"if (*flag) {_on(_WINDOW)} else p3s_poll(&h);")
+    return out
+
+
+def _files() -> dict[str, Wrapper]:
+    moved = _on(_FILE, _NOBODY, "count, type")
+    out = {
+        "File_open": Wrapper(
+            "comm name mode info file", "p3s_opened(&h, comm, P3S_FILE, P3S_HANDLE(*file));"
+        ),
+        "File_close": Wrapper(
+            "file",
+            "p3s_comm_freed(&h, id);",
+            "int id = p3s_closed(P3S_FILE, P3S_HANDLE(*file));",
+        ),
+        "File_delete": Wrapper("name info", "p3s_nowhere(&h);"),
+    }
+    for name, args in {
+        "File_set_size": "file size",
+        "File_preallocate": "file size",
+        "File_set_view": "file disp etype filetype rep info",
+        "File_seek_shared": "file offset whence",
+        "File_set_atomicity": "file flag",
+        "File_sync": "file",
+    }.items():
+        out[name] = Wrapper(args, _on(_FILE))
+    for name in names("read read_all read_shared read_ordered write write_all write_shared"
+                      " write_ordered"):  # fmt: skip
+        out[f"File_{name}"] = Wrapper("file buf count type status", moved)
+        if "ordered" not in name:
+            out[f"File_i{name}"] = Wrapper("file buf count type request", f"{moved} {POSTED}")
+    for name in names("read_at read_at_all write_at write_at_all"):
+        out[f"File_{name}"] = Wrapper("file offset buf count type status", moved)
+        out[f"File_i{name}"] = Wrapper("file offset buf count type request", f"{moved} {POSTED}")
+    for name in names("read_all write_all read_ordered write_ordered read_at_all write_at_all"):
+        where = "file offset" if "_at_" in name else "file"
+        out[f"File_{name}_begin"] = Wrapper(f"{where} buf count type", moved)
+        out[f"File_{name}_end"] = Wrapper("file buf status", _on(_FILE))
+    return out
+
+
+def rows() -> dict[str, Wrapper]:
+    """Return the wrappers of one-sided communication and MPI-IO."""
+    return {**_one_sided(), **_windows(), **_files()}
