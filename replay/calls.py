@@ -41,6 +41,9 @@ SEND_CODES = {
     "MPI_Ssend_init": Code.ISSEND,
     "MPI_Sendrecv": Code.SENDRECV,
     "MPI_Sendrecv_replace": Code.SENDRECV,
+    # Its one request is that of the receive half.
+    "MPI_Isendrecv": Code.BUFFERED,
+    "MPI_Isendrecv_replace": Code.BUFFERED,
 }
 SENDRECV_RECV = "MPI_Sendrecv_recv"
 RECV_CODES = {
@@ -50,6 +53,7 @@ RECV_CODES = {
     "MPI_Imrecv": Code.IRECV,
     "MPI_Recv_init": Code.IRECV,
     SENDRECV_RECV: Code.SECOND,
+    "MPI_Isendrecv_recv": Code.IRECV,
 }
 #: Calls that complete requests, and whether they may complete all at once.
 COMPLETIONS = {

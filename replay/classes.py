@@ -8,7 +8,7 @@ import numpy as np
 
 from replay.calls import SENDRECV_RECV
 from replay.match import Matches, Reason
-from replay.scaled import COLLECTIVE, COMPLETION, Bools, Ints, ScaledTrace
+from replay.scaled import COLLECTIVE, COMPLETION, RECV, SEND, Bools, Ints, ScaledTrace
 
 INTRA = "intra"
 INTER = "inter"
@@ -64,7 +64,9 @@ def classify(trace: ScaledTrace, matches: Matches, cores_per_node: int) -> Class
     members = np.zeros(rows, dtype=np.int64)
     completion = trace.is_kind(COMPLETION)
     counts = np.diff(matches.taken_start)
-    totals = np.concatenate(([0], np.cumsum(trace.bytes[matches.taken])))
+    messages = trace.is_kind(SEND) | trace.is_kind(RECV)
+    moved = np.where(messages, trace.bytes, 0)[matches.taken]
+    totals = np.concatenate(([0], np.cumsum(moved)))
     size[completion] = np.diff(totals[matches.taken_start])[completion]
     requests[completion] = counts[completion]
 
@@ -81,6 +83,7 @@ def classify(trace: ScaledTrace, matches: Matches, cores_per_node: int) -> Class
         members[here] = sizes.get(comm, trace.n)
 
     costs = (matches.reason != Reason.NEVER) & _has_cost(trace, matches)
+    costs &= ~(completion & (matches.reason == Reason.COMPOSED))
     of_row = np.full(rows, -1, dtype=np.int64)
     where = np.flatnonzero(costs)
     if len(where) == 0:

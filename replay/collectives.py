@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.trace.ops import blocking_of
 from replay.scaled import Bools, Ints
 
 MESSAGE = "message"
@@ -45,10 +46,12 @@ def compose(op: str, nbytes: int, nodes: Ints, root: int = 0) -> Composition | N
 
     ``nodes`` holds the node of each member, in the order of the communicator. ``nbytes`` is the
     number of the trace: own contribution, all members together for MPI_Alltoall(v/w), all
-    results together for MPI_Reduce_scatter. ``root`` is a position in the communicator.
+    results together for MPI_Reduce_scatter. ``root`` is a position in the communicator. A
+    nonblocking or persistent collective costs what its blocking twin costs: that it may overlap
+    with computation is not part of it.
     """
     p = len(nodes)
-    name = op.removeprefix("MPI_")
+    name = blocking_of(op).removeprefix("MPI_")
     if p < 2:
         return Composition("nothing to do for one member", ())
     if name == "Barrier":

@@ -14,6 +14,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from p3s.trace.ops import leaves_request
 from replay.calls import COMPLETIONS, RECV_CODES, REQUEST_CODES, SEND_CODES, SENDRECV_RECV
 from replay.scaled import COLLECTIVE, COMM, COMPLETION, RECV, SEND, Bools, Ints, ScaledTrace
 
@@ -56,7 +57,8 @@ class Matches:
     there is none. ``half`` links the two rows of one MPI_Sendrecv when both are executed, else
     -1. A completion takes the requests of rows ``taken[taken_start[row]:taken_start[row + 1]]``
     (executed or not, oldest first); when they come after it in the phase, it belongs to the turn
-    before of a loop and is executed at the end.
+    before of a loop and is executed at the end. One that takes collectives only is COMPOSED: it
+    is part of their cost.
     """
 
     reason: Ints
@@ -95,6 +97,10 @@ def match(trace: ScaledTrace) -> Matches:
     live = np.concatenate(([0], np.cumsum(reason[taken] == Reason.EXECUTED)))
     empty = live[start[1:]] == live[start[:-1]]
     reason[completions & alive & (empty | (counts == 0))] = Reason.NO_REQUEST
+    # What waits for collectives only is part of their cost.
+    composed = np.concatenate(([0], np.cumsum(reason[taken] == Reason.COMPOSED)))
+    whole = np.diff(composed[start]) == counts
+    reason[completions & alive & whole & (counts > 0)] = Reason.COMPOSED
     return Matches(reason, partner, half, start, taken)
 
 
@@ -149,6 +155,7 @@ def _requests(trace: ScaledTrace, messages: Bools, completions: Bools) -> tuple[
     """Return start (rows + 1) and rows of the requests that each completion takes."""
     codes = SEND_CODES | RECV_CODES
     leaves = messages & trace.is_op(*(op for op, code in codes.items() if code in REQUEST_CODES))
+    leaves |= trace.is_op(*filter(leaves_request, trace.ops))
     take_all = trace.is_op(*(op for op, many in COMPLETIONS.items() if many))
     counts = np.zeros(trace.rows, dtype=np.int64)
     found: dict[int, list[int]] = {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from p3s.trace.ops import leaves_request
 from replay.calls import RECV_CODES, SEND_CODES, Code
 from replay.classes import Classified
 from replay.match import Matches, Reason
@@ -152,7 +153,7 @@ class PhaseBuilder:
             code = SEND_CODES.get(op) or RECV_CODES.get(op)
             step = 1
             if code is None:
-                events = self._completion(row)
+                events = self._collective(row) or self._completion(row)
                 if events and self.matches.taken[self.matches.taken_start[row]] > row:
                     late += events
                     events = []
@@ -179,6 +180,11 @@ class PhaseBuilder:
 
     def _sample(self, row: int) -> int:
         return int(self.classified.of_row[row]) if self.timed[row] else UNTIMED
+
+    def _collective(self, row: int) -> list[Event]:
+        """Keep the place of the request of a nonblocking or persistent collective."""
+        leaves = leaves_request(self.trace.ops[self.trace.op[row]])
+        return [Event(Code.NOTHING)] if leaves and self.trace.repeat[row] > 0 else []
 
     def _completion(self, row: int) -> list[Event]:
         start = self.matches.taken_start

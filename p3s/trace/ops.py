@@ -7,12 +7,24 @@ RECV = "recv"
 COLLECTIVE = "collective"
 COMPLETION = "completion"
 COMM = "comm"
+#: Recorded with bytes and partner, but there is no model of them.
+NEIGHBOR = "neighbor"
+PARTITIONED = "partitioned"
+RMA = "rma"
+IO = "io"
+PROCESS = "process"
 OTHER = "other"
+
+#: Kinds that the model describes and the replay measures or leaves out for a stated reason.
+MODELLED = frozenset({SEND, RECV, COLLECTIVE, COMPLETION, COMM})
 
 #: Receive half of MPI_Sendrecv; the event follows its send half ``MPI_Sendrecv``.
 SENDRECV_RECV = "MPI_Sendrecv_recv"
+#: Receive half of MPI_Isendrecv and MPI_Isendrecv_replace; their one request is the receive's.
+ISENDRECV_RECV = "MPI_Isendrecv_recv"
 
 _KINDS: dict[str, str] = {}
+_BLOCKING: dict[str, str] = {}
 
 
 def _declare(kind: str, names: str) -> None:
@@ -20,26 +32,72 @@ def _declare(kind: str, names: str) -> None:
         _KINDS["MPI_" + name] = kind
 
 
+def _declare_collectives(kind: str, names: str) -> None:
+    """Declare blocking collectives with their nonblocking and persistent twins."""
+    for name in names.split():
+        for twin in (name, "I" + name.lower(), name + "_init"):
+            _KINDS["MPI_" + twin] = kind
+            _BLOCKING["MPI_" + twin] = "MPI_" + name
+
+
 # A started persistent operation carries the name of the call that made it
 # (MPI_Send_init, ...); the *_init call itself moves nothing and is not an event.
 _declare(SEND, "Send Ssend Bsend Rsend Isend Issend Ibsend Irsend"
-               " Send_init Ssend_init Bsend_init Rsend_init Sendrecv Sendrecv_replace")
-_declare(RECV, "Recv Irecv Recv_init Mrecv Imrecv Sendrecv_recv")
+               " Send_init Ssend_init Bsend_init Rsend_init Sendrecv Sendrecv_replace"
+               " Isendrecv Isendrecv_replace")
+_declare(RECV, "Recv Irecv Recv_init Mrecv Imrecv Sendrecv_recv Isendrecv_recv")
 _declare(COMPLETION, "Wait Waitall Waitany Waitsome Test Testall Testany Testsome"
                      " Probe Iprobe Mprobe Improbe")
-_declare(COLLECTIVE, "Barrier Bcast Reduce Allreduce Gather Gatherv Scatter Scatterv Allgather"
-                     " Allgatherv Alltoall Alltoallv Alltoallw Reduce_scatter"
-                     " Reduce_scatter_block Scan Exscan")
-_declare(COMM, "Comm_dup Comm_dup_with_info Comm_split Comm_split_type Comm_create"
-               " Comm_create_group Comm_free Cart_create Cart_sub Graph_create"
-               " Dist_graph_create Dist_graph_create_adjacent Intercomm_create Intercomm_merge")
+_declare_collectives(COLLECTIVE, "Barrier Bcast Reduce Allreduce Gather Gatherv Scatter Scatterv"
+                                 " Allgather Allgatherv Alltoall Alltoallv Alltoallw"
+                                 " Reduce_scatter Reduce_scatter_block Scan Exscan")
+_declare(COMM, "Comm_dup Comm_dup_with_info Comm_idup Comm_idup_with_info Comm_split"
+               " Comm_split_type Comm_create Comm_create_group Comm_create_from_group Comm_free"
+               " Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent"
+               " Intercomm_create Intercomm_create_from_groups Intercomm_merge")
+_declare_collectives(NEIGHBOR, "Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall"
+                               " Neighbor_alltoallv Neighbor_alltoallw")
+_declare(PARTITIONED, "Psend_init Precv_init Pready Pready_range Pready_list")
+_declare(PROCESS, "Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join"
+                  " Comm_disconnect")
 
 #: Collectives with a root.
 ROOTED = frozenset(
-    "MPI_Bcast MPI_Reduce MPI_Gather MPI_Gatherv MPI_Scatter MPI_Scatterv".split()
+    name
+    for name, blocking in _BLOCKING.items()
+    if blocking.removeprefix("MPI_") in "Bcast Reduce Gather Gatherv Scatter Scatterv".split()
+)
+
+_RMA = frozenset(
+    "MPI_" + name
+    for name in "Put Get Accumulate Get_accumulate Fetch_and_op Compare_and_swap"
+    " Rput Rget Raccumulate Rget_accumulate".split()
 )
 
 
 def kind_of(op: str) -> str:
-    """Return the kind of an MPI call name: send, recv, collective, completion, comm or other."""
-    return _KINDS.get(op, OTHER)
+    """Return the kind of an MPI call name, one of the constants of this module."""
+    kind = _KINDS.get(op)
+    if kind is not None:
+        return kind
+    if op in _RMA or op.startswith("MPI_Win_"):
+        return RMA
+    return IO if op.startswith("MPI_File_") else OTHER
+
+
+def blocking_of(op: str) -> str:
+    """Return the blocking twin of a collective: MPI_Allreduce of MPI_Iallreduce.
+
+    Of a persistent one (MPI_Allreduce_init) too; any other name is returned as it is.
+    """
+    return _BLOCKING.get(op, op)
+
+
+def leaves_request(op: str) -> bool:
+    """Tell whether a collective is completed by a later call: nonblocking or persistent."""
+    return op in _BLOCKING and _BLOCKING[op] != op
+
+
+def is_modelled(op: str) -> bool:
+    """Tell whether the model covers a call; MPI_Init and MPI_Finalize need no model."""
+    return kind_of(op) in MODELLED or op in ("MPI_Init", "MPI_Init_thread", "MPI_Finalize")

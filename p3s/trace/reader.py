@@ -212,7 +212,7 @@ def read_run(run_dir: Path) -> RunTrace:
     )
     unmodelled: dict[str, int] = {}
     for each, count in zip(calls, used[keep].tolist(), strict=True):
-        if ops.kind_of(each.op) == ops.OTHER and each.op not in ("MPI_Init", "MPI_Finalize"):
+        if not ops.is_modelled(each.op):
             unmodelled[each.op] = unmodelled.get(each.op, 0) + count
     return RunTrace(
         np=size,

@@ -92,9 +92,8 @@ class RankTrace:
 class RunTrace:
     """One traced run: tables shared by all ranks, and the events of each rank.
 
-    ``comms[0]`` is MPI_COMM_WORLD. ``unmodelled`` counts the events of calls whose kind is
-    "other" (see p3s.trace.ops), MPI_Init and MPI_Finalize excepted; ``missing`` are the ranks
-    without a file.
+    ``comms[0]`` is MPI_COMM_WORLD. ``unmodelled`` counts the events of calls that the model
+    does not cover (p3s.trace.ops.is_modelled); ``missing`` are the ranks without a file.
     """
 
     np: int

@@ -249,8 +249,8 @@ HALVES = ("Sendrecv_recv", "Isendrecv_recv")
 
 #: PMPI functions the C runtime calls itself.
 RUNTIME = names("""
-Comm_get_parent Comm_rank Comm_size Comm_group Comm_remote_group Comm_remote_size Comm_test_inter Group_free
-Group_translate_ranks Topo_test Cartdim_get Cart_get Cart_shift Graph_neighbors_count
+Comm_get_parent Comm_rank Comm_size Comm_group Comm_remote_group Comm_remote_size Comm_test_inter
+Group_free Group_translate_ranks Topo_test Cartdim_get Cart_get Cart_shift Graph_neighbors_count
 Dist_graph_neighbors_count Type_size_x Type_free Type_get_envelope Type_get_contents
 Type_get_envelope_c Type_get_contents_c Get_elements_x Test_cancelled
 """)
