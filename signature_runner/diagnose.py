@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from p3s.errors import P3SError
@@ -18,19 +18,48 @@ _TAIL_BYTES = 65536
 
 @dataclass(frozen=True)
 class Verdict:
-    """``status`` complete, partial (some events, not to the end) or failed (nothing usable)."""
+    """``status`` complete, partial (some events, not to the end) or failed (nothing usable).
+
+    ``work_unit`` is what the ranks measured work in, None if there is none or they differ.
+    """
 
     status: str
     error: str | None = None
     problems: list[str] = field(default_factory=list)
+    work_unit: str | None = None
 
 
 def diagnose(
     run_dir: Path, command: Command, np: int, code: int, timeout_s: float | None, traced: bool
 ) -> Verdict:
     """Judge a run that ended with exit code ``code`` or was stopped after ``timeout_s``."""
+    captures = captures_of(run_dir) if traced else {}
+    verdict = _judge(run_dir, command, np, code, timeout_s, traced, captures)
+    return replace(verdict, work_unit=work_unit(captures))
+
+
+def work_unit(captures: dict[int, Capture]) -> str | None:
+    """Return what all ranks measured work in (RunTrace.work_unit), None if they differ."""
+    units = {_unit(capture) for capture in captures.values()}
+    return units.pop() if len(units) == 1 else None
+
+
+def _unit(capture: Capture) -> str:
+    return {1: "wall_ns", 3: "instructions"}.get(
+        getattr(capture.header, "work_source", 2), "cpu_ns"
+    )
+
+
+def _judge(
+    run_dir: Path,
+    command: Command,
+    np: int,
+    code: int,
+    timeout_s: float | None,
+    traced: bool,
+    captures: dict[int, Capture],
+) -> Verdict:
     shown = command.program[0]
-    captures = _captures(run_dir) if traced else {}
     sizes = {capture.header.size for capture in captures.values()}
     ended = sorted(r for r, capture in captures.items() if capture.complete)
     status = "partial" if captures else "failed"
@@ -84,7 +113,8 @@ def diagnose(
     return Verdict("complete")
 
 
-def _captures(run_dir: Path) -> dict[int, Capture]:
+def captures_of(run_dir: Path) -> dict[int, Capture]:
+    """Return the readable captures of a run by rank."""
     found = {}
     for path in sorted(run_dir.glob("rank-*.p3t")):
         try:

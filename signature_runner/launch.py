@@ -18,7 +18,7 @@ from p3s.errors import P3SError
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, write_json
 from signature_runner import build, command, diagnose, emulate, mpi
 from signature_runner.cores import cores
-from signature_runner.recording import INSTRUCTIONS, Recording, with_preload
+from signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_preload
 
 #: Called with "stdout" or "stderr" and a piece of text as it appears.
 OnOutput = Callable[[str, str], None]
@@ -41,15 +41,6 @@ class RunOutcome:
     problems: list[str] = field(default_factory=list)
 
 
-#: What ranks need that share cores: they must not wait without yielding.
-SHARING = {
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-    # MPICH's shared-memory collectives spin without yielding: off; heavy yield sleeps.
-    "MPIR_CVAR_DEVICE_COLLECTIVES": "none",
-    "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
-    "MPIR_CVAR_POLLS_BEFORE_YIELD": "10",
-    "OMP_NUM_THREADS": "1",
-}
 _PERMISSION = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -311,7 +302,7 @@ def run_traced(
         "mpi": f"{family} {tracer.version}" if tracer else family,
         "traced": trace,
         "status": verdict.status,
-        **(recording.as_info() if trace else {}),
+        **({**recording.as_info(), "work_unit": verdict.work_unit} if trace else {}),
     }
     write_json(run_dir / "run.json", info)
     if verdict.error:

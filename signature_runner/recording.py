@@ -18,6 +18,15 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d{1,15})([KMGT]?)(?:I?B)?", re.IGNORECASE)
 _COUNTER = re.compile(r"[a-z0-9][a-z0-9:._-]{0,22}", re.IGNORECASE)
 
+#: What ranks need that share cores: they must not wait without yielding.
+SHARING = {
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    # MPICH's shared-memory collectives spin without yielding: off; heavy yield sleeps.
+    "MPIR_CVAR_DEVICE_COLLECTIVES": "none",
+    "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
+    "MPIR_CVAR_POLLS_BEFORE_YIELD": "10",
+    "OMP_NUM_THREADS": "1",
+}
 # The shell that puts the tracer in front of other preloads, so that those the launcher or the
 # user has set stay; it is gone (exec) before the program runs.
 _PRELOAD = 'export LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}"; exec "$@"'

@@ -19,6 +19,7 @@ from p3s.cli.common import (
     say,
     table,
 )
+from p3s.cli.recording import COUNTERS, LIMIT, WORK
 
 EPILOG = """\b
 Example:
@@ -47,6 +48,9 @@ def characterize(
     timeout: float = typer.Option(
         3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of one run."
     ),
+    work: str = WORK,
+    counters: str = COUNTERS,
+    limit: str = LIMIT,
     force: bool = typer.Option(
         False, "--force", help="Add runs of another command to an existing study."
     ),
@@ -59,10 +63,12 @@ def characterize(
     """
     from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, reasons, trace_counts
     from p3s.study import Study
+    from signature_runner.recording import recording
 
     words = list(command or [])
     check_template(words)
     wanted = parse_counts(counts)
+    asked = recording(work, counters, limit)
     root = study_dir if study_dir is not None else default_study(program_of(words, wanted[0]))
     existing = Study.find(root)
     check_counts(existing, wanted)
@@ -71,7 +77,7 @@ def characterize(
     study = Study.create(root, words, force=force)
     say(f"tracing into {study.root}")
     with progress(len(wanted) * repeats) as bar:
-        done = trace_counts(study, words, wanted, repeats, timeout, bar, made=made)
+        done = trace_counts(study, words, wanted, repeats, timeout, bar, made=made, recording=asked)
 
     next_command = f"p3s model {study.root}"
     have = study.signature_counts()

@@ -17,8 +17,10 @@ import typer
 
 from p3s import __version__
 from p3s.cli import (
+    add,
     characterize,
     doctor,
+    exec,
     model,
     predict,
     replay,
@@ -56,6 +58,13 @@ _COMMANDS: list[tuple[Any, Any, str, dict[str, Any]]] = [
         "Trace the program at small counts.",
         {"context_settings": _PASS_THROUGH},
     ),
+    (
+        exec,
+        exec.exec_,
+        "Trace it inside a running launcher.",
+        {"name": "exec", "context_settings": _PASS_THROUGH},
+    ),
+    (add, add.add, "Put such captures into a study.", {"cls": WithLauncher}),
     (model, model.model, "Fit equations and check them.", {}),
     (scale, scale.scale, "Write the trace at larger counts.", {}),
     (replay, replay.replay, "Measure its communication.", {}),
@@ -65,9 +74,8 @@ _COMMANDS: list[tuple[Any, Any, str, dict[str, Any]]] = [
     (doctor, doctor.doctor, "What this machine has and lacks.", {}),
 ]
 for _module, _function, _short, _settings in _COMMANDS:
-    app.command(_function.__name__, epilog=_module.EPILOG, short_help=_short, **_settings)(
-        _function
-    )
+    _named = {"name": _function.__name__, **_settings}
+    app.command(epilog=_module.EPILOG, short_help=_short, **_named)(_function)
 
 
 def _show_version(value: bool) -> None:
@@ -166,8 +174,9 @@ def run(args: Sequence[str]) -> int:
 
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _on_signal)
+    if sys.argv[1:2] != ["exec"]:  # becomes another program: its signals stay as they are
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _on_signal)
     try:
         code = run(sys.argv[1:])
     except Exception:  # only with P3S_DEBUG=1

@@ -6,11 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from p3s.cli.common import Progress, say
 from p3s.errors import P3SError, UsageError
 from p3s.study import RUN_SCHEMA, Study, read_json, write_json
+
+if TYPE_CHECKING:
+    from signature_runner.recording import Recording
 
 #: Fewer distinct counts cannot be modelled: two to fit, one held out.
 MIN_COUNTS = 3
@@ -31,6 +34,7 @@ def trace_once(
     np: int,
     target: Path,
     timeout_s: float,
+    recording: Recording,
 ) -> tuple[dict[str, Any], list[str]]:
     """Run the program once, traced, and put the capture in ``target``.
 
@@ -41,7 +45,9 @@ def trace_once(
 
     staged = study.stage_run(target)
     try:
-        outcome = run_traced(list(command), np, staged, timeout_s=timeout_s)
+        outcome = run_traced(
+            list(command), np, staged, timeout_s=timeout_s, recording=recording
+        )
         problems = list(outcome.problems)
         if problems and _status(target) == "complete":
             raise P3SError(f"{problems[0]}; the earlier, complete run stays")
@@ -130,14 +136,22 @@ def trace_counts(
     bar: Progress,
     *,
     made: bool = False,
+    recording: Recording | None = None,
 ) -> Traced:
     """Trace and characterize each count; a count that fails does not stop the others.
 
     ``made`` tells that the study is new: it is removed when not even its first run leaves
-    anything.
+    anything. ``recording`` is settled with the study's runs: one unit of work for all.
     """
+    from p3s.cli.recording import check_unit, settle
+    from signature_runner.cores import cores
+    from signature_runner.recording import Recording
+
     try:
-        return _trace_counts(study, command, counts, repeats, timeout_s, bar)
+        chosen = settle(recording or Recording(), study, counts, repeats, cores())
+        done = _trace_counts(study, command, counts, repeats, timeout_s, bar, chosen)
+        check_unit(study)
+        return done
     except BaseException:
         if made:
             study.remove_if_empty()
@@ -151,6 +165,7 @@ def _trace_counts(
     repeats: int,
     timeout_s: float,
     bar: Progress,
+    recording: Recording,
 ) -> Traced:
     from p3s.characterize import characterize
 
@@ -161,7 +176,8 @@ def _trace_counts(
             label = f"np={np}" + (f" run {rep + 1}/{repeats}" if repeats > 1 else "")
             bar.start(f"{label}: running")
             try:
-                row, problems = trace_once(study, command, np, study.runs_dir(np, rep), timeout_s)
+                target = study.runs_dir(np, rep)
+                row, problems = trace_once(study, command, np, target, timeout_s, recording)
             except RunFailed as err:
                 if not done.counts and not runs and not err.code and err.status == "failed":
                     raise  # not the program but the set-up is at fault: no count will do better

@@ -47,6 +47,7 @@ def validate(
     A command that is none of the study's is refused: its result would say nothing of the model.
     """
     from p3s.cli.pipeline import ensure_model
+    from p3s.cli.recording import of_study
     from p3s.cli.runs import program_of, trace_once
     from p3s.study import Study
     from p3s.words import differing
@@ -70,7 +71,7 @@ def validate(
         ensure_model(study, bar)
         bar.start(f"np={n}: running")
         run_dir = study.validate_run_dir(n)
-        row, problems = trace_once(study, words, n, run_dir, timeout)
+        row, problems = trace_once(study, words, n, run_dir, timeout, of_study(study))
         for problem in problems:
             say(f"np={n}: {problem}")
         bar.done(f"np={n}: {row['wall_s']:.1f} s, comparing")

@@ -1,0 +1,80 @@
+"""``p3s add``: put captures made by ``p3s exec`` into a study."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from p3s.cli.common import (
+    JSON_OPTION,
+    emit_json,
+    header,
+    launcher_words,
+    out,
+    say,
+    table,
+)
+
+EPILOG = """Words after -- are a launcher command that runs the same, for p3s validate.
+
+\b
+Example:
+  p3s add study p3s-np4 p3s-np8 p3s-np16
+Next:
+  p3s model study"""
+
+
+def add(
+    ctx: typer.Context,
+    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
+    run_dirs: list[Path] = typer.Argument(..., metavar="DIR...", help="What p3s exec has made."),
+    force: bool = typer.Option(
+        False, "--force", help="Add runs of another command to an existing study."
+    ),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Copy captured runs into a study and find their phases.
+
+    Makes the study when it is missing. Several directories of one process count are repeats.
+    Nothing is added unless every rank of every run is complete.
+    """
+    from p3s.characterize import characterize
+    from p3s.cli.runs import MIN_COUNTS
+    from p3s.gather import check_runs, put_runs
+
+    found = check_runs(study_dir, list(run_dirs), launcher_words(ctx) or None)
+    study = put_runs(study_dir, found, force=force)
+    counts = sorted({run.np for run in found})
+    for np in counts:
+        characterize(study.root, np)
+    study.update()
+    have = study.signature_counts()
+    next_command = f"p3s model {study.root}" if len(have) >= MIN_COUNTS else None
+    if json_:
+        rows = [{"np": run.np, "from": str(run.path), "events": run.events} for run in found]
+        emit_json(
+            {
+                **header("add"),
+                "study": str(study.root),
+                "added": rows,
+                "characterized": have,
+                "next": next_command,
+            }
+        )
+    else:
+        out(_table([(run.np, str(run.path), run.events) for run in found]))
+    if next_command:
+        say(f"next: {next_command}")
+    else:
+        say(
+            f"{study.root}: holds {', '.join(map(str, have))} processes; the model needs"
+            f" {MIN_COUNTS} counts: trace others and add them"
+        )
+    return 0
+
+
+def _table(rows: Sequence[tuple[int, str, int]]) -> str:
+    cells = [[str(np), f"{events:,}", path] for np, path, events in rows]
+    return table(cells, ["processes", "events", "from"], left=0)

@@ -1,0 +1,45 @@
+"""``p3s exec``: trace the program from inside a launcher."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from p3s.cli.recording import COUNTERS, LIMIT, WORK
+from p3s.errors import P3SError
+
+EPILOG = """\b
+Example:
+  mpiexec -n 8 p3s exec -- ./program input
+Next:
+  p3s add study p3s-np4 p3s-np8 p3s-np16"""
+
+
+def exec_(
+    program: list[str] = typer.Argument(
+        None, metavar="PROGRAM", help="The program and its arguments."
+    ),
+    run_dir: Path = typer.Option(
+        None, "-o", "--output", metavar="DIR", help="Where captures go [default: p3s-npSIZE]."
+    ),
+    work: str = WORK,
+    counters: str = COUNTERS,
+    limit: str = LIMIT,
+) -> int:
+    """Run the program traced, as one rank of a launcher that is already running.
+
+    For launchers that `p3s characterize` cannot start. Each rank becomes the program; what was
+    captured is put into a study by `p3s add`.
+    """
+    from signature_runner.attach import execute, first_to_say
+    from signature_runner.recording import recording
+
+    try:
+        execute(list(program or []), run_dir, recording(work, counters, limit))
+    except P3SError as err:
+        # All ranks fail alike: one line, not one per rank.
+        if first_to_say(str(err)):
+            raise
+        return err.exit_code
+    return 1

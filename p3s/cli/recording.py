@@ -1,0 +1,104 @@
+"""The options that say what is recorded, and the rule that a study never mixes work units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from p3s.errors import P3SError, UsageError
+
+if TYPE_CHECKING:
+    from p3s.study import RunRecord, Study
+    from signature_runner.recording import Recording
+
+WORK = typer.Option(
+    "auto",
+    "--work",
+    metavar="UNIT",
+    help="How work is measured: auto, wall, cpu, or instructions (exact, in qemu, slow).",
+)
+COUNTERS = typer.Option(
+    "", "--counters", metavar="LIST", help="Also read these: instructions,cycles,llc-misses..."
+)
+LIMIT = typer.Option(
+    "", "--limit", metavar="SIZE", help="Bytes per rank, as 64M; then calls are only counted."
+)
+
+_UNITS = {"wall_ns": "wall", "cpu_ns": "cpu", "instructions": "instructions"}
+_NAMES = {"wall": "wall time", "cpu": "CPU time", "instructions": "instructions"}
+
+
+def work_of(runs: Iterable[RunRecord]) -> dict[str, list[int]]:
+    """Return, for each way work was measured, the counts of the runs that did it so."""
+    found: dict[str, list[int]] = {}
+    for run in runs:
+        # Runs of before this was recorded measured CPU time.
+        unit = _UNITS.get(str(run.info.get("work_unit", "cpu_ns")), "cpu")
+        counts = found.setdefault(unit, [])
+        if run.np not in counts:
+            counts.append(run.np)
+    return found
+
+
+def _kept(study: Study | None, replaced: Iterable[tuple[int, int]]) -> list[RunRecord]:
+    gone = set(replaced)
+    runs = study.runs() if study is not None else []
+    return [run for run in runs if (run.np, run.rep) not in gone and run.info]
+
+
+def settle(
+    asked: Recording, study: Study | None, counts: Sequence[int], repeats: int, usable: int
+) -> Recording:
+    """Return the recording of new runs at ``counts``: one way to measure work in a whole study.
+
+    CPU time for all counts if any, old or new, exceeds the ``usable`` cores, unless the user
+    asked for something; else what the runs that stay have. Errors: UsageError when runs that
+    stay were measured in another way.
+    """
+    from dataclasses import replace
+
+    kept = _kept(study, ((np, rep) for np in counts for rep in range(repeats)))
+    there = work_of(kept)
+    most = max([*counts, *(run.np for run in kept)])
+    work = asked.work
+    if work == "auto" and "instructions" in there:
+        work = "instructions"
+    elif work == "auto" and most > usable:
+        work = "cpu"
+    elif work == "auto" and there:
+        work = next(iter(there))
+    others = {unit: nps for unit, nps in there.items() if unit != work}
+    if others and study is not None:
+        unit, nps = next(iter(others.items()))
+        again = ",".join(map(str, sorted({*counts, *nps})))
+        why = f", {most} processes share {usable} cores" if asked.work == "auto" else ""
+        raise UsageError(
+            f"{study.root}: work was measured in {_NAMES[unit]} at"
+            f" {', '.join(map(str, sorted(nps)))} processes, this would be {_NAMES[work]}{why};"
+            f" a study holds one unit: trace -n {again} with --work {work}, or use another study"
+        )
+    return replace(asked, work=work)
+
+
+def of_study(study: Study) -> Recording:
+    """Return the recording for a run that is compared with those of a study."""
+    from signature_runner.recording import Recording
+
+    units = list(work_of(run for run in study.runs() if run.info))
+    return Recording(work=units[0] if len(units) == 1 else "auto")
+
+
+def check_unit(study: Study) -> None:
+    """Raise P3SError when the runs of a study were measured in several ways."""
+    there = work_of(run for run in study.runs() if run.info)
+    if len(there) > 1:
+        parts = [
+            f"{_NAMES[unit]} at {', '.join(map(str, sorted(nps)))}" for unit, nps in there.items()
+        ]
+        again = ",".join(map(str, sorted({np for nps in there.values() for np in nps})))
+        raise P3SError(
+            f"{study.root}: work was measured in {' and in '.join(parts)} processes; trace"
+            f" -n {again} again with --work cpu"
+        )

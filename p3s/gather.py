@@ -1,0 +1,184 @@
+"""Takes runs that ``p3s exec`` has captured into a study."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from p3s.errors import P3SError, PartialResult, UsageError
+from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
+
+
+@dataclass(frozen=True)
+class CapturedRun:
+    """A complete capture outside of a study.
+
+    ``info`` is its run.json as the study will hold it, with ``command`` (a launcher command with
+    {np}); ``events`` counts those of all ranks; ``identity`` tells two runs apart.
+    """
+
+    path: Path
+    np: int
+    events: int
+    info: dict[str, Any]
+    identity: str
+
+    @property
+    def command(self) -> list[str]:
+        """The launcher command that would run the same program again."""
+        return list(self.info["command"])
+
+
+def check_runs(
+    root: Path, paths: Sequence[Path], command: Sequence[str] | None
+) -> list[CapturedRun]:
+    """Read captured runs and check that they can be added to the study at ``root``.
+
+    ``command`` is the launcher command with {np}, None to put one together from run.json.
+    Errors: PartialResult when a rank is not complete, P3SError when a directory holds no capture
+    or one that is in the study already, or work was measured in another way there. Nothing has
+    been changed then.
+    """
+    if command is not None and not any("{np}" in word for word in command):
+        raise UsageError("the command after -- has no {np}; write mpiexec -n {np} PROGRAM ARGS")
+    found = [_read(path, command) for path in paths]
+    study = Study.find(root)
+    records = study.runs() if study is not None else []
+    there = {_identity(record.path): record.path for record in records}
+    for run in found:
+        other = there.get(run.identity)
+        if other is not None:
+            raise P3SError(f"{run.path}: is the same run as {other}; name each run once")
+        there[run.identity] = run.path
+    _check_units(root, study, found)
+    commands = {tuple(run.command) for run in found}
+    if len(commands) > 1:
+        from p3s.words import differing
+
+        first, second = sorted(commands)[:2]
+        one, two = differing(first, second)
+        raise UsageError(
+            f"{root}: these are runs of several commands ({one} and {two}); name the one that"
+            " stands for all after --, with {np} for the process count"
+        )
+    return found
+
+
+def _check_units(root: Path, study: Study | None, found: Sequence[CapturedRun]) -> None:
+    units = {str(run.info["work_unit"]): f"{run.path}" for run in found}
+    for record in study.runs() if study is not None else []:
+        if record.info:
+            units.setdefault(str(record.info.get("work_unit", "cpu_ns")), str(record.path))
+    if len(units) > 1:
+        (one, here), (other, there) = list(units.items())[:2]
+        raise P3SError(
+            f"{root}: work was measured in {one} in {here}, in {other} in {there}; a study holds"
+            " one unit: trace all with the same p3s exec --work"
+        )
+
+
+def _identity(path: Path) -> str:
+    """Return what no other run has: the first bytes of the first rank's file (when, which)."""
+    for name in sorted(p.name for p in path.glob("rank-*.p3t"))[:1]:
+        try:
+            with open(path / name, "rb") as file:
+                return file.read(64).hex()
+        except OSError:
+            break
+    return str(path)
+
+
+def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
+    from p3s.trace import read_run
+
+    if not path.is_dir():
+        raise P3SError(f"{path}: not a directory; give what p3s exec has made, as p3s-np8")
+    if not any(path.glob("rank-*.p3t")):
+        raise P3SError(f"{path}: holds no capture (rank-*.p3t); give what p3s exec has made")
+    run = read_run(path)
+    if run.problem:
+        raise PartialResult(
+            f"{run.problem}, so this run cannot be added; run the program again to its end"
+        )
+    try:
+        info = read_json(path / "run.json", RUN_SCHEMA)
+    except P3SError:
+        info = {"schema": RUN_SCHEMA, "schema_version": SCHEMA_VERSION, "argv": [], "traced": True}
+    # Launchers that do not say how many ranks there are leave it to the captures.
+    info = {**info, "np": run.np, "status": "complete", "work_unit": run.work_unit}
+    wall_ns, events = 0, 0
+    for rank in run.ranks:
+        events += len(rank.call)
+        if len(rank.call):
+            end = int(rank.start_ns[-1] + rank.elapsed_ns[-1])
+            wall_ns = max(wall_ns, end - int(rank.start_ns[0]))
+    info.setdefault("wall_s", wall_ns * 1e-9)
+    info.setdefault("exit_code", 0)  # all ranks reached MPI_Finalize
+    info["command"] = list(command) if command else _command(path, info)
+    return CapturedRun(path, run.np, events, info, _identity(path))
+
+
+def _command(path: Path, info: dict[str, Any]) -> list[str]:
+    """Return the plainest launcher command for a program that was started by ``p3s exec``."""
+    argv = info.get("argv")
+    if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
+        raise UsageError(
+            f"{path}: does not say which program was run; give the launcher command after --, for"
+            " example -- mpiexec -n {np} PROGRAM ARGS"
+        )
+    return [_launcher(info), "-n", "{np}", *argv]
+
+
+def _launcher(info: dict[str, Any]) -> str:
+    if info.get("launcher") == "srun":
+        return "srun"
+    from signature_runner.mpi import describe
+
+    # That of the program's MPI: plain mpiexec may be another one's.
+    install = describe(str(info["mpicc"])) if info.get("mpicc") else None
+    return install.mpiexec if install is not None and install.mpiexec else "mpiexec"
+
+
+def put_runs(root: Path, found: Sequence[CapturedRun], *, force: bool = False) -> Study:
+    """Copy checked runs into the study at ``root``, as further repeats of their counts.
+
+    Errors: UsageError when the study holds runs of another command and ``force`` is not given;
+    P3SError when it cannot be written.
+    """
+    made = not Path(root).exists()
+    study = Study.create(
+        root,
+        found[0].command,
+        force=force,
+        remedy="add them to another study, give that command after --, or mix them with --force",
+    )
+    try:
+        for run in found:
+            used = {record.rep for record in study.runs(run.np)}
+            rep = next(number for number in range(len(used) + 1) if number not in used)
+            _put(study, run, study.runs_dir(run.np, rep))
+    except BaseException:
+        if made:
+            study.remove_if_empty()
+        raise
+    study.update()
+    return study
+
+
+def _put(study: Study, run: CapturedRun, target: Path) -> None:
+    staged = study.stage_run(target)
+    try:
+        for source in sorted(run.path.glob("rank-*.p3t")):
+            shutil.copyfile(source, staged / source.name)
+        write_json(staged / "run.json", run.info)
+        study.commit_run(staged, target)
+    except OSError as error:
+        raise P3SError(
+            f"{run.path}: cannot be copied to {target}: {os.strerror(error.errno or 0)}"
+        ) from error
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)

@@ -1,0 +1,339 @@
+"""``mpiexec -n 4 p3s exec -- ./app`` and what ``p3s add`` makes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tracer_helpers import PROGRAMS, compile_c, the_mpi
+
+from p3s.errors import UsageError
+from p3s.study import Study, read_json, write_json
+from p3s.trace import read_run
+from signature_runner import mpi
+from signature_runner.place import Place, place
+
+mpi_only = [
+    pytest.mark.mpi,
+    pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
+]
+TIMEOUT_S = 120.0
+P3S = [sys.executable, "-m", "p3s"]
+SHARING = {
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    def said(self) -> list[str]:
+        return [line for line in self.err.splitlines() if line.startswith("p3s: ")]
+
+
+def run(command: list[str], cwd: Path, **env: str) -> Done:
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**SHARING, **os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM if process.poll() is None else signal.SIGKILL)
+        process.wait(30)
+    return Done(process.returncode, out, err)
+
+
+def launch(np: int, cwd: Path, *words: str, **env: str) -> Done:
+    install = the_mpi()
+    assert install is not None and install.mpiexec is not None
+    return run([install.mpiexec, "-n", str(np), *P3S, "exec", *words], cwd, **env)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bin")
+
+
+@pytest.fixture(scope="module")
+def program(folder: Path) -> str:
+    return str(compile_c(PROGRAMS / "dies.c", folder / "dies"))
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory, program: str) -> Path:
+    """Runs of three counts, two of the first, as several launches leave them."""
+    cwd = tmp_path_factory.mktemp("runs")
+    for np, where in ((1, "p3s-np1"), (1, "again"), (2, "p3s-np2"), (3, "p3s-np3")):
+        options = [] if where.startswith("p3s") else ["-o", where]
+        done = launch(np, cwd, *options, "--", program, "none", "1")
+        assert (done.code, done.said()) == (0, []), done.err
+        assert len(list((cwd / where).glob("rank-*.p3t"))) == np
+    return cwd
+
+
+class TestExec:
+    pytestmark = mpi_only
+
+    def test_both_orders_record_the_same(
+        self, captured: Path, program: str, tmp_path: Path
+    ) -> None:
+        from signature_runner.launch import run_traced
+
+        install = the_mpi()
+        assert install is not None and install.mpiexec is not None
+        words = [install.mpiexec, "-n", "{np}", program, "none", "1"]
+        run_traced(words, 3, tmp_path / "run", timeout_s=TIMEOUT_S)
+        inside, outside = read_run(captured / "p3s-np3"), read_run(tmp_path / "run")
+        for one, other in zip(inside.ranks, outside.ranks, strict=True):
+            ops = [
+                [run.calls[number].op for number in rank.call.tolist()]
+                for run, rank in ((inside, one), (outside, other))
+            ]
+            assert one.complete and other.complete and ops[0] == ops[1]
+
+    def test_what_run_json_says(self, captured: Path, program: str) -> None:
+        info = read_json(captured / "p3s-np3" / "run.json", "p3s.run")
+        assert (info["np"], info["argv"]) == (3, [program, "none", "1"])
+        assert (info["traced"], info["status"], info["work"]) == (True, "unknown", "auto")
+
+    def test_a_directory_that_is_taken(self, captured: Path, tmp_path: Path) -> None:
+        before = (captured / "p3s-np3" / "rank-000002.p3t").read_bytes()
+        started = tmp_path / "started"
+        done = launch(3, captured, "--", "touch", str(started))
+        assert done.code == 1 and not started.exists()
+        assert len(done.said()) == 1
+        assert "p3s-np3: already holds a capture" in done.said()[0] and "-o" in done.said()[0]
+        assert (captured / "p3s-np3" / "rank-000002.p3t").read_bytes() == before
+
+    @pytest.mark.parametrize(
+        ("words", "code", "said"),
+        [
+            (["--", "no-such-program"], 1, "no-such-program: program not found"),
+            (["--", "./data"], 1, "./data: not executable; `chmod +x ./data`"),
+            (["--", "."], 1, ".: is a directory"),
+            (["-o", "data/run", "--", "true"], 1, "data/run: cannot be"),
+            (["--work", "gpu", "--", "true"], 2, "--work gpu"),
+            ([], 2, "no program given"),
+        ],
+    )
+    def test_one_line_for_all_ranks(
+        self, words: list[str], code: int, said: str, tmp_path: Path
+    ) -> None:
+        (tmp_path / "data").write_text("no program\n")
+        done = launch(3, tmp_path, *words)
+        assert done.code == code
+        assert len(done.said()) == 1 and said in done.said()[0]
+        assert not (tmp_path / "p3s-np3").exists()
+
+    def test_without_a_launcher_it_is_one_rank(self, program: str, tmp_path: Path) -> None:
+        done = run([*P3S, "exec", "-o", "out", "--", program, "none", "1"], tmp_path)
+        assert (done.code, done.said()) == (0, []), done.err
+        assert [rank.complete for rank in read_run(tmp_path / "out").ranks] == [True]
+
+    def test_a_python_program(self, tmp_path: Path) -> None:
+        pytest.importorskip("mpi4py")
+        text = "from mpi4py import MPI\nfor i in range(3): MPI.COMM_WORLD.Barrier()\n"
+        (tmp_path / "app.py").write_text(text)
+        done = launch(2, tmp_path, "--", sys.executable, "app.py")
+        install = the_mpi()
+        assert install is not None
+        loaded = mpi.library_of_python(sys.executable)
+        if loaded is None or loaded[0] != install.family:
+            pytest.skip("mpi4py loads another MPI than that of the tests")
+        assert done.code == 0, done.err
+        traced = read_run(tmp_path / "p3s-np2")
+        for rank in traced.ranks:
+            ops = [traced.calls[number].op for number in rank.call.tolist()]
+            assert rank.complete and ops.count("MPI_Barrier") == 3
+
+    def test_ranks_that_start_together_compile_once(self, program: str, tmp_path: Path) -> None:
+        linker = tmp_path / "bin" / "cc"
+        linker.parent.mkdir()
+        log = tmp_path / "log"
+        linker.write_text(f'#!/bin/sh\necho "$@" >> {shlex.quote(str(log))}\nexec gcc "$@"\n')
+        linker.chmod(0o755)
+        path = f"{linker.parent}{os.pathsep}{os.environ['PATH']}"
+        done = launch(
+            4, tmp_path, "--", program, "none", "1", PATH=path, XDG_CACHE_HOME=str(tmp_path / "c")
+        )
+        assert (done.code, done.said()) == (0, []), done.err
+        assert len(read_run(tmp_path / "p3s-np4").ranks) == 4
+        made = sorted(p.name.split("-")[0] for p in (tmp_path / "c" / "p3s").glob("*-*"))
+        assert made == ["known", "tracer"]
+        linked = [line for line in log.read_text().splitlines() if "-shared" in line.split()]
+        assert len(linked) == 1
+
+    def test_the_program_keeps_its_signals_variables_and_preloads(
+        self, program: str, tmp_path: Path
+    ) -> None:
+        code = "import signal,os;print(os.environ['LD_PRELOAD'].split(':')[1:], os.environ['A'])"
+        other = str(compile_c("int p3s_other;\n", tmp_path / "other.so", "-shared", "-fPIC"))
+        words = ["sh", "-c", f"grep SigIgn /proc/self/status; {sys.executable} -c \"{code}\""]
+        done = run([*P3S, "exec", "-o", "out", "--", *words], tmp_path, LD_PRELOAD=other, A="b=c d")
+        assert done.code == 0, done.err
+        ignored = int(done.out.split()[1], 16)
+        assert not ignored & (1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGTERM - 1))
+        assert f"['{other}'] b=c d" in done.out
+
+
+class TestAdd:
+    pytestmark = mpi_only
+
+    def test_a_study_of_captured_runs(self, captured: Path, program: str, tmp_path: Path) -> None:
+        study = tmp_path / "study"
+        names = ["p3s-np1", "again", "p3s-np2", "p3s-np3"]
+        done = run([*P3S, "add", str(study), *names, "--json"], captured)
+        assert done.code == 0, done.err
+        result = json.loads(done.out)
+        assert result["characterized"] == [1, 2, 3] and len(result["added"]) == 4
+        runs = [(r.np, r.rep, r.status) for r in Study.open(study).runs()]
+        assert runs == [(1, 0, "complete"), (1, 1, "complete"), (2, 0, "complete"),
+                        (3, 0, "complete")]  # fmt: skip
+        command = Study.open(study).command()
+        assert command[1:] == ["-n", "{np}", program, "none", "1"]
+        install = the_mpi()
+        assert install is not None and mpi.launcher_family(command[0]) == install.family
+        modelled = run([*P3S, "model", str(study)], captured)
+        assert modelled.code in (0, 3) and (study / "model.json").is_file(), modelled.err
+        # What was copied is the study's own.
+        assert all((captured / name / "run.json").is_file() for name in names)
+        info = read_json(study / "runs" / "np0002.r0" / "run.json", "p3s.run")
+        assert info["wall_s"] > 0 and info["exit_code"] == 0
+
+    def test_the_same_run_twice(self, captured: Path, tmp_path: Path) -> None:
+        study = tmp_path / "study"
+        done = run([*P3S, "add", str(study), "p3s-np2", "p3s-np2"], captured)
+        assert done.code == 1 and "same run" in done.said()[0] and not study.exists()
+        assert run([*P3S, "add", str(study), "p3s-np2"], captured).code == 0
+        done = run([*P3S, "add", str(study), "p3s-np3", "p3s-np2"], captured)
+        assert done.code == 1 and "same run as" in done.said()[0]
+        assert [r.np for r in Study.open(study).runs()] == [2]
+
+    def test_a_run_that_was_killed(self, captured: Path, program: str, tmp_path: Path) -> None:
+        ended = launch(2, tmp_path, "--", program, "kill", "1")
+        assert ended.code != 0
+        done = run([*P3S, "add", "study", str(captured / "p3s-np1"), "p3s-np2"], tmp_path)
+        assert done.code == 3 and len(done.said()) == 1
+        assert "p3s-np2/rank-" in done.said()[0] and "cannot be added" in done.said()[0]
+        assert not (tmp_path / "study").exists()
+
+    def test_what_is_no_capture(self, captured: Path, tmp_path: Path) -> None:
+        (tmp_path / "empty").mkdir()
+        for name, said in (("empty", "holds no capture"), ("absent", "not a directory")):
+            done = run([*P3S, "add", "study", name], tmp_path)
+            assert done.code == 1 and said in done.said()[0]
+
+    def test_runs_of_another_command(self, captured: Path, program: str, tmp_path: Path) -> None:
+        assert launch(2, tmp_path, "--", program, "none", "2").code == 0
+        first = str(captured / "p3s-np1")
+        done = run([*P3S, "add", "study", first, "p3s-np2"], tmp_path)
+        assert done.code == 2 and "several commands" in done.said()[0]
+        assert run([*P3S, "add", "study", first], tmp_path).code == 0
+        done = run([*P3S, "add", "study", "p3s-np2"], tmp_path)
+        assert done.code == 2 and "another command" in done.said()[0]
+        words = ["--", "mpiexec", "-n", "{np}", program, "none", "N"]
+        done = run([*P3S, "add", "other", first, "p3s-np2", *words], tmp_path)
+        assert done.code == 0, done.err
+        assert Study.open(tmp_path / "other").command() == words[1:]
+
+    def test_another_unit_of_work(self, captured: Path, tmp_path: Path) -> None:
+        study = tmp_path / "study"
+        assert run([*P3S, "add", str(study), "p3s-np1"], captured).code == 0
+        path = study / "runs" / "np0001.r0" / "run.json"
+        write_json(path, {**read_json(path, "p3s.run"), "work_unit": "instructions"})
+        done = run([*P3S, "add", str(study), "p3s-np2"], captured)
+        assert done.code == 1 and "a study holds one unit" in done.said()[0]
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, Place()),
+        (
+            {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8",
+             "OMPI_COMM_WORLD_LOCAL_SIZE": "4", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"},
+            Place(3, 8, 4, mpi.OPENMPI),
+        ),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}, Place(0, 2, 2, mpi.MPICH)),
+        (
+            {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "6", "SLURM_NODEID": "2",
+             "SLURM_STEP_TASKS_PER_NODE": "2(x2),1(x2)", "PMIX_RANK": "5"},
+            Place(5, 6, 1, mpi.OPENMPI),
+        ),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "6"}, Place()),  # a batch script, no rank
+        ({"PMI_RANK": "2", "PMI_SIZE": "2"}, Place()),
+        ({"PMI_RANK": "x", "PMI_SIZE": "2"}, Place()),
+        ({"FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2"}, Place(1, 2, None, None)),
+    ],
+)  # fmt: skip
+def test_which_rank_a_process_is(env: dict[str, str], expected: Place) -> None:
+    assert place(env) == expected
+
+
+def _study(tmp_path: Path, runs: list[tuple[int, str | None]]) -> Study:
+    study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "app"])
+    for np, unit in runs:
+        info: dict[str, Any] = {"schema": "p3s.run", "schema_version": 1, "np": np}
+        info |= {"status": "complete", **({"work_unit": unit} if unit else {})}
+        write_json(study.runs_dir(np) / "run.json", info)
+    return study
+
+
+@pytest.mark.parametrize(
+    ("asked", "runs", "counts", "expected"),
+    [
+        ("auto", [], [1, 2], "auto"),
+        ("auto", [], [2, 8], "cpu"),
+        ("wall", [], [2, 8], "wall"),
+        ("auto", [(2, "wall_ns")], [4], "wall"),
+        ("auto", [(8, "cpu_ns")], [2], "cpu"),
+        ("auto", [(8, None)], [2], "cpu"),
+        ("auto", [(2, "wall_ns"), (4, "wall_ns")], [2, 4, 8], "cpu"),
+        ("auto", [(2, "instructions")], [8], "instructions"),
+        ("instructions", [(2, "instructions")], [8], "instructions"),
+        ("auto", [(2, "wall_ns")], [8], None),
+        ("cpu", [(2, "wall_ns")], [4], None),
+        ("instructions", [(2, "cpu_ns")], [4], None),
+    ],
+)
+def test_a_study_has_one_unit_of_work(
+    asked: str, runs: list[tuple[int, str | None]], counts: list[int], expected: str | None,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    from p3s.cli.recording import settle
+    from signature_runner.recording import Recording
+
+    study = _study(tmp_path, runs)
+    if expected is None:
+        with pytest.raises(UsageError) as caught:
+            settle(Recording(asked), study, counts, 1, usable=4)
+        said = str(caught.value)
+        again = ",".join(map(str, sorted({*counts, *(np for np, _ in runs)})))
+        assert "\n" not in said and f"-n {again} with --work" in said
+        return
+    assert settle(Recording(asked), study, counts, 1, usable=4).work == expected
