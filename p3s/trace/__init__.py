@@ -2,6 +2,6 @@
 
 from p3s.trace.reader import read_run
 from p3s.trace.summary import summary
-from p3s.trace.types import Call, Comm, RankTrace, RunTrace, Site
+from p3s.trace.types import Call, Comm, RankTrace, RunTrace, Site, Window
 
-__all__ = ["Call", "Comm", "RankTrace", "RunTrace", "Site", "read_run", "summary"]
+__all__ = ["Call", "Comm", "RankTrace", "RunTrace", "Site", "Window", "read_run", "summary"]

@@ -1,16 +1,18 @@
-"""Merges the captures of all ranks into one RunTrace."""
+"""Reads all ranks of a traced run into one RunTrace."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, overload
 
 from p3s.errors import P3SError
 from p3s.trace import ops
-from p3s.trace.capture import NAME, Capture, RawComm, read_capture
-from p3s.trace.types import Call, Comm, RankTrace, RunTrace, Site
+from p3s.trace.capture import NAME, Capture, Header, read_capture, read_header
+from p3s.trace.merge import Tables, event_calls
+from p3s.trace.types import RankTrace, RunTrace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,99 +20,116 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
 
-#: Columns of the matrix in which calls of all ranks are compared.
-_OP, _SITE, _COMM, _PEER, _BYTES, _ELEM, _TAG, _ROOT = range(8)
+#: Columns of small runs are kept; those of large ones are decoded anew at each access.
+_KEEP_BYTES = 64 << 20
 
 
-@dataclass
-class _Tables:
-    """What is shared by all ranks while they are merged."""
+@dataclass(frozen=True)
+class _Rank:
+    """What it takes to decode a rank: its file and the run's number of each of its calls."""
 
-    ops: dict[str, int]
-    sites: dict[int, int]
-    site_list: list[Site]
-    comms: dict[tuple[tuple[int, ...], int], int]
-    comm_list: list[Comm]
-
-
-def _merge_comms(capture: Capture, tables: _Tables) -> dict[int, int]:
-    """Return this rank's communicator ids -> indices of the merged communicators."""
-    seen: dict[tuple[int, ...], int] = {}
-    index: dict[int, int] = {-1: -1}
-    for raw in capture.comms:
-        ordinal = seen.get(raw.members, 0)
-        seen[raw.members] = ordinal + 1
-        key = (raw.members, ordinal)
-        if key not in tables.comms:
-            tables.comms[key] = len(tables.comm_list)
-            tables.comm_list.append(_as_comm(raw, index.get(raw.parent, -1), ordinal))
-        index[raw.id] = tables.comms[key]
-    return index
+    path: Path
+    calls: Int64s
+    resolved: Int64s
+    problem: str
 
 
-def _as_comm(raw: RawComm, parent: int, ordinal: int) -> Comm:
-    return Comm(raw.members, raw.op, parent, raw.dims, raw.periods, ordinal, raw.inter)
+class LazyRanks(Sequence[RankTrace]):
+    """The ranks of a run, decoded one at a time as they are asked for."""
+
+    def __init__(self, run_dir: Path, size: int) -> None:
+        self._run_dir = run_dir
+        self._size = size
+        self._sources: dict[int, _Rank] = {}
+        self._kept: dict[int, RankTrace] = {}
+        self._problems: dict[int, str] = {}
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, rank: int) -> RankTrace: ...
+    @overload
+    def __getitem__(self, rank: slice) -> tuple[RankTrace, ...]: ...
+    def __getitem__(self, rank: int | slice) -> RankTrace | tuple[RankTrace, ...]:
+        """Return the columns of one rank (of several for a slice)."""
+        if isinstance(rank, slice):
+            return tuple(self[number] for number in range(*rank.indices(self._size)))
+        if rank < 0:
+            rank += self._size
+        if not 0 <= rank < self._size:
+            raise IndexError(rank)
+        if rank in self._kept:
+            return self._kept[rank]
+        source = self._sources.get(rank)
+        if source is None:
+            return _nothing(rank, self._problems.get(rank, ""))
+        capture = read_capture(source.path)
+        if len(capture.calls) != len(source.calls) or len(capture.resolved) != len(
+            source.resolved
+        ):
+            raise P3SError(f"{source.path} has changed while it was read; read it again")
+        call = event_calls(capture, source.calls, source.resolved)
+        return _rank_trace(capture, call, source.calls, source.problem)
+
+    def __iter__(self) -> Iterator[RankTrace]:
+        return (self[rank] for rank in range(self._size))
 
 
-def _matrix(capture: Capture, tables: _Tables) -> Int64s:
-    """Return this rank's calls as rows of numbers that mean the same on every rank."""
+def _nothing(rank: int, problem: str) -> RankTrace:
     import numpy as np
 
-    comm_of = _merge_comms(capture, tables)
-    comm_ids = np.array(sorted(comm_of), dtype=np.int64)
-    comm_to = np.array([comm_of[number] for number in sorted(comm_of)], dtype=np.int64)
-    for raw in capture.sites:
-        if raw.key not in tables.sites:
-            tables.sites[raw.key] = len(tables.site_list)
-            tables.site_list.append(Site(f"{raw.key:016x}", raw.frames))
-    site_to = np.array([tables.sites[raw.key] for raw in capture.sites] or [0], dtype=np.int64)
-    op_to = np.zeros(65536, dtype=np.int64)
-    for number, name in capture.opnames.items():
-        if number < 65536:
-            op_to[number] = tables.ops.setdefault(name, len(tables.ops))
-    calls = capture.calls
-    rows = np.empty((len(calls), 8), dtype=np.int64)
-    rows[:, _OP] = op_to[calls["op"]]
-    rows[:, _SITE] = site_to[calls["site"]] if len(calls) else 0
-    rows[:, _COMM] = comm_to[np.searchsorted(comm_ids, calls["comm"])]
-    rows[:, _PEER] = calls["peer"]
-    rows[:, _BYTES] = calls["bytes"]
-    rows[:, _ELEM] = calls["elem_bytes"]
-    rows[:, _TAG] = calls["tag"]
-    rows[:, _ROOT] = calls["root"]
-    return rows
+    none = np.empty(0, dtype=np.int64)
+    return RankTrace(rank, False, none.astype(np.int32), none, none, none, problem=problem)
 
 
-def _resolve(capture: Capture, rows: Int64s) -> tuple[Int64s, Int64s]:
-    """Return (rows, call of each event) with wildcard receives pointed to what they received."""
+def _rank_trace(capture: Capture, call: Int64s, calls: Int64s, problem: str) -> RankTrace:
     import numpy as np
 
-    call = capture.events["call"].astype(np.int64)
-    if len(capture.resolved):
-        where = capture.resolved["ordinal"].astype(np.int64)
-        actual = rows[call[where]].copy()
-        actual[:, _PEER] = capture.resolved["source"]
-        actual[:, _TAG] = capture.resolved["tag"]
-        fresh, inverse = np.unique(actual, axis=0, return_inverse=True)
-        call[where] = len(rows) + inverse.reshape(-1)
-        rows = np.concatenate([rows, fresh])
-    return rows, call
+    events, header = capture.events, capture.header
+    completing, there = events.index_of(capture.done[:, 0])
+    posting, posted = events.index_of(capture.done[:, 1])
+    both = there & posted
+    return RankTrace(
+        header.rank,
+        not problem,
+        call.astype(np.int32),
+        events.start_ns,
+        events.elapsed_ns,
+        events.work,
+        header.failed_polls,
+        header.failed_poll_ns,
+        problem,
+        np.stack([completing, posting], axis=1)[both],
+        capture.cancelled[both],
+        events.counters,
+        _counted(capture, calls),
+        header.paused_calls,
+        capture.counted_events,
+        events.ordinal,
+        _threads(capture),
+    )
 
 
-def _unique_rows(rows: Int64s) -> tuple[Int64s, Int64s]:
-    """Return (distinct rows in order of first use, number of each row)."""
+def _threads(capture: Capture) -> NDArray[np.int32] | None:
     import numpy as np
 
-    packed = np.ascontiguousarray(rows).view(np.dtype((np.void, 8 * rows.shape[1]))).reshape(-1)
-    _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
-    order = np.argsort(first, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order))
-    return rows[first[order]], place[inverse.reshape(-1)]
+    threads = capture.calls["thread"]
+    return threads[capture.events.call].astype(np.int32) if threads.any() else None
 
 
-def _captures(run_dir: Path) -> tuple[dict[int, Capture], dict[str, str]]:
-    """Return the captures by rank, and what is wrong with files that cannot be read at all."""
+def _counted(capture: Capture, calls: Int64s) -> dict[int, tuple[int, int, int]]:
+    found: dict[int, tuple[int, int, int]] = {}
+    for number, row in capture.counted.items():
+        if number < len(calls) and calls[number] >= 0:
+            call = int(calls[number])
+            before = found.get(call, (0, 0, 0))
+            found[call] = (before[0] + row[0], before[1] + row[1], before[2] + row[2])
+    return found
+
+
+def capture_files(run_dir: Path) -> list[Path]:
+    """Return the capture files of a run; raises P3SError when there is none."""
     if not run_dir.is_dir():
         raise P3SError(f"{run_dir} is not there; trace the program with `p3s characterize` first")
     files = sorted(run_dir.glob("rank-*.p3t"))
@@ -119,19 +138,24 @@ def _captures(run_dir: Path) -> tuple[dict[int, Capture], dict[str, str]]:
             f"{run_dir} holds no capture: no MPI call was seen; trace the program again and read"
             " what `p3s characterize` says"
         )
-    found: dict[int, Capture] = {}
+    return files
+
+
+def _headers(run_dir: Path) -> tuple[dict[int, tuple[Path, Header]], dict[str, str]]:
+    """Return the files by rank, and what is wrong with those that cannot be read at all."""
+    found: dict[int, tuple[Path, Header]] = {}
     sizes: dict[int, Path] = {}
     problems: dict[str, str] = {}
-    for path in files:
+    for path in capture_files(run_dir):
         try:
-            capture = read_capture(path)
+            header = read_header(path)
         except P3SError as error:
             problems[path.name] = str(error)  # one bad file must not take the others with it
             continue
-        if path.name != NAME.format(capture.header.rank):
-            raise P3SError(f"{path} is the file of rank {capture.header.rank}; it was renamed")
-        sizes.setdefault(capture.header.size, path)
-        found[capture.header.rank] = capture
+        if path.name != NAME.format(header.rank):
+            raise P3SError(f"{path} is the file of rank {header.rank}; it was renamed")
+        sizes.setdefault(header.size, path)
+        found[header.rank] = (path, header)
     if not found:
         raise P3SError(next(iter(problems.values())))
     if len(sizes) > 1:
@@ -143,6 +167,28 @@ def _captures(run_dir: Path) -> tuple[dict[int, Capture], dict[str, str]]:
     return found, problems
 
 
+def _one_unit(run_dir: Path, found: dict[int, tuple[Path, Header]]) -> str:
+    """Return the unit of work of all ranks.
+
+    Wall and CPU time together (nodes that differ in their load) are taken as CPU time; raises
+    P3SError for instructions beside times and for other counters.
+    """
+    units = {header.work_unit: path for path, header in found.values()}
+    meanings = {
+        (header.work_unit == "instructions", header.counter_names): (path, header)
+        for path, header in found.values()
+    }
+    if len(meanings) > 1:
+        (first, a), (second, b) = list(meanings.values())[:2]
+        raise P3SError(
+            f"{run_dir} mixes units of work: {first.name} has"
+            f" {', '.join((a.work_unit, *a.counter_names))}, {second.name}"
+            f" {', '.join((b.work_unit, *b.counter_names))}; trace again with one --work and the"
+            " same counters for all ranks"
+        )
+    return "cpu_ns" if len(units) > 1 else next(iter(units))
+
+
 def _wall_ns(run_dir: Path) -> int | None:
     try:
         wall = json.loads((run_dir / "run.json").read_text())["wall_s"]
@@ -151,90 +197,111 @@ def _wall_ns(run_dir: Path) -> int | None:
         return None
 
 
-def _rank_trace(
-    run_dir: Path, rank: int, capture: Capture | None, call: Any, unreadable: dict[str, str]
-) -> RankTrace:
-    import numpy as np
+class _Reading:
+    """The first pass over a run: merges the tables, sees which calls have events."""
 
-    if capture is None:
-        none = np.empty(0, dtype=np.int64)
-        path = run_dir / NAME.format(rank)
-        why = unreadable.get(path.name, f"{path} is missing")
-        return RankTrace(rank, False, none.astype(np.int32), none, none, none, problem=why)
-    events = capture.events
-    return RankTrace(
-        rank,
-        capture.complete,
-        call.astype(np.int32),
-        np.ascontiguousarray(events["start_ns"]),
-        np.ascontiguousarray(events["elapsed_ns"]),
-        np.ascontiguousarray(events["work_ns"]),
-        capture.header.failed_polls,
-        capture.header.failed_poll_ns,
-        f"{capture.path} {capture.problem}" if capture.problem else "",
-    )
+    def __init__(self, run_dir: Path, size: int) -> None:
+        import numpy as np
+
+        self.tables = Tables(size)
+        self.ranks = LazyRanks(run_dir, size)
+        self.used = np.zeros(0, dtype=np.int64)  # events of each row
+        self.problems: dict[int, str] = {}
+        self.counted_events = 0
+        self._kept_bytes = 0
+
+    def take(self, rank: int, path: Path) -> None:
+        """Read one rank; its columns are kept if the run is small."""
+        import numpy as np
+
+        capture = read_capture(path)
+        problem = f"{path} {capture.problem}" if capture.problem else ""
+        if problem:
+            self.problems[rank] = problem
+        calls, resolved = self.tables.add(capture)
+        call = event_calls(capture, calls, resolved)
+        used = np.bincount(call, minlength=len(self.tables.rows)).astype(np.int64)
+        for number in capture.counted:  # counted after the limit: the call must have its name
+            if number < len(calls):
+                used[calls[number]] += capture.counted[number][0]
+        used[: len(self.used)] += self.used
+        self.used = used
+        self.counted_events += capture.counted_events
+        self.ranks._sources[rank] = _Rank(path, calls, resolved, problem)
+        trace = _rank_trace(capture, call, calls, problem)
+        size = sum(
+            column.nbytes
+            for column in (
+                trace.call, trace.start_ns, trace.elapsed_ns, trace.work, trace.done,
+                trace.counters,
+            )
+        )  # fmt: skip
+        if self._kept_bytes + size <= _KEEP_BYTES:
+            self._kept_bytes += size
+            self.ranks._kept[rank] = trace
+
+    def finish(self, missing: dict[int, str]) -> Int64s:
+        """Give the calls their final numbers; return the events of each."""
+        import numpy as np
+
+        ranks, keep = self.ranks, np.flatnonzero(self.used)
+        final = np.full(len(self.used) + 1, -1, dtype=np.int64)
+        final[keep] = np.arange(len(keep))
+        for rank, source in ranks._sources.items():
+            ranks._sources[rank] = replace(
+                source, calls=final[source.calls], resolved=final[source.resolved]
+            )
+        for rank, trace in ranks._kept.items():
+            counted = {int(final[call]): row for call, row in trace.counted.items()}
+            call = final[trace.call].astype(np.int32)
+            ranks._kept[rank] = replace(trace, call=call, counted=counted)
+        self.problems |= missing
+        ranks._problems = missing
+        return self.used[keep]
 
 
 def read_run(run_dir: Path) -> RunTrace:
-    """Read all ranks of one traced run.
+    """Read one traced run; the columns of a rank are decoded when it is asked for.
 
     A rank that was killed, or whose file is torn or missing, is there with what was recorded and
     ``complete`` False; ``RankTrace.problem`` says why. Raises P3SError when the directory
     holds no readable capture or mixes runs.
     """
-    import numpy as np
-
     run_dir = Path(run_dir)
-    captures, unreadable = _captures(run_dir)
-    size = next(iter(captures.values())).header.size
-    world = tuple(range(size))
-    tables = _Tables(
-        {}, {}, [], {(world, 0): 0}, [Comm(world, "MPI_COMM_WORLD", -1, None, None, 0)]
+    files, unreadable = _headers(run_dir)
+    header = files[min(files)][1]
+    work_unit = _one_unit(run_dir, files)
+    reading = _Reading(run_dir, header.size)
+    for rank in sorted(files):
+        reading.take(rank, files[rank][0])
+    lost = [rank for rank in range(header.size) if rank not in files]
+    names = {rank: NAME.format(rank) for rank in lost}
+    counts = reading.finish(
+        {
+            rank: unreadable.get(name, f"{run_dir / name} is missing")
+            for rank, name in names.items()
+        }
     )
-    parts, calls_of, start = [], {}, 0
-    for rank in sorted(captures):
-        rows, call = _resolve(captures[rank], _matrix(captures[rank], tables))
-        parts.append(rows)
-        calls_of[rank] = call + start
-        start += len(rows)
-    distinct, number = _unique_rows(np.concatenate(parts))
-    used = np.zeros(len(distinct), dtype=np.int64)
-    for rank, call in calls_of.items():
-        calls_of[rank] = number[call]
-        used += np.bincount(calls_of[rank], minlength=len(distinct))
-    keep = np.flatnonzero(used)
-    renumber = np.full(len(distinct), -1, dtype=np.int64)
-    renumber[keep] = np.arange(len(keep))
-    names = list(tables.ops)
-    calls = tuple(
-        Call(names[op], site, comm, peer, size_, elem, tag, root)
-        for op, site, comm, peer, size_, elem, tag, root in distinct[keep].tolist()
-    )
+    tables = reading.tables
+    calls = tables.calls(reading.used > 0)
     unmodelled: dict[str, int] = {}
-    for each, count in zip(calls, used[keep].tolist(), strict=True):
+    for each, count in zip(calls, counts.tolist(), strict=True):
         if not ops.is_modelled(each.op):
             unmodelled[each.op] = unmodelled.get(each.op, 0) + count
     return RunTrace(
-        np=size,
+        np=header.size,
         path=run_dir,
         calls=calls,
         comms=tuple(tables.comm_list),
         sites=tuple(tables.site_list),
-        ranks=tuple(
-            _rank_trace(
-                run_dir,
-                r,
-                captures.get(r),
-                renumber[calls_of[r]] if r in calls_of else None,
-                unreadable,
-            )
-            for r in range(size)
-        ),
+        ranks=reading.ranks,
+        work_unit=work_unit,
         wall_ns=_wall_ns(run_dir),
         unmodelled=unmodelled,
-        missing=tuple(
-            r
-            for r in range(size)
-            if r not in captures and NAME.format(r) not in unreadable
-        ),
+        missing=tuple(rank for rank in lost if names[rank] not in unreadable),
+        problems=dict(sorted(reading.problems.items())),
+        windows=tuple(tables.windows),
+        counter_names=header.counter_names,
+        work_origin=header.work_origin,
+        counted_events=reading.counted_events,
     )

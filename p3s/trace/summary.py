@@ -9,9 +9,9 @@ from p3s.trace.types import RunTrace
 
 
 def summary(run: RunTrace) -> dict[str, dict[str, Any]]:
-    """Return op -> {kind, events, bytes, elapsed_ns, work_ns, sites} over all ranks.
+    """Return op -> {kind, events, bytes, elapsed_ns, work, sites} over all ranks.
 
-    ``work_ns`` is the work before those calls; ops come in order of their elapsed time.
+    ``work`` is the work before those calls; ops come in order of their elapsed time.
     """
     import numpy as np
 
@@ -21,19 +21,19 @@ def summary(run: RunTrace) -> dict[str, dict[str, Any]]:
         events += np.bincount(rank.call, minlength=count)
         # Exact integers: a float sum of nanoseconds would lose digits in long runs.
         np.add.at(elapsed, rank.call, rank.elapsed_ns)
-        np.add.at(work, rank.call, rank.work_ns)
+        np.add.at(work, rank.call, rank.work)
     found: dict[str, dict[str, Any]] = {}
     sites: dict[str, set[int]] = {}
     for index, call in enumerate(run.calls):
         row = found.setdefault(
             call.op,
-            {"kind": ops.kind_of(call.op), "events": 0, "bytes": 0, "elapsed_ns": 0, "work_ns": 0},
+            {"kind": ops.kind_of(call.op), "events": 0, "bytes": 0, "elapsed_ns": 0, "work": 0},
         )
         moved = 0 if row["kind"] == ops.COMPLETION else call.bytes
         row["events"] += int(events[index])
         row["bytes"] += int(events[index]) * moved
         row["elapsed_ns"] += int(elapsed[index])
-        row["work_ns"] += int(work[index])
+        row["work"] += int(work[index])
         sites.setdefault(call.op, set()).add(call.site)
     for op, row in found.items():
         row["sites"] = len(sites[op])

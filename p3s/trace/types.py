@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     Int32s = NDArray[np.int32]
     Int64s = NDArray[np.int64]
+    Bools = NDArray[np.bool_]
 
 #: Values of Call.peer and Call.root that are no rank.
 NO_RANK = -1
@@ -25,7 +27,10 @@ class Call:
 
     ``site`` and ``comm`` index RunTrace.sites and .comms (comm -1: none, as in MPI_Waitall);
     ``peer`` and ``root`` are world ranks (-1 none, -2 unresolved MPI_ANY_SOURCE,
-    -3 MPI_PROC_NULL); ``tag`` is -1 if there is none or MPI_ANY_TAG was never resolved.
+    -3 MPI_PROC_NULL); ``tag`` is -1 if there is none or MPI_ANY_TAG was never resolved;
+    ``count`` are elements of the datatype passed (MPI_Type_size = bytes / count), ``elem_bytes``
+    the size of the basic element; ``depth`` the turns of recursion taken out of the site's stack;
+    ``window`` indexes RunTrace.windows or is -1.
     """
 
     op: str
@@ -36,6 +41,9 @@ class Call:
     elem_bytes: int
     tag: int
     root: int
+    count: int = 0
+    depth: int = 0
+    window: int = -1
 
 
 @dataclass(frozen=True)
@@ -69,12 +77,47 @@ class Comm:
 
 
 @dataclass(frozen=True)
+class Window:
+    """A one-sided window (``kind`` "window") or an MPI-IO file ("file").
+
+    ``comm`` indexes RunTrace.comms; ``ordinal`` counts those made by the same ``op`` on the same
+    communicator.
+    """
+
+    comm: int
+    kind: str
+    op: str
+    ordinal: int
+
+
+def _no_pairs() -> Int64s:
+    import numpy as np
+
+    return np.empty((0, 2), dtype=np.int64)
+
+
+def _no_flags() -> Bools:
+    import numpy as np
+
+    return np.empty(0, dtype=bool)
+
+
+@dataclass(frozen=True)
 class RankTrace:
     """The events of one rank in program order, as columns of equal length.
 
-    ``call`` (int32) indexes RunTrace.calls; the times are int64 nanoseconds. ``complete`` is
-    False if the rank never reached MPI_Finalize, or its file is missing or damaged; ``problem``
-    then names the file and says what is wrong, else it is empty.
+    ``call`` (int32) indexes RunTrace.calls; the times are int64 nanoseconds, ``work`` (before
+    the call) is int64 in RunTrace.work_unit. ``complete`` is False if the rank never reached
+    MPI_Finalize, or its file is missing or damaged; ``problem`` then names the file and says what
+    is wrong, else it is empty.
+
+    ``done`` (int64, shape (requests, 2)): ordinals of the event that completed a request and of
+    the one that posted or started it, ``cancelled`` (bool) beside it. ``counters`` (int64, shape
+    (events, counters)): what RunTrace.counter_names counted before the call. ``counted``: call ->
+    (events, elapsed_ns, work) after the limit of the capture; ``counted_events`` is their number.
+    ``paused_calls`` were made while MPI_Pcontrol had switched recording off. ``ordinal`` is None
+    where event i is number i; else some are lost. ``thread`` (0 the first) is None where one
+    thread made all calls.
     """
 
     rank: int
@@ -82,18 +125,29 @@ class RankTrace:
     call: Int32s
     start_ns: Int64s
     elapsed_ns: Int64s
-    work_ns: Int64s
+    work: Int64s
     failed_polls: int = 0
     failed_poll_ns: int = 0
     problem: str = ""
+    done: Int64s = field(default_factory=_no_pairs)
+    cancelled: Bools = field(default_factory=_no_flags)
+    counters: Int64s = field(default_factory=_no_pairs)
+    counted: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    paused_calls: int = 0
+    counted_events: int = 0
+    ordinal: Int64s | None = None
+    thread: Int32s | None = None
 
 
 @dataclass(frozen=True)
 class RunTrace:
     """One traced run: tables shared by all ranks, and the events of each rank.
 
-    ``comms[0]`` is MPI_COMM_WORLD. ``unmodelled`` counts the events of calls that the model
-    does not cover (p3s.trace.ops.is_modelled); ``missing`` are the ranks without a file.
+    ``comms[0]`` is MPI_COMM_WORLD. ``ranks`` may decode a rank's columns anew on each access:
+    take a rank once, and one at a time. ``work_unit`` is "wall_ns", "cpu_ns" or "instructions",
+    ``work_origin`` what counted them. ``unmodelled`` counts the events of calls that the
+    model does not cover (p3s.trace.ops.is_modelled); ``missing`` are the ranks without a file;
+    ``problems``: rank -> what is wrong with it.
     """
 
     np: int
@@ -101,16 +155,18 @@ class RunTrace:
     calls: tuple[Call, ...]
     comms: tuple[Comm, ...]
     sites: tuple[Site, ...]
-    ranks: tuple[RankTrace, ...]
+    ranks: Sequence[RankTrace]
     work_unit: str = "cpu_ns"
     wall_ns: int | None = None
     unmodelled: dict[str, int] = field(default_factory=dict)
     missing: tuple[int, ...] = ()
+    problems: dict[int, str] = field(default_factory=dict)
+    windows: tuple[Window, ...] = ()
+    counter_names: tuple[str, ...] = ()
+    work_origin: str = ""
+    counted_events: int = 0
 
     @property
     def problem(self) -> str:
         """What the first rank that is not complete says; empty if all ranks are complete."""
-        for rank in self.ranks:
-            if not rank.complete:
-                return rank.problem or f"{self.path}: rank {rank.rank} is not complete"
-        return ""
+        return self.problems[min(self.problems)] if self.problems else ""

@@ -1,0 +1,233 @@
+"""The columns of a capture: events, completions, resolved receives, counts, END."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from p3s.trace import layout
+from p3s.trace.chunks import Chunk
+from p3s.trace.varint import decode, unzigzag
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Int64s = NDArray[np.int64]
+    UInt64s = NDArray[np.uint64]
+
+# No run takes 36 years: a time beyond this is damage, and sums of those below cannot overflow.
+_MOST_NS = 1 << 60
+_MOST_ORDINAL = 1 << 48
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events in the order of their return, as columns of equal length.
+
+    ``call`` (uint32) numbers the rank's own calls; ``start_ns``, ``elapsed_ns``, ``work``:
+    int64; ``counters``: int64, shape (events, counters). ``ordinal`` is None where event i is
+    number i: nothing before it is lost.
+    """
+
+    call: NDArray[np.uint32]
+    start_ns: Int64s
+    elapsed_ns: Int64s
+    work: Int64s
+    counters: Int64s
+    ordinal: Int64s | None = None
+
+    def __len__(self) -> int:
+        return len(self.call)
+
+    def __getitem__(self, column: str) -> NDArray[np.generic]:
+        """Return a column by its name."""
+        found: NDArray[np.generic] = getattr(self, column)
+        return found
+
+    def index_of(self, ordinals: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
+        """Return (index of the event with each ordinal, whether it is there)."""
+        import numpy as np
+
+        if self.ordinal is None:
+            there = (ordinals >= 0) & (ordinals < len(self))
+            return np.where(there, ordinals, 0), there
+        if not len(self):
+            return np.zeros(len(ordinals), dtype=np.int64), np.zeros(len(ordinals), dtype=bool)
+        at = np.minimum(np.searchsorted(self.ordinal, ordinals), len(self) - 1)
+        there = self.ordinal[at] == ordinals
+        return np.where(there, at, 0), there
+
+    def pick(self, rows: NDArray[np.generic]) -> Events:
+        """Return the chosen events (numbers or a mask), which keep their ordinals."""
+        import numpy as np
+
+        ordinal = np.arange(len(self)) if self.ordinal is None else self.ordinal
+        return Events(
+            self.call[rows], self.start_ns[rows], self.elapsed_ns[rows], self.work[rows],
+            self.counters[rows], ordinal[rows],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EndRecord:
+    """What the tracer wrote on entry to MPI_Finalize."""
+
+    events: int
+    done: int
+    resolved: int
+    chunks: int
+    failed_polls: int
+    failed_poll_ns: int
+    counted_events: int
+    paused_calls: int
+    flags: int
+    defs_records: int
+    calls: int
+    sites: int
+
+
+def no_events(counters: int) -> Events:
+    """Return no events."""
+    import numpy as np
+
+    none = np.empty(0, dtype=np.int64)
+    return Events(
+        none.astype(np.uint32), none, none, none, np.empty((0, counters), dtype=np.int64)
+    )
+
+
+def read_events(chunk: Chunk, payload: bytes, source: int, counters: int) -> Events:
+    """Return the events of an EVENTS chunk; ``source`` is the header's work_source.
+
+    Raises ValueError for what no tracer writes.
+    """
+    import numpy as np
+
+    columns = layout.EVENT_COLUMNS + counters
+    if chunk.columns < columns:
+        raise ValueError("an event has too few columns")
+    if chunk.first > _MOST_ORDINAL:
+        raise ValueError("its ordinals are impossible")
+    table = decode(payload, chunk.columns)
+    _check_count(chunk, table.shape[1])
+    if not table.shape[1]:
+        return no_events(counters)
+    call, elapsed = table[0], table[2].view(np.int64)
+    gap = unzigzag(table[1])
+    if call.max() >= 1 << 32:
+        raise ValueError("a call has an impossible number")
+    if source == layout.INSTRUCTIONS:
+        work = table[3].view(np.int64)
+    else:
+        work = gap - unzigzag(table[3])
+    for column in (elapsed, work):
+        if column.min() < 0 or column.max() > _MOST_NS:
+            raise ValueError("a time is impossible")
+    if max(-int(gap.min()), int(gap.max()), abs(chunk.base_ns)) > _MOST_NS:
+        raise ValueError("a time is impossible")
+    start = np.cumsum(gap + elapsed)
+    start += chunk.base_ns
+    start -= elapsed
+    more = table[layout.EVENT_COLUMNS : columns].T.view(np.int64)
+    return Events(call.astype(np.uint32), start, elapsed, work, more)
+
+
+def _check_count(chunk: Chunk, rows: int) -> None:
+    """Raise ValueError unless the chunk's count is that of its rows.
+
+    The count is stored after the row: of a rank that was killed it may be one behind.
+    """
+    if chunk.count != rows and (chunk.sealed or chunk.count + 1 != rows):
+        raise ValueError(f"it has {rows} rows and says {chunk.count}")
+
+
+def join_events(parts: Sequence[tuple[int, Events]], counters: int) -> tuple[Events, int]:
+    """Return (the events of all chunks as one, how many are lost before or between them).
+
+    ``parts``: (ordinal of the first event, events) in ascending order.
+    """
+    import numpy as np
+
+    if not parts:
+        return no_events(counters), 0
+    lost, at = 0, 0
+    for first, part in parts:
+        lost += first - at
+        at = first + len(part)
+    ordinal = None
+    if lost:
+        ordinal = np.concatenate([np.arange(f, f + len(p), dtype=np.int64) for f, p in parts])
+    return Events(
+        np.concatenate([part.call for _, part in parts]),
+        np.concatenate([part.start_ns for _, part in parts]),
+        np.concatenate([part.elapsed_ns for _, part in parts]),
+        np.concatenate([part.work for _, part in parts]),
+        np.concatenate([part.counters for _, part in parts]),
+        ordinal,
+    ), lost
+
+
+def read_done(chunk: Chunk, payload: bytes) -> tuple[Int64s, NDArray[np.bool_]]:
+    """Return (rows of completing ordinal and posting ordinal, which of them were cancelled)."""
+    import numpy as np
+
+    table = decode(payload, max(chunk.columns, 2))
+    _check_count(chunk, table.shape[1])
+    completing = _ordinals(chunk, table[0])
+    back = (table[1] >> np.uint64(1)).view(np.int64)
+    posting = completing - back
+    if len(posting) and posting.min() < 0:
+        raise ValueError("a request was posted before the first event")
+    return np.stack([completing, posting], axis=1), (table[1] & np.uint64(1)).astype(bool)
+
+
+def _ordinals(chunk: Chunk, steps: UInt64s) -> Int64s:
+    import numpy as np
+
+    if chunk.first > _MOST_ORDINAL or (len(steps) and steps.max() > _MOST_ORDINAL):
+        raise ValueError("an ordinal is impossible")
+    found = np.cumsum(steps.view(np.int64)) + np.int64(chunk.first)
+    return found
+
+
+def read_resolved(chunk: Chunk, payload: bytes) -> Int64s:
+    """Return rows of event ordinal, source (world rank), tag and bytes."""
+    import numpy as np
+
+    table = decode(payload, max(chunk.columns, 4))
+    _check_count(chunk, table.shape[1])
+    steps = unzigzag(table[0])
+    far = max(-int(steps.min()), int(steps.max())) if len(steps) else 0
+    if chunk.first > _MOST_ORDINAL or far > _MOST_ORDINAL:
+        raise ValueError("an ordinal is impossible")
+    ordinal = np.cumsum(steps) + np.int64(chunk.first)
+    if len(ordinal) and ordinal.min() < 0:
+        raise ValueError("an ordinal is negative")
+    return np.stack(
+        [ordinal, unzigzag(table[1]), unzigzag(table[2]), table[3].view(np.int64)], axis=1
+    )
+
+
+def read_counts(chunk: Chunk, payload: bytes) -> dict[int, tuple[int, int, int]]:
+    """Return call number -> (events, elapsed_ns, work) counted after the limit was reached."""
+    import numpy as np
+
+    dtype = np.dtype(layout.COUNT_FIELDS)
+    if len(payload) % dtype.itemsize or chunk.first > 1 << 32:
+        raise ValueError("a row of counts is cut off")
+    table = np.frombuffer(payload, dtype=dtype)
+    used = np.flatnonzero(table["events"])
+    rows = table[used]
+    return {
+        chunk.first + number: (int(row["events"]), int(row["elapsed_ns"]), int(row["work"]))
+        for number, row in zip(used.tolist(), rows, strict=True)
+    }
+
+
+def read_end(payload: bytes) -> EndRecord:
+    """Return the END record; a longer one is of a later minor version."""
+    if len(payload) < layout.END_RECORD.size:
+        raise ValueError("it is too short")
+    return EndRecord(*layout.END_RECORD.unpack_from(payload))

@@ -1,0 +1,58 @@
+"""Numbers and structures of the capture format, version 2.0 (docs/capture-format.md)."""
+
+from __future__ import annotations
+
+import struct
+
+MAGIC = b"P3STRACE"
+MAJOR, MINOR = 2, 0
+#: File name of a rank's capture.
+NAME = "rank-{:06d}.p3t"
+#: Chunks begin at multiples of this.
+PAGE_BYTES = 4096
+#: P3S traces small runs; more ranks than this are damage.
+MAX_RANKS = 1 << 16
+
+#: Header: all fields up to header_crc, which covers those before it.
+HEADER = struct.Struct("<8sHHIiiqqqqII16s64s144sQ64s64s80sII")
+HEADER_CRC_BYTES = 508
+#: Live totals, kept up to date while the program runs; not under the checksum.
+TOTALS = struct.Struct("<QqIIiIQ")
+TOTALS_OFFSET = 512
+HEADER_MIN_BYTES = TOTALS_OFFSET + TOTALS.size
+
+CHUNK = struct.Struct("<IHHiIIIQqIIQII")
+CHUNK_BYTES = 64
+CHUNK_CRC_BYTES = 44
+CHUNK_MAGIC = 0x4B433350
+CHUNK_VERSION = 1
+
+DEFS, EVENTS, DONE, RESOLVED, COUNTS, END = range(1, 7)
+KIND_NAMES = {
+    DEFS: "definitions", EVENTS: "events", DONE: "completions", RESOLVED: "resolved receives",
+    COUNTS: "counts", END: "end",
+}  # fmt: skip
+
+OPNAME, SITE, COMM, CALL, WINDOW = range(1, 6)
+
+END_RECORD = struct.Struct("<QQQQQqQQIIII")
+
+#: Payload of a CALL record.
+CALL_FIELDS = [
+    ("op", "<u4"), ("site", "<u4"), ("comm", "<i4"), ("peer", "<i4"), ("tag", "<i4"),
+    ("root", "<i4"), ("bytes", "<i8"), ("count", "<i8"), ("elem_bytes", "<u4"),
+    ("thread", "<u4"), ("depth", "<u4"), ("window", "<i4"),
+]  # fmt: skip
+CALL_PAYLOAD_BYTES = 56
+RECORD_HEAD = struct.Struct("<II")
+
+#: Columns of an EVENTS row before the counters.
+EVENT_COLUMNS = 4
+COUNT_FIELDS = [("events", "<u8"), ("elapsed_ns", "<i8"), ("work", "<i8"), ("reserved", "<u8")]
+
+WALL, CPU, INSTRUCTIONS = 1, 2, 3
+WORK_UNITS = {WALL: "wall_ns", CPU: "cpu_ns", INSTRUCTIONS: "instructions"}
+
+STOPPED_EARLY, ABORTING, LIMITED, SWITCHED_OFF = 1, 2, 4, 8
+MAX_COUNTERS = 6
+COUNTER_NAME_BYTES = 24

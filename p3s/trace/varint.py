@@ -1,0 +1,68 @@
+"""Tables of LEB128 numbers: 7 bits per byte, low bits first, the top bit set in all but the last.
+
+Everything works on whole columns; ten bytes hold 64 bits and are the longest number there is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Int64s = NDArray[np.int64]
+    UInt64s = NDArray[np.uint64]
+
+_LONGEST_BYTES = 10
+
+
+def decode(payload: bytes, columns: int) -> UInt64s:
+    """Return the numbers of a table as an array of shape (columns, rows).
+
+    Raises ValueError when the bytes end inside a number or a row, or hold a number of more than
+    64 bits.
+    """
+    import numpy as np
+
+    if columns < 1:
+        raise ValueError("a table without columns")
+    raw = np.frombuffer(payload, dtype=np.uint8)
+    if not len(raw):
+        return np.empty((columns, 0), dtype=np.uint64)
+    ends = np.flatnonzero(raw < 0x80)
+    if not len(ends) or ends[-1] != len(raw) - 1:
+        raise ValueError("a number is cut off")
+    if len(ends) % columns:
+        raise ValueError("a row is cut off")
+    starts = np.empty_like(ends)
+    starts[0] = 0
+    np.add(ends[:-1], 1, out=starts[1:])
+    extra = ends - starts  # bytes after the first
+    longest = int(extra.max())
+    if longest >= _LONGEST_BYTES:
+        raise ValueError("a number of more than ten bytes")
+    seven = raw & 0x7F
+    values = seven[starts].astype(np.uint64)
+    more, at = np.flatnonzero(extra), starts
+    for place in range(1, longest + 1):
+        if place > 1:
+            more = more[extra[more] >= place]
+        at = starts[more] + place
+        part = seven[at].astype(np.uint64)
+        if place == _LONGEST_BYTES - 1 and (part > 1).any():
+            raise ValueError("a number of more than 64 bits")
+        values[more] |= part << np.uint64(7 * place)
+    return np.ascontiguousarray(values.reshape(-1, columns).T)
+
+
+def unzigzag(values: UInt64s) -> Int64s:
+    """Return the signed numbers: 0, 1, 2, 3, ... stand for 0, -1, 1, -2, ..."""
+    import numpy as np
+
+    one = np.uint64(1)
+    signs = (values & one).view(np.int64)
+    np.negative(signs, out=signs)
+    shifted = (values >> one).view(np.int64)
+    shifted ^= signs
+    return shifted
