@@ -104,8 +104,8 @@ def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
 
 
-def read_json(path: Path, schema: str) -> dict[str, Any]:
-    """Read one JSON artefact and check what it is.
+def read_json(path: Path, schema: str, wanted: int = SCHEMA_VERSION) -> dict[str, Any]:
+    """Read one JSON artefact and check what it is (``wanted``: its schema version).
 
     Raises P3SError, in one line, when the file is absent, damaged, of another schema or of
     another schema version.
@@ -127,10 +127,10 @@ def read_json(path: Path, schema: str) -> dict[str, Any]:
         found = obj.get("schema") if isinstance(obj, dict) else type(obj).__name__
         raise P3SError(f"{path}: is not a {schema} file (schema: {found!r:.60})")
     version = obj.get("schema_version")
-    if version != SCHEMA_VERSION or isinstance(version, bool):
+    if version != wanted or isinstance(version, bool):
         raise P3SError(
             f"{path}: {schema} version {version!r:.20}, but p3s {__version__} "
-            f"reads version {SCHEMA_VERSION}; use the p3s that wrote it or start a new study"
+            f"reads version {wanted}; use the p3s that wrote it or start a new study"
         )
     return obj
 

@@ -285,8 +285,8 @@ def test_run_time_lies_between_init_and_finalize() -> None:
     elapsed = [100, 7, 0]
     times = run_times(
         run_of(
-            {"start_ns": [-100, 500, 2000], "elapsed_ns": elapsed, "work_ns": [10**9, 40, 3]},
-            {"start_ns": [-100, 500, 1000], "elapsed_ns": elapsed, "work_ns": [10**9, 90, 3]},
+            {"start_ns": [-100, 500, 2000], "elapsed_ns": elapsed, "work": [10**9, 40, 3]},
+            {"start_ns": [-100, 500, 1000], "elapsed_ns": elapsed, "work": [10**9, 90, 3]},
         )
     )
     assert (times.wall_s, times.work_s, times.off_core) == (2000e-9, 93e-9, 0.0)
@@ -297,7 +297,7 @@ def test_time_without_a_core_is_noticed() -> None:
     columns = {
         "start_ns": [-5, 600_000_000, 1_100_000_000],
         "elapsed_ns": [5, 100_000_000, 0],
-        "work_ns": [0, 300_000_000, 100_000_000],
+        "work": [0, 300_000_000, 100_000_000],
     }
     run = run_times(run_of(columns, failed_poll_ns=100_000_000))
     assert run.off_core == pytest.approx(0.5 / 1.1, rel=1e-4)

@@ -104,7 +104,7 @@ def test_signatures_survive_the_disk(study):
     table = load_table(study.root, 8)
     again = corpus.table(corpus.cg(), 8)
     assert table.groups == again.groups and table.places == again.places
-    assert (table.edges == again.edges).all() and (table.work_ns == again.work_ns).all()
+    assert (table.edges == again.edges).all() and (table.work == again.work).all()
 
 
 @pytest.mark.parametrize("damage", [

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from p3s.trace import RunTrace
 
 SCHEMA = "p3s.signature"
-_CALL_COLUMNS = ("rank", "group", "nbytes", "elem_bytes", "count", "work_ns", "elapsed_ns",
+#: Version 2 has the unit of work; the captures of version 1 cannot be read any more either.
+VERSION = 2
+_CALL_COLUMNS = ("rank", "group", "nbytes", "elem_bytes", "count", "work", "elapsed_ns",
                  "first")
 _EDGE_COLUMNS = ("rank", "from_group", "to_group", "count")
 
@@ -58,6 +60,9 @@ def _intact_runs(study: Study, np_: int) -> tuple[list[RunTrace], list[str]]:
             left_out.append(_without_advice(str(err)))
             continue
         problem = run.problem
+        if run.counted_events and not problem:
+            problem = (f"{record.path} reached the limit of its capture: {run.counted_events} "
+                       "events were only counted")
         if run.np != np_:
             problem = f"{record.path} holds a run of {run.np} processes, not {np_}"
         if problem:
@@ -74,11 +79,11 @@ def _without_advice(problem: str) -> str:
 def signature_json(t: PointTable) -> dict[str, Any]:
     """Return the readable signature: groups, communicators, loop tree, accounted time."""
     tree = _own_tree(t)
-    total = float((t.work_ns + t.elapsed_ns).sum())
+    total = float((t.work + t.elapsed_ns).sum())
     return {
-        "schema": SCHEMA, "schema_version": 1, "np": t.np, "repeats": t.repeats,
+        "schema": SCHEMA, "schema_version": VERSION, "np": t.np, "repeats": t.repeats,
         "events": t.events, "null_events": t.null_events, "failed_polls": t.failed_polls,
-        "wall_ns": t.wall_ns, "work_ns": int(t.work_ns.sum()),
+        "wall_ns": t.wall_ns, "work": int(t.work.sum()), "work_unit": t.work_unit,
         "communication_ns": int(t.elapsed_ns.sum()), "varying": list(t.varying),
         "unmodelled": t.unmodelled, "phases": _phases(t, tree, max(total, 1.0)),
         "groups": [[g.site, g.op, g.comm, g.peer, g.tag, g.root] for g in t.groups],
@@ -130,7 +135,7 @@ def _own_tree(t: PointTable) -> Loop:
 def _phases(t: PointTable, tree: Loop, total: float) -> list[dict[str, Any]]:
     nodes, of = _own_nodes(t)
     node_time = np.zeros(len(nodes))
-    np.add.at(node_time, of[t.rank, t.group], t.work_ns + t.elapsed_ns)
+    np.add.at(node_time, of[t.rank, t.group], t.work + t.elapsed_ns)
     node_events = np.zeros(len(nodes), dtype=np.int64)
     np.add.at(node_events, of[t.rank, t.group], t.count)
     out = []
@@ -175,7 +180,7 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
     from p3s.study import Study, read_json
 
     path = Study.open(Path(study_dir)).signature_path(np_)
-    data = read_json(path, SCHEMA)
+    data = read_json(path, SCHEMA, VERSION)
     try:
         calls = pq.read_table(path.with_suffix(".parquet"), page_checksum_verification=True)
         edges = pq.read_table(path.with_suffix(".edges.parquet"), page_checksum_verification=True)
@@ -194,4 +199,5 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
         sites={k: tuple(v) for k, v in data["sites"].items()},
         **cols, edges=rows, events=data["events"], null_events=data["null_events"],
         failed_polls=data["failed_polls"], repeats=data["repeats"],
-        varying=tuple(data["varying"]), unmodelled=data["unmodelled"], wall_ns=data["wall_ns"])
+        varying=tuple(data["varying"]), unmodelled=data["unmodelled"], wall_ns=data["wall_ns"],
+        work_unit=data["work_unit"])

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 START, END = -1, -2
 PROC_NULL = -3
+#: Units of work; those in nanoseconds can be mixed.
+INSTRUCTIONS, CPU = "instructions", "cpu_ns"
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,10 @@ class Place:
 class PointTable:
     """Everything the model needs from the runs at one process count.
 
-    rank, group, nbytes, elem_bytes, count, work_ns, elapsed_ns, first: one row per rank, group
-    and size (count: events; work_ns, elapsed_ns: sums; first: ordinal of the first event).
-    edges: rows (rank, from group, to group, count), START and END included.
+    rank, group, nbytes, elem_bytes, count, work, elapsed_ns, first: one row per rank, group and
+    size (count: events; work, in ``work_unit``, and elapsed_ns: sums; first: ordinal of the first
+    event). edges: rows (rank, from group, to group, count), START and END included. Where work is
+    in instructions, elapsed_ns is 0: times under emulation tell nothing.
     """
 
     np: int  # the field hides the module inside the class, hence numpy.ndarray below
@@ -71,7 +74,7 @@ class PointTable:
     nbytes: numpy.ndarray
     elem_bytes: numpy.ndarray
     count: numpy.ndarray
-    work_ns: numpy.ndarray
+    work: numpy.ndarray
     elapsed_ns: numpy.ndarray
     first: numpy.ndarray
     edges: numpy.ndarray
@@ -82,9 +85,22 @@ class PointTable:
     varying: tuple[str, ...]
     unmodelled: dict[str, int]
     wall_ns: int | None
+    work_unit: str = "cpu_ns"
 
 
-def _one_run(run: RunTrace) -> tuple[list[Group], dict[str, np.ndarray], np.ndarray, int, int]:
+@dataclass(frozen=True)
+class _OneRun:
+    """One run as tables: columns as in PointTable."""
+
+    groups: list[Group]
+    table: dict[str, np.ndarray]
+    edges: np.ndarray
+    events: int
+    null_events: int
+    failed_polls: int
+
+
+def _one_run(run: RunTrace) -> _OneRun:
     calls = run.calls
     site_key = [s.key for s in run.sites]
     groups: dict[tuple[int, str, int, int, int, int], int] = {}
@@ -96,21 +112,26 @@ def _one_run(run: RunTrace) -> tuple[list[Group], dict[str, np.ndarray], np.ndar
         null[i] = c.peer == PROC_NULL and kind_of(c.op) in (SEND, RECV)
     starts = np.array([c.op.startswith("MPI_Init") for c in calls], dtype=bool)
     n_groups = len(groups)
-    call_bytes = np.array([c.bytes for c in calls], dtype=np.int64)
-    call_elem = np.array([max(c.elem_bytes, 1) for c in calls], dtype=np.int64)
+    # Calls that differ in nothing the table tells apart share a row.
+    distinct: dict[tuple[int, int, int], int] = {}
+    row_of = np.array([distinct.setdefault((int(of_call[i]), c.bytes, max(c.elem_bytes, 1)),
+                                           len(distinct)) for i, c in enumerate(calls)],
+                      dtype=np.int64)
+    row_group, row_bytes, row_elem = np.array(list(distinct), dtype=np.int64).reshape(-1, 3).T
     cols: dict[str, list[np.ndarray]] = {k: [] for k in
                                          ("rank", "group", "nbytes", "elem_bytes", "count",
-                                          "work_ns", "elapsed_ns", "first")}
+                                          "work", "elapsed_ns", "first")}
     edges: list[np.ndarray] = []
-    events = nulls = 0
+    events = nulls = polls = 0
     for rt in run.ranks:
+        polls += rt.failed_polls
         call = np.asarray(rt.call, dtype=np.int64)
         keep = np.flatnonzero(~null[call])
         events += len(call)
         nulls += len(call) - len(keep)
         if not len(keep):
             continue
-        total_work = np.concatenate([[0], np.cumsum(np.asarray(rt.work_ns, dtype=np.int64))])
+        total_work = np.concatenate([[0], np.cumsum(np.asarray(rt.work, dtype=np.int64))])
         work = np.diff(np.concatenate([[0], total_work[keep + 1]]))
         call = call[keep]
         elapsed = np.asarray(rt.elapsed_ns, dtype=np.int64)[keep]
@@ -118,15 +139,17 @@ def _one_run(run: RunTrace) -> tuple[list[Group], dict[str, np.ndarray], np.ndar
         before = starts[call]
         work[before] = 0
         elapsed[before] = 0
-        used, first, inverse, count = np.unique(call, return_index=True, return_inverse=True,
-                                                return_counts=True)
+        if run.work_unit == INSTRUCTIONS:
+            elapsed[:] = 0
+        used, first, inverse, count = np.unique(row_of[call], return_index=True,
+                                                return_inverse=True, return_counts=True)
         cols["rank"].append(np.full(len(used), rt.rank, dtype=np.int64))
-        cols["group"].append(of_call[used])
-        cols["nbytes"].append(call_bytes[used])
-        cols["elem_bytes"].append(call_elem[used])
+        cols["group"].append(row_group[used])
+        cols["nbytes"].append(row_bytes[used])
+        cols["elem_bytes"].append(row_elem[used])
         cols["count"].append(count.astype(np.int64))
-        cols["work_ns"].append(np.bincount(inverse, weights=work).astype(np.int64))
-        cols["elapsed_ns"].append(np.bincount(inverse, weights=elapsed).astype(np.int64))
+        cols["work"].append(_sums(inverse, work, len(used)))
+        cols["elapsed_ns"].append(_sums(inverse, elapsed, len(used)))
         cols["first"].append(first.astype(np.int64))
         g = of_call[call]
         pair, times = np.unique(g[:-1] * n_groups + g[1:], return_counts=True)
@@ -139,7 +162,14 @@ def _one_run(run: RunTrace) -> tuple[list[Group], dict[str, np.ndarray], np.ndar
                        "run `p3s characterize` again")
     listed = [Group(site_key[k[0]] if k[0] >= 0 else "", *k[1:]) for k in groups]
     table = {k: np.concatenate(v) for k, v in cols.items()}
-    return listed, table, np.concatenate(edges).astype(np.int64), events, nulls
+    return _OneRun(listed, table, np.concatenate(edges).astype(np.int64), events, nulls, polls)
+
+
+def _sums(place: np.ndarray, values: np.ndarray, length: int) -> np.ndarray:
+    """Return the exact sums by place: floats would lose digits of long runs."""
+    total = np.zeros(length, dtype=np.int64)
+    np.add.at(total, place, values)
+    return total
 
 
 def point_table(runs: Sequence[RunTrace]) -> PointTable:
@@ -150,19 +180,26 @@ def point_table(runs: Sequence[RunTrace]) -> PointTable:
     repeats are listed in ``varying``.
     """
     first_run = runs[0]
-    groups, table, edges, events, nulls = _one_run(first_run)
+    units = sorted({run.work_unit for run in runs})
+    if INSTRUCTIONS in units and len(units) > 1:
+        raise P3SError(f"characterize: the repeats at {first_run.np} processes mix work in "
+                       f"instructions with work in time; run `p3s characterize -n {first_run.np}` "
+                       "again with one --work")
+    one = _one_run(first_run)
+    groups, table = one.groups, one.table
     key = _row_keys(groups, table)
     varying: set[str] = set()
     for other in runs[1:]:
-        o_groups, o_table, *_ = _one_run(other)
-        o_key = _row_keys(o_groups, o_table)
+        again = _one_run(other)
+        o_table = again.table
+        o_key = _row_keys(again.groups, o_table)
         index = {k: i for i, k in enumerate(o_key)}
         for i, k in enumerate(key):
             j = index.get(k)
             if j is None or o_table["count"][j] != table["count"][i]:
                 varying.add(k[1])
                 continue
-            for col in ("work_ns", "elapsed_ns"):
+            for col in ("work", "elapsed_ns"):
                 table[col][i] = min(table[col][i], o_table[col][j])
         known = set(key)
         varying.update(k[1] for k in o_key if k not in known)
@@ -172,11 +209,12 @@ def point_table(runs: Sequence[RunTrace]) -> PointTable:
         np=first_run.np, groups=tuple(groups), places=places,
         sites={s.key: tuple(s.frames) for s in first_run.sites},
         rank=table["rank"], group=table["group"], nbytes=table["nbytes"],
-        elem_bytes=table["elem_bytes"], count=table["count"], work_ns=table["work_ns"],
-        elapsed_ns=table["elapsed_ns"], first=table["first"], edges=edges, events=events,
-        null_events=nulls, failed_polls=sum(r.failed_polls for r in first_run.ranks),
+        elem_bytes=table["elem_bytes"], count=table["count"], work=table["work"],
+        elapsed_ns=table["elapsed_ns"], first=table["first"], edges=one.edges,
+        events=one.events, null_events=one.null_events, failed_polls=one.failed_polls,
         repeats=len(runs), varying=tuple(sorted(varying)),
-        unmodelled=dict(first_run.unmodelled), wall_ns=min(walls) if walls else None)
+        unmodelled=dict(first_run.unmodelled), wall_ns=min(walls) if walls else None,
+        work_unit=units[0] if len(units) == 1 else CPU)
 
 
 def _row_keys(groups: Sequence[Group], table: dict[str, np.ndarray]) -> list[tuple]:

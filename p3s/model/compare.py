@@ -111,11 +111,11 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
                          for it in model["items"]] + [False])
     of_row = np.array([min(assignment.item[(int(r), int(g))], n_items)
                        for r, g in zip(t.rank, t.group, strict=True)], dtype=np.int64)
-    time_ns = t.work_ns + t.elapsed_ns
+    time_ns = t.work + t.elapsed_ns
     left_out = ~modelled[of_row]
     n_phases = len(model["phases"])
     phase_of = np.array([it["phase"] for it in model["items"]] + [n_phases], dtype=np.int64)
-    true_work = np.bincount(phase_of[of_row], weights=t.work_ns, minlength=n_phases + 1)
+    true_work = np.bincount(phase_of[of_row], weights=t.work, minlength=n_phases + 1)
     pred_work = np.bincount(rows.phase, weights=rows.work * rows.repeat,
                             minlength=n_phases + 1)
     total = max(float(true_work.sum()), 1.0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.tables import PointTable
+from p3s.characterize.tables import CPU, INSTRUCTIONS, PointTable
 from p3s.errors import P3SError
 from p3s.model.blocks import ExtentPool
 from p3s.model.compare import compare
@@ -42,6 +42,7 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
     if len(counts) < MIN_COUNTS:
         raise P3SError("model: one process count says nothing about scaling; "
                        "run `p3s characterize` at more counts")
+    work_unit = _work_unit(tables)
     nodes, choice, split = _nodes_on_grid(tables)
     work = _items(nodes, choice, tables)
     entries = [entry for entry, _ in work]
@@ -62,12 +63,24 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
                  "cart": bool(cart_grids(tables)[0]),
                  "considered": [[t, c] for t, c in choice.others]},
         "tag_splits": [[s, o, v] for (s, o), v in sorted(split.items())],
-        "items": entries, "phases": phases, "work_unit": "cpu_ns",
+        "items": entries, "phases": phases, "work_unit": work_unit,
+        "work_units": {str(t.np): t.work_unit for t in tables},
         "sites": {k: list(v) for t in tables for k, v in t.sites.items()},
         "unmodelled_ops": unmodelled, "first_seen": _first_seen(nodes),
     }
     judge_items(model, tables)
     return model
+
+
+def _work_unit(tables: Sequence[PointTable]) -> str:
+    """Return the unit of all work; wall and CPU time together count as CPU time."""
+    units = {t.work_unit: t.np for t in tables}
+    if INSTRUCTIONS in units and len(units) > 1:
+        other = next(unit for unit in units if unit != INSTRUCTIONS)
+        raise P3SError(f"model: work is in instructions at {units[INSTRUCTIONS]} processes and in "
+                       f"{other} at {units[other]}; run `p3s characterize` at all counts with one "
+                       "--work")
+    return next(iter(units)) if len(units) == 1 else CPU
 
 
 def _nodes_on_grid(tables: Sequence[PointTable]

@@ -79,7 +79,7 @@ def shares(model: Model, t: PointTable) -> dict[str, dict[str, float]]:
     assignment = assign(model["items"], t, rows.grid, split)
     out = {v: {"events": 0.0, "bytes": 0.0, "time": 0.0} for v in VERDICTS}
     total = {"events": 0.0, "bytes": 0.0, "time": 0.0}
-    for r, gi, b, k, w, e in zip(t.rank, t.group, t.nbytes, t.count, t.work_ns, t.elapsed_ns,
+    for r, gi, b, k, w, e in zip(t.rank, t.group, t.nbytes, t.count, t.work, t.elapsed_ns,
                                  strict=True):
         i = assignment.item[(int(r), int(gi))]
         verdict = model["items"][i]["verdict"] if i < len(model["items"]) else "unknown"

@@ -115,7 +115,7 @@ def collect_nodes(tables: Sequence[PointTable], split: Mapping[tuple[str, str], 
             gr = t.group[pick]
             node = nodes.setdefault(key, Node(*key))
             node.rows[t.np] = Rows(t.rank[pick], gr, peer[gr], t.nbytes[pick],
-                                   t.elem_bytes[pick], t.count[pick], t.work_ns[pick],
+                                   t.elem_bytes[pick], t.count[pick], t.work[pick],
                                    t.first[pick], root[gr])
             node.place_id[t.np] = place[gr]
     return list(nodes.values())

@@ -21,6 +21,9 @@ def render(model: Model) -> str:
     for phase in model["phases"]:
         lines += _phase(model, phase)
     lines += _shares(model)
+    note = mixed_clocks(model)
+    if note:
+        lines.append(f"note: {note}")
     lines += _holdout(model)
     late = model["first_seen"].get(str(max(model["counts"])), 0)
     if late:
@@ -32,6 +35,20 @@ def render(model: Model) -> str:
     for op, k in sorted(model["unmodelled_ops"].items()):
         lines.append(f"not modelled: {op} ({k} calls in the traced runs)")
     return "\n".join(lines) + "\n"
+
+
+def mixed_clocks(data: Mapping[str, Any]) -> str:
+    """Return a note when work was measured with different clocks (``work_units`` by count)."""
+    units = data.get("work_units")
+    found: dict[str, list[str]] = {}
+    for count, unit in (units.items() if isinstance(units, Mapping) else ()):
+        found.setdefault(str(unit), []).append(str(count))
+    if len(found) < 2:
+        return ""
+    names = {"wall_ns": "wall time", "cpu_ns": "CPU time"}
+    return "work was measured in " + " and ".join(
+        f"{names.get(unit, unit)} at {', '.join(counts)} processes"
+        for unit, counts in found.items()) + "; both count as time"
 
 
 def law_text(law: Mapping[str, Any], unit: str = "") -> str:
@@ -59,7 +76,8 @@ def _phase(model: Model, phase: Mapping[str, Any]) -> list[str]:
         item = model["items"][i]
         frames = model["sites"].get(item["site"]) or ["?"]
         for slot in item["slots"]:
-            out.append(f"{pad}{_slot(item, slot)}; at {frames[0]}")
+            unit = "instructions" if model["work_unit"] == "instructions" else "ns"
+            out.append(f"{pad}{_slot(item, slot, unit)}; at {frames[0]}")
         for why in item["why"]:
             reasons[why] = reasons.get(why, 0) + 1
     for why, k in reasons.items():
@@ -68,7 +86,7 @@ def _phase(model: Model, phase: Mapping[str, Any]) -> list[str]:
     return out
 
 
-def _slot(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
+def _slot(item: Mapping[str, Any], slot: Mapping[str, Any], unit: str) -> str:
     parts = [f"[{item['verdict']}] {item['op']}"]
     if item["kind"] in ("send", "recv"):
         relation = slot["relation"]
@@ -82,7 +100,7 @@ def _slot(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
         parts.append(f"bytes = {slot['elem_bytes']}*({size})" if slot["elem_bytes"] != 1
                      else f"bytes = {size}")
     parts.append(f"times = {law_text(slot['count'])}")
-    parts.append(f"work = {WorkLaw.from_json(slot['work']).text('ns')}")
+    parts.append(f"work = {WorkLaw.from_json(slot['work']).text(unit)}")
     return "; ".join(parts)
 
 

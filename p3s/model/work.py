@@ -37,7 +37,7 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
             if not mine.any():
                 continue
             ranks = np.unique(t.rank[mine])
-            total = np.bincount(t.rank[mine], weights=t.work_ns[mine], minlength=t.np)[ranks]
+            total = np.bincount(t.rank[mine], weights=t.work[mine], minlength=t.np)[ranks]
             mean = float(total.mean())
             points[k].append((t.np, mean))
             if mean > 0 and len(total) > 1:

@@ -86,7 +86,7 @@ def run_times(run: RunTrace) -> RunTimes:
             continue
         wall_ns = max(wall_ns, int(rank.start_ns[-1]))
         after_init = late[rank.call]
-        work = int(rank.work_ns[after_init].sum())
+        work = int(rank.work[after_init].sum())
         work_ns = max(work_ns, work)
         ends = numpy.where(after_init, rank.start_ns + rank.elapsed_ns, 0)
         between = int(numpy.maximum(rank.start_ns[1:] - ends[:-1], 0).sum()) - rank.failed_poll_ns

@@ -84,6 +84,7 @@ def compose(
             *_notes(rows, replays, ratio),
             *_soft_rules(share),
             *_not_modelled(times[rows[-1]["n"]].head),
+            *_mixed_clocks(times[rows[-1]["n"]].head),
         ],
     }
 
@@ -225,6 +226,13 @@ def _not_modelled(head: Mapping[str, Any]) -> list[str]:
     if not isinstance(ops, Mapping) or not ops:
         return []
     return ["not modelled: " + ", ".join(sorted(map(str, ops)))]
+
+
+def _mixed_clocks(head: Mapping[str, Any]) -> list[str]:
+    from p3s.model.text import mixed_clocks
+
+    note = mixed_clocks(head)
+    return [note] if note else []
 
 
 def _doubts(unknown: float, ratio: float) -> list[str]:

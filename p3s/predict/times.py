@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     FloatArray = NDArray[np.float64]
 
 #: Units of work that are times already; others need a cost per unit.
-_NS_UNITS = frozenset({"cpu_ns"})
+_NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 _NS_PER_S = 1e9
 _BATCH_ROWS = 1 << 18
 #: Run time begins at the end of MPI_Init: what comes before it is not part of it.
@@ -60,8 +60,8 @@ def read_head(scaled_dir: Path, n: int) -> dict[str, Any]:
     unit = head.get("work_unit")
     if unit not in _NS_UNITS:
         raise P3SError(
-            f"{path}: work is in {unit!r:.40}, which has no cost in time yet; "
-            "trace again with the cpu_ns counter"
+            f"{path}: work is in {str(unit)[:40]}, which has no cost in time; times need a study "
+            "in CPU or wall time: run `p3s characterize --work cpu` into another study"
         )
     return head
 

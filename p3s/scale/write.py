@@ -132,7 +132,8 @@ def _head(model: Mapping[str, Any], rows: ScaledRows) -> dict[str, Any]:
         share[verdict] = {k: got[k] / totals[k] if totals[k] else 0.0 for k in got}
     return {
         "schema": "p3s.scaled", "schema_version": 1, "n": rows.n,
-        "work_unit": model["work_unit"], "grid": list(rows.grid.dims),
+        "work_unit": model["work_unit"], "work_units": model.get("work_units", {}),
+        "grid": list(rows.grid.dims),
         "grid_rule": model["grid"]["text"], "rows": len(rows.rank),
         "counts": model["counts"], "extrapolation": rows.n / max(model["counts"]),
         "first_seen": model["first_seen"], "unmodelled_ops": model["unmodelled_ops"],
