@@ -1,9 +1,10 @@
-"""Launcher commands as text."""
+"""Words that several stages share: launcher commands, clocks."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 def differing(one: Sequence[str], other: Sequence[str], limit: int = 80) -> tuple[str, str]:
@@ -23,3 +24,17 @@ def differing(one: Sequence[str], other: Sequence[str], limit: int = 80) -> tupl
         return " ".join(filter(None, parts)) or "..."
 
     return text(one), text(other)
+
+
+def mixed_clocks(data: Mapping[str, Any]) -> str:
+    """Return a note when work was measured with different clocks (``work_units`` by count)."""
+    units = data.get("work_units")
+    found: dict[str, list[str]] = {}
+    for count, unit in (units.items() if isinstance(units, Mapping) else ()):
+        found.setdefault(str(unit), []).append(str(count))
+    if len(found) < 2:
+        return ""
+    names = {"wall_ns": "wall time", "cpu_ns": "CPU time"}
+    return "work was measured in " + " and ".join(
+        f"{names.get(unit, unit)} at {', '.join(counts)} processes"
+        for unit, counts in found.items()) + "; both count as time"

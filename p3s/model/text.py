@@ -8,6 +8,7 @@ from typing import Any
 from p3s.model import guards, places, relations
 from p3s.model.expr import to_text
 from p3s.model.laws import WorkLaw
+from p3s.words import mixed_clocks
 
 Model = Mapping[str, Any]
 
@@ -35,20 +36,6 @@ def render(model: Model) -> str:
     for op, k in sorted(model["unmodelled_ops"].items()):
         lines.append(f"not modelled: {op} ({k} calls in the traced runs)")
     return "\n".join(lines) + "\n"
-
-
-def mixed_clocks(data: Mapping[str, Any]) -> str:
-    """Return a note when work was measured with different clocks (``work_units`` by count)."""
-    units = data.get("work_units")
-    found: dict[str, list[str]] = {}
-    for count, unit in (units.items() if isinstance(units, Mapping) else ()):
-        found.setdefault(str(unit), []).append(str(count))
-    if len(found) < 2:
-        return ""
-    names = {"wall_ns": "wall time", "cpu_ns": "CPU time"}
-    return "work was measured in " + " and ".join(
-        f"{names.get(unit, unit)} at {', '.join(counts)} processes"
-        for unit, counts in found.items()) + "; both count as time"
 
 
 def law_text(law: Mapping[str, Any], unit: str = "") -> str:

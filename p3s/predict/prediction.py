@@ -10,6 +10,7 @@ from p3s.errors import P3SError
 from p3s.predict.measured import Measured, measured
 from p3s.predict.times import PhaseTimes, phase_times
 from p3s.study import SCHEMA_VERSION, Study, read_json, write_json
+from p3s.words import mixed_clocks
 
 PREDICTION_SCHEMA = "p3s.prediction"
 
@@ -84,7 +85,7 @@ def compose(
             *_notes(rows, replays, ratio),
             *_soft_rules(share),
             *_not_modelled(times[rows[-1]["n"]].head),
-            *_mixed_clocks(times[rows[-1]["n"]].head),
+            *filter(None, [mixed_clocks(times[rows[-1]["n"]].head)]),
         ],
     }
 
@@ -226,13 +227,6 @@ def _not_modelled(head: Mapping[str, Any]) -> list[str]:
     if not isinstance(ops, Mapping) or not ops:
         return []
     return ["not modelled: " + ", ".join(sorted(map(str, ops)))]
-
-
-def _mixed_clocks(head: Mapping[str, Any]) -> list[str]:
-    from p3s.model.text import mixed_clocks
-
-    note = mixed_clocks(head)
-    return [note] if note else []
 
 
 def _doubts(unknown: float, ratio: float) -> list[str]:

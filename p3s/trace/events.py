@@ -188,8 +188,7 @@ def _ordinals(chunk: Chunk, steps: UInt64s) -> Int64s:
 
     if chunk.first > _MOST_ORDINAL or (len(steps) and steps.max() > _MOST_ORDINAL):
         raise ValueError("an ordinal is impossible")
-    found = np.cumsum(steps.view(np.int64)) + np.int64(chunk.first)
-    return found
+    return np.cumsum(steps.view(np.int64)) + np.int64(chunk.first)
 
 
 def read_resolved(chunk: Chunk, payload: bytes) -> Int64s:
