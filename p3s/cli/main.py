@@ -19,10 +19,13 @@ from p3s import __version__
 from p3s.cli import (
     add,
     characterize,
+    check,
     doctor,
+    dump,
     exec,
     model,
     predict,
+    recover,
     replay,
     report,
     scale,
@@ -71,6 +74,9 @@ _COMMANDS: list[tuple[Any, Any, str, dict[str, Any]]] = [
     (predict, predict.predict, "All that is missing, then times.", {"cls": WithLauncher}),
     (report, report.report, "Write report.html and a picture.", {}),
     (validate, validate.validate, "Run at a count and compare.", {"cls": WithLauncher}),
+    (check, check.check, "What captures hold and lack.", {}),
+    (recover, recover.recover, "Save what is intact of a capture.", {}),
+    (dump, dump.dump, "A capture as text, totals or Parquet.", {}),
     (doctor, doctor.doctor, "What this machine has and lacks.", {}),
 ]
 for _module, _function, _short, _settings in _COMMANDS:

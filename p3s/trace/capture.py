@@ -113,13 +113,15 @@ def read_capture(path: Path) -> Capture:
         os.close(handle)
 
 
-def iterate_chunks(path: Path) -> Iterator[tuple[Chunk, bytes]]:
-    """Yield the good chunks of a capture whose header is intact."""
-    header = read_header(path)
+def intact_chunks(path: Path, header: Header | None) -> Iterator[tuple[Chunk, bytes]]:
+    """Yield the chunks of a file whose checksums hold; ``header`` None if that is not readable."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(handle).st_size
-        yield from Scan(handle, size, header.header_bytes, header.rank, header.file_key)
+        if header is None:
+            yield from Scan(handle, size, layout.PAGE_BYTES)
+        else:
+            yield from Scan(handle, size, header.header_bytes, header.rank, header.file_key)
     finally:
         os.close(handle)
 
@@ -185,7 +187,7 @@ class _Collector:
         events, lost = join_events(self.events, len(self.header.counter_names))
         self.events.clear()
         if self.gap_at is not None and not self.damages:
-            self.damages.append(Damage(self.gap_at, "events before it are not there"))
+            self.damages.append(Damage(self.gap_at, "events before it are not there", False))
         if self.end is not None and self.end.events > self.expected:
             lost += self.end.events - self.expected
         events, dropped = self._with_known_calls(events, known)
@@ -220,7 +222,7 @@ class _Collector:
             first = int(np.argmin(usable))
             ordinal = first if events.ordinal is None else int(events.ordinal[first])
             offset = [offset for start, offset in self.places if start <= ordinal][-1]
-            self.damages.append(Damage(offset, "events of a call that is not there"))
+            self.damages.append(Damage(offset, "events of a call that is not there", False))
         return events.pick(usable), dropped
 
     def _tables(self) -> tuple[Int64s, Int64s, NDArray[np.bool_]]:
@@ -238,7 +240,7 @@ class _Collector:
         excused = bool(self.damages) or self.end is None
         if not excused and not (good.all() and inside.all()):
             where = self.header.header_bytes
-            self.damages.append(Damage(where, "rows that refer to events that are not there"))
+            self.damages.append(Damage(where, "rows of events that are not there", False))
         return resolved[good], done[inside], cancelled[inside]
 
     def _header(self) -> Header:
@@ -270,6 +272,6 @@ class _Collector:
         for name, (found, written) in said.items():
             if found != written:
                 self.damages.append(
-                    Damage(self.bytes, f"it has {found} of {written} {name}")
+                    Damage(self.bytes, f"it has {found} of {written} {name}", False)
                 )
                 return

@@ -91,10 +91,14 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Damage:
-    """Something in the file that cannot be used: where, and what it is."""
+    """Something in the file that cannot be used: where, and what it is.
+
+    ``whole``: all of the chunk at ``offset`` cannot be used.
+    """
 
     offset: int
     what: str
+    whole: bool = True
 
 
 def _text(raw: bytes) -> str:
@@ -249,9 +253,8 @@ class Scan:
             self.damages.append(Damage(chunk.offset, f"chunk {chunk.sequence} is there again"))
         else:
             missing = chunk.sequence - last - 1
-            self.damages.append(
-                Damage(chunk.offset, f"{missing} chunk{'s' * (missing > 1)} before it are lost")
-            )
+            what = "the chunk" if missing == 1 else f"{missing} chunks"
+            self.damages.append(Damage(chunk.offset, f"{what} before it lost", False))
 
     def _payload(self, chunk: Chunk) -> bytes | None:
         room = min(chunk.capacity, self.size - chunk.offset) - layout.CHUNK_BYTES

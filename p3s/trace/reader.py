@@ -72,6 +72,11 @@ class LazyRanks(Sequence[RankTrace]):
         call = event_calls(capture, source.calls, source.resolved)
         return _rank_trace(capture, call, source.calls, source.problem)
 
+    @property
+    def present(self) -> list[int]:
+        """The ranks that have a readable file."""
+        return sorted(self._sources)
+
     def __iter__(self) -> Iterator[RankTrace]:
         return (self[rank] for rank in range(self._size))
 
@@ -269,19 +274,34 @@ def read_run(run_dir: Path) -> RunTrace:
     """
     run_dir = Path(run_dir)
     files, unreadable = _headers(run_dir)
+    size = files[min(files)][1].size
+    names = {rank: NAME.format(rank) for rank in range(size) if rank not in files}
+    problems = {
+        rank: unreadable.get(name, f"{run_dir / name} is missing") for rank, name in names.items()
+    }
+    missing = tuple(rank for rank, name in names.items() if name not in unreadable)
+    return _read(run_dir, files, problems, missing)
+
+
+def read_file(path: Path) -> RunTrace:
+    """Read the capture of one rank; the other ranks are empty and no problem."""
+    path = Path(path)
+    header = read_header(path)
+    return _read(path.parent, {header.rank: (path, header)}, {}, ())
+
+
+def _read(
+    run_dir: Path,
+    files: dict[int, tuple[Path, Header]],
+    problems: dict[int, str],
+    missing: tuple[int, ...],
+) -> RunTrace:
     header = files[min(files)][1]
     work_unit = _one_unit(run_dir, files)
     reading = _Reading(run_dir, header.size)
     for rank in sorted(files):
         reading.take(rank, files[rank][0])
-    lost = [rank for rank in range(header.size) if rank not in files]
-    names = {rank: NAME.format(rank) for rank in lost}
-    counts = reading.finish(
-        {
-            rank: unreadable.get(name, f"{run_dir / name} is missing")
-            for rank, name in names.items()
-        }
-    )
+    counts = reading.finish(problems)
     tables = reading.tables
     calls = tables.calls(reading.used > 0)
     unmodelled: dict[str, int] = {}
@@ -298,7 +318,7 @@ def read_run(run_dir: Path) -> RunTrace:
         work_unit=work_unit,
         wall_ns=_wall_ns(run_dir),
         unmodelled=unmodelled,
-        missing=tuple(rank for rank in lost if names[rank] not in unreadable),
+        missing=missing,
         problems=dict(sorted(reading.problems.items())),
         windows=tuple(tables.windows),
         counter_names=header.counter_names,

@@ -9,31 +9,42 @@ from p3s.trace.types import RunTrace
 
 
 def summary(run: RunTrace) -> dict[str, dict[str, Any]]:
-    """Return op -> {kind, events, bytes, elapsed_ns, work, sites} over all ranks.
+    """Return op -> {kind, events, bytes, elements, elapsed_ns, work, sites} over all ranks.
 
-    ``work`` is the work before those calls; ops come in order of their elapsed time.
+    ``work`` (in ``run.work_unit``) is the work before those calls, ``elements`` counts elements of
+    the datatypes passed; events that were only counted after the limit are in all of them. Ops
+    come in order of their elapsed time. Bytes and elements of completions are those of the
+    requests and not counted again.
     """
     import numpy as np
 
-    count = len(run.calls)
-    events, elapsed, work = (np.zeros(count, dtype=np.int64) for _ in range(3))
+    length = len(run.calls)
+    events, elapsed, work = (np.zeros(length, dtype=np.int64) for _ in range(3))
     for rank in run.ranks:
-        events += np.bincount(rank.call, minlength=count)
+        events += np.bincount(rank.call, minlength=length)
         # Exact integers: a float sum of nanoseconds would lose digits in long runs.
         np.add.at(elapsed, rank.call, rank.elapsed_ns)
         np.add.at(work, rank.call, rank.work)
+        for number, counted in rank.counted.items():
+            for total, amount in zip((events, elapsed, work), counted, strict=True):
+                total[number] += amount
     found: dict[str, dict[str, Any]] = {}
     sites: dict[str, set[int]] = {}
-    for index, call in enumerate(run.calls):
+    totals = zip(events.tolist(), elapsed.tolist(), work.tolist(), strict=True)
+    for call, (count, time_ns, before) in zip(run.calls, totals, strict=True):
         row = found.setdefault(
             call.op,
-            {"kind": ops.kind_of(call.op), "events": 0, "bytes": 0, "elapsed_ns": 0, "work": 0},
-        )
-        moved = 0 if row["kind"] == ops.COMPLETION else call.bytes
-        row["events"] += int(events[index])
-        row["bytes"] += int(events[index]) * moved
-        row["elapsed_ns"] += int(elapsed[index])
-        row["work"] += int(work[index])
+            {
+                "kind": ops.kind_of(call.op), "events": 0, "bytes": 0, "elements": 0,
+                "elapsed_ns": 0, "work": 0,
+            },
+        )  # fmt: skip
+        moves = row["kind"] != ops.COMPLETION
+        row["events"] += count
+        row["bytes"] += count * call.bytes * moves
+        row["elements"] += count * call.count * moves
+        row["elapsed_ns"] += time_ns
+        row["work"] += before
         sites.setdefault(call.op, set()).add(call.site)
     for op, row in found.items():
         row["sites"] = len(sites[op])

@@ -1,0 +1,100 @@
+"""``p3s check``: what captures hold and what is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, say, table
+
+if TYPE_CHECKING:
+    from p3s.trace.check import RankCheck, RunCheck
+
+EPILOG = """\b
+Example:
+  p3s check study/runs/np0008.r0
+Next:
+  p3s recover study/runs/np0008.r0 -o saved    (what is intact of a damaged run)"""
+
+#: Complete ranks of larger runs are not listed one by one.
+_LISTED_RANKS = 16
+
+
+def check(
+    path: Path = typer.Argument(..., metavar="PATH", help="Study, run directory or .p3t file."),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Say for every run and rank whether its capture is complete, and what is wrong if not.
+
+    Exit code 0 when all is complete, 3 when something is partial or damaged, 1 when nothing can
+    be used.
+    """
+    from p3s.trace.check import COMPLETE
+    from p3s.trace.check import check as check_place
+    from p3s.trace.where import places_at
+
+    found = []
+    for place in places_at(path):
+        run = check_place(place)
+        found.append(run)
+        if not json_:
+            _show(run)
+    usable = [run for run in found if run.usable]
+    whole = all(run.status == COMPLETE for run in found)
+    if json_:
+        emit_json({**header("check"), "ok": whole, "runs": [_as_json(run) for run in found]})
+    if not usable:
+        say(f"p3s: {path} holds nothing that can be used; trace the program again")
+        return 1
+    if not whole:
+        bad = next(run for run in found if run.status != COMPLETE)
+        if bad.path.is_dir():
+            say(f"next: p3s recover {bad.path} -o NEW_DIR (saves what is intact)")
+        return 3
+    return 0
+
+
+def _show(run: RunCheck) -> None:
+    events = sum(rank.events for rank in run.ranks)
+    size = sum(rank.bytes for rank in run.ranks)
+    ranks = f"{run.np} rank{'s' * (run.np != 1)}" if run.path.is_dir() else "one rank"
+    out(f"{one_line(str(run.path))}: {run.status}, {ranks}, {events} events, {size} bytes")
+    shown = [rank for rank in run.ranks if len(run.ranks) <= _LISTED_RANKS or rank.problem]
+    if shown:
+        rows = [[str(r.rank), r.status, str(r.events), str(r.bytes)] for r in shown]
+        lines = table(rows, ["rank", "status", "events", "bytes"], left=2).split("\n")
+        said = ["", *[one_line(rank.problem) for rank in shown]]
+        for line, sentence in zip(lines, said, strict=True):
+            out(f"  {line}  {sentence}".rstrip())
+    for problem in run.problems:
+        out(f"  {one_line(problem)}")
+    for note in run.notes:
+        out(f"  note: {one_line(note)}")
+
+
+def _as_json(run: RunCheck) -> dict[str, Any]:
+    return {
+        "path": str(run.path),
+        "np": run.np,
+        "status": run.status,
+        "problems": list(run.problems),
+        "notes": list(run.notes),
+        "ranks": [_rank_json(rank) for rank in run.ranks],
+    }
+
+
+def _rank_json(rank: RankCheck) -> dict[str, Any]:
+    return {
+        "rank": rank.rank,
+        "path": str(rank.path),
+        "status": rank.status,
+        "events": rank.events,
+        "bytes": rank.bytes,
+        "chunks": rank.chunks,
+        "lost_events": rank.lost_events,
+        "counted_events": rank.counted_events,
+        "paused_calls": rank.paused_calls,
+        "problem": rank.problem,
+    }

@@ -1,0 +1,152 @@
+"""``p3s dump``: everything a capture holds, as text, totals, JSON or Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, say, table
+from p3s.errors import UsageError
+
+if TYPE_CHECKING:
+    from p3s.trace import RunTrace
+    from p3s.trace.where import Place
+
+EPILOG = """\b
+Example:
+  p3s dump study/runs/np0008.r0 --summary
+  p3s dump study/runs/np0008.r0 --rank 3 | less
+  p3s dump study/runs/np0008.r0 --parquet events.parquet"""
+
+
+def dump(
+    path: Path = typer.Argument(..., metavar="PATH", help="Study, run directory or .p3t file."),
+    rank: int | None = typer.Option(None, "--rank", min=0, help="Only this rank."),
+    summary: bool = typer.Option(False, "--summary", help="Totals by MPI call, of every run."),
+    parquet: Path | None = typer.Option(
+        None, "--parquet", metavar="FILE", help="Write the events as one Parquet file."
+    ),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Print every record of a capture, or its totals; or write it as Parquet.
+
+    Exit code 3 when the capture is partial or damaged: what is intact is there all the same.
+    """
+    from p3s.trace.where import one_place, places_at
+
+    if summary and (rank is not None or parquet is not None):
+        raise UsageError("--summary is of all ranks; give it without --rank and --parquet")
+    if summary:
+        return _summaries(places_at(path), json_)
+    place = one_place(path)
+    run = place.read()
+    if parquet is not None:
+        _parquet(run, parquet, rank, json_)
+    elif json_:
+        _json(run, rank)
+    else:
+        from p3s.trace.dump import text
+
+        for block in text(run, rank):
+            out(block)
+    return _code([run])
+
+
+def _parquet(run: RunTrace, path: Path, rank: int | None, json_: bool) -> None:
+    from p3s.trace.dump import write_parquet
+
+    events = write_parquet(run, path, rank)
+    if json_:
+        emit_json({**header("dump"), "parquet": str(path), "events": events})
+    else:
+        out(f"{path}: {events} events")
+
+
+def _json(run: RunTrace, rank: int | None) -> None:
+    import sys
+
+    from p3s.trace.dump import json_pieces
+
+    for piece in json_pieces(run, rank):
+        sys.stdout.write(piece)
+    out("")
+
+
+def _summaries(places: list[Place], json_: bool) -> int:
+    from p3s.trace import summary
+
+    runs, found = [], []
+    for place in places:
+        run = place.read()
+        calls = summary(run)
+        runs.append(run)
+        found.append(_run_json(place.path, run, calls))
+        if not json_:
+            _show(found[-1])
+    if json_:
+        emit_json({**header("dump"), "runs": found})
+    return _code(runs)
+
+
+def _run_json(path: Path, run: RunTrace, calls: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    from p3s.trace.dump import ranks_of
+
+    polls = poll_ns = paused = events = 0
+    for rank in ranks_of(run):
+        polls += rank.failed_polls
+        poll_ns += rank.failed_poll_ns
+        paused += rank.paused_calls
+        events += len(rank.call)
+    return {
+        "path": str(path),
+        "np": run.np,
+        "complete": not run.problem,
+        "problem": run.problem,
+        "work_unit": run.work_unit,
+        "work_origin": run.work_origin,
+        "events": events,
+        "counted_events": run.counted_events,
+        "failed_polls": polls,
+        "failed_poll_ns": poll_ns,
+        "paused_calls": paused,
+        "unmodelled": run.unmodelled,
+        "calls": calls,
+    }
+
+
+def _show(run: dict[str, Any]) -> None:
+    out(f"{one_line(run['path'])}: {run['np']} ranks, {run['events']} events")
+    unit = run["work_unit"]
+    timed = unit.endswith("_ns")
+    rows = []
+    for op, row in run["calls"].items():
+        work = f"{row['work'] / 1e9:.6f} s" if timed else str(row["work"])
+        rows.append(
+            [
+                op, row["kind"], str(row["events"]), str(row["bytes"]), str(row["elements"]),
+                f"{row['elapsed_ns'] / 1e9:.6f} s", work, str(row["sites"]),
+            ]
+        )  # fmt: skip
+    head = "work before" if timed else f"{unit} before"
+    out(table(rows, ["call", "kind", "events", "bytes", "elements", "time", head, "sites"], 2))
+    for name, text in (
+        ("failed_polls", "polls found nothing and are counted, not recorded"),
+        ("counted_events", "events came after the limit and are counted, not recorded"),
+        ("paused_calls", "calls were made while MPI_Pcontrol had switched recording off"),
+    ):
+        if run[name]:
+            out(f"{run[name]} {text}")
+    if run["unmodelled"]:
+        listed = ", ".join(f"{op} ({k})" for op, k in sorted(run["unmodelled"].items()))
+        out(f"not modelled: {listed}")
+    if run["work_origin"]:
+        out(f"work from {one_line(run['work_origin'])}")
+
+
+def _code(runs: list[RunTrace]) -> int:
+    problems = [run.problem for run in runs if run.problem]
+    for problem in problems:
+        say(f"partial: {problem}")
+    return 3 if problems else 0

@@ -1,0 +1,58 @@
+"""``p3s recover``: clean captures of what is intact in damaged ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, say
+
+EPILOG = """\b
+Example:
+  p3s recover study/runs/np0008.r0.failed -o saved
+Next:
+  p3s dump saved --summary"""
+
+
+def recover(
+    run_dir: Path = typer.Argument(..., metavar="RUN_DIR", help="Run directory; stays as it is."),
+    target: Path = typer.Option(..., "-o", "--output", metavar="NEW_DIR", help="What to write."),
+    force: bool = typer.Option(False, "--force", help="Replace the captures in NEW_DIR."),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Write clean captures with every intact chunk of a run, and say what was lost.
+
+    Exit code 0 when nothing was wrong, 3 when something is lost, 1 when nothing can be saved.
+    """
+    from p3s.trace.recover import recover as recover_run
+
+    saved = recover_run(run_dir, target, force)
+    if json_:
+        emit_json(
+            {
+                **header("recover"),
+                "target": str(target),
+                "ranks": [
+                    {
+                        "rank": one.rank,
+                        "path": str(one.path),
+                        "chunks": one.chunks,
+                        "events": one.events,
+                        "header_rebuilt": one.header_rebuilt,
+                        "problem": one.problem,
+                    }
+                    for one in saved
+                ],
+            }
+        )
+    else:
+        for one in saved:
+            rebuilt = ", its header was made again" if one.header_rebuilt and one.chunks else ""
+            wrong = f"; it {one.problem}" if one.problem else ""
+            out(
+                f"rank {one.rank}: kept {one.events} events in {one.chunks} chunks{rebuilt}"
+                f"{one_line(wrong)}"
+            )
+    say(f"next: p3s dump {target} --summary")
+    return 3 if any(one.problem for one in saved) else 0

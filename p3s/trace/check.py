@@ -1,0 +1,191 @@
+"""Checks captures: what is there, what is wrong, whether sends and receives agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from p3s.errors import P3SError
+from p3s.trace import layout, ops
+from p3s.trace.capture import NAME, Capture, intact_chunks, read_capture
+from p3s.trace.where import Place
+
+COMPLETE, PARTIAL, DAMAGED, MISSING, UNREADABLE = (
+    "complete", "partial", "damaged", "missing", "unreadable",
+)  # fmt: skip
+#: Pairs of ranks named when their messages do not match.
+_NAMED_PAIRS = 3
+
+Pairs = Counter[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class RankCheck:
+    """What one rank's file is worth.
+
+    ``status``: complete, partial (intact, but not to the end), damaged, unreadable (its header
+    is), missing. ``chunks`` are intact ones; ``usable`` tells whether anything can be read or
+    recovered.
+    """
+
+    rank: int
+    path: Path
+    status: str
+    events: int = 0
+    bytes: int = 0
+    chunks: int = 0
+    lost_events: int = 0
+    counted_events: int = 0
+    paused_calls: int = 0
+    problem: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether the file holds at least one intact chunk."""
+        return self.chunks > 0
+
+
+@dataclass(frozen=True)
+class RunCheck:
+    """What one run is worth: its ranks, and what is wrong with or to be said of the whole."""
+
+    path: Path
+    np: int
+    status: str
+    ranks: tuple[RankCheck, ...]
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """Whether anything of the run can be read or recovered."""
+        return any(rank.usable for rank in self.ranks)
+
+
+def check(place: Place) -> RunCheck:
+    """Check one run or one capture file; nothing in it raises, everything is in the result."""
+    if place.file:
+        one, capture = _check_file(place.path, 0)
+        size = capture.header.size if capture is not None else 0
+        return RunCheck(place.path, size, one.status, (one,), notes=_notes([one]))
+    return _check_run(place.path)
+
+
+def _check_file(path: Path, rank: int) -> tuple[RankCheck, Capture | None]:
+    try:
+        capture = read_capture(path)
+    except P3SError as error:
+        return _unreadable(path, rank, str(error)), None
+    problem = capture.problem
+    status = DAMAGED if capture.damages else PARTIAL if problem else COMPLETE
+    found = RankCheck(
+        capture.header.rank, path, status, len(capture.events), capture.bytes, capture.chunks,
+        capture.lost_events, capture.counted_events, capture.header.paused_calls, problem,
+    )  # fmt: skip
+    return found, capture
+
+
+def _unreadable(path: Path, rank: int, why: str) -> RankCheck:
+    """Return what a file without a readable header still holds."""
+    chunks = events = 0
+    try:
+        size = path.stat().st_size
+        for chunk, _ in intact_chunks(path, None):
+            chunks += 1
+            rank = chunk.rank
+            events += chunk.count if chunk.kind == layout.EVENTS else 0
+    except OSError:
+        size = 0
+    problem = why.removeprefix(f"{path} ").removeprefix(f"{path}: ").partition("; ")[0]
+    if chunks:
+        problem += f"; {chunks} intact chunks can be recovered"
+    return RankCheck(rank, path, UNREADABLE, events, size, chunks, problem=problem)
+
+
+def _check_run(run_dir: Path) -> RunCheck:
+    ranks: dict[int, RankCheck] = {}
+    sizes: dict[int, str] = {}
+    problems: list[str] = []
+    sent: Pairs = Counter()
+    received: Pairs = Counter()
+    for path in sorted(run_dir.glob("rank-*.p3t")):
+        named = int(digits) if (digits := path.stem.removeprefix("rank-")).isdigit() else -1
+        one, capture = _check_file(path, named)
+        if one.rank in ranks or path.name != NAME.format(one.rank):
+            problems.append(f"{path.name} is the file of rank {one.rank}; it was renamed")
+            continue
+        ranks[one.rank] = one
+        if capture is not None:
+            sizes.setdefault(capture.header.size, path.name)
+            _count_messages(capture, sent, received)
+    if not ranks:
+        problems.append("there is no capture: no MPI call was seen")
+    if len(sizes) > 1:
+        (a, first), (b, second) = list(sizes.items())[:2]
+        problems.append(f"runs are mixed: {first} is of {a} ranks, {second} of {b}")
+    size = max(sizes, default=max(ranks, default=-1) + 1)
+    for rank in range(size):
+        if rank not in ranks:
+            path = run_dir / NAME.format(rank)
+            ranks[rank] = RankCheck(rank, path, MISSING, problem="is missing")
+    listed = tuple(ranks[rank] for rank in sorted(ranks))
+    complete = bool(listed) and not problems and all(rank.status == COMPLETE for rank in listed)
+    notes = [*_notes(listed), *(_unmatched(sent, received) if complete else ())]
+    return RunCheck(
+        run_dir, size, COMPLETE if complete else _worst(listed), listed, tuple(problems),
+        tuple(notes),
+    )  # fmt: skip
+
+
+def _worst(ranks: tuple[RankCheck, ...]) -> str:
+    if not any(rank.usable for rank in ranks):
+        return UNREADABLE
+    bad = {rank.status for rank in ranks}
+    return DAMAGED if bad & {DAMAGED, UNREADABLE} else PARTIAL
+
+
+def _count_messages(capture: Capture, sent: Pairs, received: Pairs) -> None:
+    """Add this rank's messages by (sender, receiver); cancelled ones moved nothing."""
+    import numpy as np
+
+    events, calls = capture.events, capture.calls
+    if not len(events):
+        return
+    kinds = {number: ops.kind_of(name) for number, name in capture.opnames.items()}
+    peer = calls["peer"][events.call].astype(np.int64)
+    at, there = events.index_of(capture.resolved[:, 0])
+    peer[at[there]] = capture.resolved[there, 1]
+    at, there = events.index_of(capture.done[:, 1])
+    peer[at[there & capture.cancelled]] = -1
+    me = capture.header.rank
+    for kind, pairs in ((ops.SEND, sent), (ops.RECV, received)):
+        own = np.isin(calls["op"], [number for number, k in kinds.items() if k == kind])
+        chosen = peer[own[events.call]]
+        for other, count in zip(*np.unique(chosen[chosen >= 0], return_counts=True), strict=True):
+            pair = (me, int(other)) if kind == ops.SEND else (int(other), me)
+            pairs[pair] += int(count)
+
+
+def _unmatched(sent: Pairs, received: Pairs) -> list[str]:
+    """Return a note when what was sent is not what was received."""
+    pairs = [pair for pair in sorted(sent | received) if sent[pair] != received[pair]]
+    if not pairs:
+        return []
+    shown = "; ".join(
+        f"rank {a} sent {sent[(a, b)]} to rank {b}, which received {received[(a, b)]}"
+        for a, b in pairs[:_NAMED_PAIRS]
+    )
+    more = f"; and {len(pairs) - _NAMED_PAIRS} more pairs" if len(pairs) > _NAMED_PAIRS else ""
+    return [f"messages do not match: {shown}{more}"]
+
+
+def _notes(ranks: tuple[RankCheck, ...] | list[RankCheck]) -> tuple[str, ...]:
+    notes = []
+    counted = sum(rank.counted_events for rank in ranks)
+    paused = sum(rank.paused_calls for rank in ranks)
+    if counted:
+        notes.append(f"{counted} events came after the limit and were only counted")
+    if paused:
+        notes.append(f"{paused} calls were made while MPI_Pcontrol had switched recording off")
+    return tuple(notes)

@@ -1,0 +1,243 @@
+"""Writes clean captures from damaged ones: every intact chunk, a good header, nothing else."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from p3s.errors import P3SError, UsageError
+from p3s.trace import layout
+from p3s.trace.capture import NAME, Header, intact_chunks, read_capture, read_header
+from p3s.trace.chunks import Chunk
+from p3s.trace.events import read_counts, read_done, read_end, read_events, read_resolved
+from p3s.trace.reader import capture_files
+from p3s.trace.records import Definitions
+
+#: Beside the captures; what the program printed is kept with them.
+_COPIED = ("stdout.txt", "stderr.txt")
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What was saved of one file: intact chunks and their events; ``problem`` says what not."""
+
+    rank: int
+    path: Path
+    chunks: int
+    events: int
+    problem: str
+    header_rebuilt: bool = False
+
+
+def recover(run_dir: Path, target: Path, force: bool = False) -> list[Recovered]:
+    """Write what is intact of all captures in ``run_dir`` to ``target``; the original stays.
+
+    Chunks keep their numbers, so that what is lost stays visible. Raises UsageError for a target
+    that exists (unless ``force``, which replaces the captures in it) or is the original, P3SError
+    when nothing can be saved.
+    """
+    files = capture_files(run_dir)
+    if target.exists() and (not target.is_dir() or target.resolve() == run_dir.resolve()):
+        raise UsageError(f"{target} is {'the original' if target.is_dir() else 'a file'}; give a"
+                         " new directory with -o")
+    if target.exists() and not force:
+        raise UsageError(f"{target} exists; give a new directory with -o, or add --force")
+    model = _any_header(files)
+    saved: list[Recovered] = []
+    for path in files:
+        saved.append(_recover_file(path, target, model, write=False))
+    if not any(one.chunks for one in saved):
+        raise P3SError(
+            f"{run_dir} holds no intact chunk in {len(files)} files: nothing can be saved; trace"
+            " the run again"
+        )
+    if target.exists():
+        for old in target.glob("rank-*.p3t"):
+            old.unlink()
+    saved = [_recover_file(path, target, model, write=True) for path in files]
+    _copy_rest(run_dir, target)
+    return saved
+
+
+def _any_header(files: list[Path]) -> Header | None:
+    for path in files:
+        try:
+            return read_header(path)
+        except P3SError:
+            continue
+    return None
+
+
+def _recover_file(path: Path, target: Path, model: Header | None, write: bool) -> Recovered:
+    """Save one file; only look what it would give unless ``write``."""
+    from p3s.study import write_bytes
+
+    named = path.stem.removeprefix("rank-")
+    rank, problem = int(named) if named.isdigit() else -1, ""
+    header: Header | None = None
+    damaged: frozenset[int] = frozenset()
+    try:
+        capture = read_capture(path)
+        header = capture.header
+        damaged = frozenset(damage.offset for damage in capture.damages if damage.whole)
+        problem = capture.problem
+    except P3SError as error:
+        problem = str(error).removeprefix(f"{path} ").partition("; ")[0]
+    chunks = _usable_chunks(path, header, damaged)
+    page, first = _header_page(path, header, model, chunks)
+    if page is None:
+        why = problem or "holds no intact chunk"
+        return Recovered(rank, path, 0, 0, f"{why}: nothing can be saved")
+    if header is None:
+        rank = first.rank
+    events = kept = 0
+    parts = [page]
+    for chunk, payload in chunks:
+        kept += 1
+        events += chunk.count if chunk.kind == layout.EVENTS else 0
+        if write:
+            parts.append(_chunk_bytes(chunk, payload))
+    if write:
+        write_bytes(target / NAME.format(rank), b"".join(parts))
+        events = len(read_capture(target / NAME.format(rank)).events)
+    return Recovered(rank, path, kept, events, problem, header is None)
+
+
+def _usable_chunks(
+    path: Path, header: Header | None, damaged: frozenset[int]
+) -> list[tuple[Chunk, bytes]]:
+    try:
+        found = [
+            (chunk, payload)
+            for chunk, payload in intact_chunks(path, header)
+            if chunk.offset not in damaged
+        ]
+    except OSError as error:
+        raise P3SError(f"{path}: {error.strerror}") from error
+    return found if header is not None else list(_decodable(found))
+
+
+def _decodable(chunks: list[tuple[Chunk, bytes]]) -> Iterator[tuple[Chunk, bytes]]:
+    """Yield the chunks that are what they say; the header, which would tell more, is lost."""
+    defs = Definitions(layout.MAX_RANKS, 1 << 40)
+    for chunk, payload in chunks:
+        try:
+            if chunk.kind == layout.DEFS:
+                defs.add(chunk, payload)
+            elif chunk.kind == layout.EVENTS:
+                counters = max(chunk.columns - layout.EVENT_COLUMNS, 0)
+                read_events(chunk, payload, layout.WALL, counters)
+            elif chunk.kind == layout.DONE:
+                read_done(chunk, payload)
+            elif chunk.kind == layout.RESOLVED:
+                read_resolved(chunk, payload)
+            elif chunk.kind == layout.COUNTS:
+                read_counts(chunk, payload)
+            elif chunk.kind == layout.END:
+                read_end(payload)
+        except ValueError:
+            continue
+        yield chunk, payload
+
+
+def _header_page(
+    path: Path, header: Header | None, model: Header | None, chunks: list[tuple[Chunk, bytes]]
+) -> tuple[bytes | None, Chunk]:
+    """Return (the first page of the new file, its first chunk); no page if nothing is intact."""
+    nothing = Chunk(0, 0, 0, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, False)
+    with open(path, "rb") as file:
+        raw = file.read(layout.PAGE_BYTES).ljust(layout.PAGE_BYTES, b"\0")
+    if header is not None:
+        # The text and numbers stay; only the place of the first chunk may be another one.
+        fields = list(layout.HEADER.unpack_from(raw))
+        fields[3] = layout.PAGE_BYTES
+        return _sealed_page(fields, raw), chunks[0][0] if chunks else nothing
+    if not chunks:
+        return None, nothing
+    first = chunks[0][0]
+    size = _world_size(chunks) or (model.size if model is not None else 0)
+    if not first.rank < size <= layout.MAX_RANKS:
+        return None, first
+    return _sealed_page(_rebuilt(raw, first, size, model, chunks), raw), first
+
+
+def _sealed_page(fields: list[Any], raw: bytes) -> bytes:
+    head = layout.HEADER.pack(*fields)[: layout.HEADER_CRC_BYTES]
+    totals = raw[layout.TOTALS_OFFSET : layout.TOTALS_OFFSET + layout.TOTALS.size]
+    page = head + struct.pack("<I", zlib.crc32(head)) + totals
+    return page.ljust(layout.PAGE_BYTES, b"\0")
+
+
+def _rebuilt(
+    raw: bytes, first: Chunk, size: int, model: Header | None, chunks: list[tuple[Chunk, bytes]]
+) -> list[Any]:
+    """Return the fields of a header whose checksum does not fit.
+
+    What chunks or another rank's header tell is taken from them; the rest as it stands.
+    """
+    fields = list(layout.HEADER.unpack_from(raw))
+    fields[:6] = [layout.MAGIC, layout.MAJOR, layout.MINOR, layout.PAGE_BYTES, first.rank, size]
+    monotonic, pid = fields[7], fields[9]
+    if (pid ^ monotonic) & 0xFFFFFFFF != first.file_key:
+        fields[9] = first.file_key ^ (monotonic & 0xFFFFFFFF)
+    columns = next((c.columns for c, _ in chunks if c.kind == layout.EVENTS), 4)
+    counters = min(max(columns - layout.EVENT_COLUMNS, 0), layout.MAX_COUNTERS)
+    if model is not None:
+        fields[10] = model.work_source
+        names = b"".join(
+            name.encode().ljust(layout.COUNTER_NAME_BYTES, b"\0") for name in model.counter_names
+        )
+        fields[14] = names.ljust(layout.MAX_COUNTERS * layout.COUNTER_NAME_BYTES, b"\0")
+    elif fields[10] not in layout.WORK_UNITS:
+        fields[10] = layout.CPU
+    fields[11] = counters
+    return fields
+
+
+def _world_size(chunks: list[tuple[Chunk, bytes]]) -> int:
+    """Return the number of ranks in MPI_COMM_WORLD as its COMM record says, 0 if it is lost."""
+    defs = Definitions(layout.MAX_RANKS, 1 << 40)
+    for chunk, payload in chunks:
+        if chunk.kind == layout.DEFS:
+            try:
+                defs.add(chunk, payload)
+            except ValueError:
+                continue
+    sizes = [len(comm.members) for comm in defs.comms if comm.op == "MPI_COMM_WORLD"]
+    return sizes[0] if sizes else 0
+
+
+def _chunk_bytes(chunk: Chunk, payload: bytes) -> bytes:
+    """Return a chunk as it was, without the space it did not use."""
+    page = layout.PAGE_BYTES
+    capacity = (layout.CHUNK_BYTES + len(payload) + page - 1) // page * page
+    head = layout.CHUNK.pack(
+        layout.CHUNK_MAGIC, chunk.kind, chunk.version, chunk.rank, chunk.sequence, capacity,
+        chunk.columns, chunk.first, chunk.base_ns, chunk.file_key, 0,
+        chunk.used | chunk.crc << 32, chunk.count, int(chunk.sealed),
+    )  # fmt: skip
+    start = head[: layout.CHUNK_CRC_BYTES]
+    crc = struct.pack("<I", zlib.crc32(start))
+    whole = start + crc + head[layout.CHUNK_CRC_BYTES + 4 :] + payload
+    return whole.ljust(capacity, b"\0")
+
+
+def _copy_rest(run_dir: Path, target: Path) -> None:
+    from p3s.study import write_bytes
+
+    for name in _COPIED:
+        try:
+            write_bytes(target / name, (run_dir / name).read_bytes())
+        except OSError:
+            continue
+    try:
+        info = json.loads((run_dir / "run.json").read_text())
+        info.update(status="partial", recovered=True)
+        write_bytes(target / "run.json", (json.dumps(info, indent=1) + "\n").encode())
+    except (OSError, ValueError, AttributeError):
+        return
