@@ -38,15 +38,9 @@ def _columns(run: RunTrace, rank: RankTrace) -> tuple[list[str], list[NDArray[np
     length = len(rank.call)
     ordinal = np.arange(length) if rank.ordinal is None else rank.ordinal
     thread = np.zeros(length, dtype=np.int32) if rank.thread is None else rank.thread
-    names = ["event", "thread", "start_ns", "elapsed_ns", _work_name(run), *run.counter_names]
+    names = ["event", "thread", "start_ns", "elapsed_ns", "work", *run.counter_names]
     counters = [rank.counters[:, i] for i in range(len(run.counter_names))]
     return names, [ordinal, thread, rank.start_ns, rank.elapsed_ns, rank.work, *counters]
-
-
-def _work_name(run: RunTrace) -> str:
-    return f"work_{run.work_unit.removesuffix('_ns')}" + (
-        "_ns" if run.work_unit.endswith("_ns") else ""
-    )
 
 
 _RANKS = {-1: "-", -2: "any", -3: "null"}

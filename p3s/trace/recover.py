@@ -60,7 +60,10 @@ def recover(run_dir: Path, target: Path, force: bool = False) -> list[Recovered]
         for old in target.glob("rank-*.p3t"):
             old.unlink()
     saved = [_recover_file(path, target, model, write=True) for path in files]
-    _copy_rest(run_dir, target)
+    lost = any(not one.chunks for one in saved) or any(
+        not read_capture(new).complete for new in target.glob("rank-*.p3t")
+    )
+    _copy_rest(run_dir, target, lost)
     return saved
 
 
@@ -227,7 +230,7 @@ def _chunk_bytes(chunk: Chunk, payload: bytes) -> bytes:
     return whole.ljust(capacity, b"\0")
 
 
-def _copy_rest(run_dir: Path, target: Path) -> None:
+def _copy_rest(run_dir: Path, target: Path, lost: bool) -> None:
     from p3s.study import write_bytes
 
     for name in _COPIED:
@@ -237,7 +240,7 @@ def _copy_rest(run_dir: Path, target: Path) -> None:
             continue
     try:
         info = json.loads((run_dir / "run.json").read_text())
-        info.update(status="partial", recovered=True)
+        info.update(recovered=True, **({"status": "partial"} if lost else {}))
         write_bytes(target / "run.json", (json.dumps(info, indent=1) + "\n").encode())
     except (OSError, ValueError, AttributeError):
         return
