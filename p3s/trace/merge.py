@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: Columns of the matrix in which calls of all ranks are compared.
 _OP, _SITE, _COMM, _PEER, _BYTES, _ELEM, _TAG, _ROOT, _COUNT, _DEPTH, _WINDOW = range(11)
+_COLUMNS = 11
 _WINDOW_KINDS = {1: "window", 2: "file"}
 
 
@@ -78,7 +79,7 @@ class Tables:
         """Return the calls of the rows that have events, in the order of their numbers."""
         import numpy as np
 
-        table = np.frombuffer(b"".join(self.rows), dtype=np.int64).reshape(len(self.rows), -1)
+        table = np.frombuffer(b"".join(self.rows), dtype=np.int64).reshape(-1, _COLUMNS)
         names = list(self.ops)
         return tuple(
             Call(names[row[_OP]], *row[_SITE:]) for row in table[used[: len(table)]].tolist()
@@ -96,7 +97,7 @@ class Tables:
             for number, name in capture.opnames.items()
         }
         calls = capture.calls
-        rows = np.empty((len(calls), 11), dtype=np.int64)
+        rows = np.empty((len(calls), _COLUMNS), dtype=np.int64)
         rows[:, _OP] = _mapped(calls["op"], op_of)
         rows[:, _SITE] = site_to[np.minimum(calls["site"], len(site_to) - 1).astype(np.int64)]
         rows[:, _COMM] = _mapped(calls["comm"], comm_of)
