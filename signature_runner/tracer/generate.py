@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from signature_runner.tracer import table
@@ -66,73 +67,101 @@ def prototypes(header: str) -> dict[str, list[Parameter]]:
     return found
 
 
+def _exported(name: str, declared: str, body: str) -> str:
+    """Return a function under both of its names, MPI_X and PMPI_X.
+
+    ``body`` sees ``outer``, true under the name MPI_X. PMPI_X must be caught too: the Fortran
+    layer of Open MPI, part of that of MPICH, and tools linked into the program call it.
+    """
+    plain = "" if declared == "void" else ", ".join(
+        match[1] for match in re.finditer(r"(\w+)\s*(?:\[[^\]]*\]\s*)*(?:,|$)", declared)
+    )
+    inner = "bool outer, void *ra, void *fa" + ("" if declared == "void" else f", {declared}")
+    text = f"static int p3s_do_{name}({inner})\n{{\n{body}}}\n"
+    for prefix, outer in (("MPI", "true"), ("PMPI", "false")):
+        passed = f"{outer}, P3S_RA, P3S_FA" + (f", {plain}" if plain else "")
+        text += (
+            f"P3S_EXPORT int p3s_{prefix}_{name}({declared}) __asm__(\"{prefix}_{name}\");\n"
+            f"int p3s_{prefix}_{name}({declared}) {{ return p3s_do_{name}({passed}); }}\n"
+        )
+    return text
+
+
 def _wrapper(name: str, op: str, row: table.Wrapper, parameters: list[Parameter]) -> str:
     names = row.args.split()
     declared = ", ".join(p.named(n) for p, n in zip(parameters, names, strict=True)) or "void"
     plain = ", ".join(names)
     passed = ", ".join(row.passed.get(name, name) for name in names)
+    real = f"(outer ? p3s_next.{name} : p3s_real.{name})"
     if not row.traced:
-        return (
-            f"P3S_EXPORT int MPI_{name}({declared})\n{{\n"
-            f"    if (!p3s_real.{name}) p3s_late(P3S_RA);\n"
-            f"    {row.before}\n    return PMPI_{name}({plain});\n}}\n"
+        return _exported(
+            name,
+            declared,
+            f"    if (!p3s_real.{name}) p3s_late(ra);\n"
+            f"    {row.before}\n"
+            "    p3s_self.depth++;\n"
+            f"    int rc = {real}({plain});\n"
+            "    p3s_self.depth--;\n"
+            "    return rc;\n",
         )
     lines = [
-        f"P3S_EXPORT int MPI_{name}({declared})",
-        "{",
         "    struct p3s_here h;",
-        f"    if (!p3s_enter(&h, P3S_OP_{op}, P3S_RA, P3S_FA)) return PMPI_{name}({plain});",
+        f"    if (!p3s_enter(&h, P3S_OP_{op}, ra, fa)) return {real}({plain});",
         f"    {row.before}" if row.before else "",
-        f"    int rc = PMPI_{name}({passed});",
+        f"    int rc = {real}({passed});",
         "    p3s_return(&h);",
         f"    if (rc == MPI_SUCCESS) {{ {row.after} }}",
         f"    {row.always}" if row.always else "",
         "    p3s_leave(&h);",
         "    return rc;",
-        "}",
     ]
-    return "\n".join(line for line in lines if line) + "\n"
+    return _exported(name, declared, "\n".join(line for line in lines if line) + "\n")
 
 
-_SPECIAL = """
-P3S_EXPORT int MPI_Init(int *argc, char ***argv)
-{
-    struct p3s_here h;
-    int rc;
-    if (!p3s_init_enter(&h, P3S_RA, P3S_FA, &rc)) return rc;
-    rc = PMPI_Init(argc, argv);
-    p3s_init_done(&h, rc);
-    return rc;
-}
-
-P3S_EXPORT int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
-{
-    struct p3s_here h;
-    int rc;
-    if (!p3s_init_enter(&h, P3S_RA, P3S_FA, &rc)) return rc;
-    rc = PMPI_Init_thread(argc, argv, required, provided);
-    p3s_init_done(&h, rc);
-    return rc;
-}
-
-P3S_EXPORT int MPI_Finalize(void)
-{
-    struct p3s_here h;
-    if (p3s_enter(&h, P3S_OP_Finalize, P3S_RA, P3S_FA)) {
-        p3s_finalize(&h);
-        p3s_leave(&h);
-    }
-    return PMPI_Finalize();
-}
-
-/* Not an event: it only leaves the name of the call in the header. */
-P3S_EXPORT int MPI_Abort(MPI_Comm comm, int code)
-{
-    struct p3s_here h;
-    if (p3s_enter(&h, P3S_OP_Abort, P3S_RA, P3S_FA)) p3s_aborting(code);
-    return PMPI_Abort(comm, code);
-}
-"""
+def _special() -> Iterator[str]:
+    for name, declared, plain in (
+        ("Init", "int *argc, char ***argv", "argc, argv"),
+        ("Init_thread", "int *argc, char ***argv, int required, int *provided",
+         "argc, argv, required, provided"),
+    ):  # fmt: skip
+        yield _exported(
+            name,
+            declared,
+            "    struct p3s_here h;\n"
+            "    int rc, how = p3s_init_enter(&h, ra, fa, &rc);\n"
+            "    if (how == P3S_REFUSE) return rc;\n"
+            f"    rc = (outer ? p3s_next.{name} : p3s_real.{name})({plain});\n"
+            "    if (how == P3S_RECORD) p3s_init_done(&h, rc);\n"
+            "    return rc;\n",
+        )
+    yield _exported(
+        "Finalize",
+        "void",
+        "    struct p3s_here h;\n"
+        "    if (p3s_enter(&h, P3S_OP_Finalize, ra, fa)) {\n"
+        "        p3s_finalize(&h);\n"
+        "        p3s_leave(&h);\n"
+        "    }\n"
+        "    return (outer ? p3s_next.Finalize : p3s_real.Finalize)();\n",
+    )
+    # Not an event: it only leaves the name of the call in the header.
+    yield _exported(
+        "Abort",
+        "MPI_Comm comm, int code",
+        "    struct p3s_here h;\n"
+        "    if (p3s_enter(&h, P3S_OP_Abort, ra, fa)) p3s_aborting(code);\n"
+        "    return (outer ? p3s_next.Abort : p3s_real.Abort)(comm, code);\n",
+    )
+    # Arguments after the level cannot be passed on; MPI libraries ignore the call altogether.
+    for prefix, real in (("MPI", "p3s_next"), ("PMPI", "p3s_real")):
+        yield (
+            f'P3S_EXPORT int p3s_{prefix}_Pcontrol(const int level, ...)'
+            f' __asm__("{prefix}_Pcontrol");\n'
+            f"int p3s_{prefix}_Pcontrol(const int level, ...)\n{{\n"
+            "    if (!p3s_real.Pcontrol) p3s_late(P3S_RA);\n"
+            "    p3s_pcontrol(level);\n"
+            f"    return {real}.Pcontrol(level);\n}}\n"
+        )
 
 
 def _jobs(known: dict[str, list[Parameter]]) -> list[tuple[str, str, table.Wrapper]]:
@@ -152,7 +181,7 @@ def generate(header: str) -> tuple[str, str]:
     """Return (p3s_generated.h, wrappers.c) for one preprocessed mpi.h."""
     known = prototypes(header)
     jobs = _jobs(known)
-    special = ["Init", "Init_thread", "Finalize", "Abort"]
+    special = ["Init", "Init_thread", "Finalize", "Abort", "Pcontrol"]
     functions = special + [name for name, _, _ in jobs]
     functions += [name for name in table.RUNTIME if "PMPI_" + name in known]
     functions = list(dict.fromkeys(functions))
@@ -170,7 +199,7 @@ def generate(header: str) -> tuple[str, str]:
         "struct p3s_real {",
         *(f"    __typeof__(&PMPI_{name}) {name};" for name in functions),
         "};",
-        "extern struct p3s_real p3s_real;",
+        "extern struct p3s_real p3s_real, p3s_next;",
         "struct p3s_real_name { const char *name; size_t offset; };",
         "extern const struct p3s_real_name p3s_real_names[];",
         *(f"#define P3S_HAVE_{name} 1" for name in functions),
@@ -188,7 +217,7 @@ def generate(header: str) -> tuple[str, str]:
         *(f'    {{"PMPI_{name}", offsetof(struct p3s_real, {name})}},' for name in functions),
         "    {NULL, 0}",
         "};",
-        _SPECIAL,
+        *_special(),
         *(_wrapper(name, op, row, known["MPI_" + name]) for name, op, row in jobs),
     ]
     return "\n".join(include), "\n".join(source)

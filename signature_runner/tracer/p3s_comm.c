@@ -1,10 +1,10 @@
-/* Communicators in world ranks and datatypes in bytes, by local MPI calls only. */
+/* Communicators in world ranks, by local MPI calls only. */
 #include "p3s_inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static struct p3s_map comms, types;
+static struct p3s_map comms;
 static int next_comm_id;
 
 /* Communicators of MPI_Comm_idup that nobody has used yet. Their handles may be written at any
@@ -63,7 +63,7 @@ static void write_comm(const struct p3s_comm *c, MPI_Comm comm, int parent, cons
     if (dims)
         PMPI_Cart_get(comm, dims, tail + count, tail + count + dims, tail + count + 2 * dims);
     memcpy(tail + ints, op, name_bytes);
-    p3s_append(P3S_REC_COMM, head, sizeof head, tail, sizeof(int32_t) * ints + name_bytes);
+    p3s_define(P3S_REC_COMM, head, sizeof head, tail, sizeof(int32_t) * ints + name_bytes);
     free(tail);
 }
 
@@ -172,10 +172,10 @@ int p3s_world_of(const struct p3s_comm *c, int rank)
 
 int p3s_fan(MPI_Comm comm)
 {
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
     int size = c ? c->size : 0;
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
     return size;
 }
 
@@ -188,30 +188,30 @@ int p3s_here_size(MPI_Comm comm)
 
 int p3s_me(MPI_Comm comm)
 {
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
     int me = c ? c->me : 0;
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
     return me;
 }
 
 int p3s_id_of(MPI_Comm comm)
 {
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
     int id = c ? c->id : P3S_NONE;
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
     return id;
 }
 
 /* Record of a communicator that was just made: whatever its handle meant before is over. */
 static int made_now(struct p3s_here *h, MPI_Comm made, int parent)
 {
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     p3s_release(p3s_map_take(&comms, P3S_HANDLE(made)));
     struct p3s_comm *c = p3s_comm_of(made, p3s_op_names[h->op], parent);
     int id = c ? c->id : P3S_NONE;
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
     return id;
 }
 
@@ -246,13 +246,13 @@ void p3s_comm_idup(struct p3s_here *h, MPI_Comm parent)
     struct pending *p = malloc(sizeof *p), **last = &pending;
     if (!p)
         return;
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     *p = (struct pending){NULL, p3s_op_names[h->op], id, 0, NULL};
     p->members = members_of(parent, &p->count);
     while (*last)
         last = &(*last)->next;  /* the first made is the first used */
     *last = p;
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
 }
 
 bool p3s_spawned(void)
@@ -264,100 +264,9 @@ bool p3s_spawned(void)
 int p3s_comm_forget(MPI_Comm comm)
 {
     int id = comm == p3s_mpi.comm_null ? P3S_NONE : p3s_id_of(comm);
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     p3s_neighbours_forget(id);
     p3s_release(p3s_map_take(&comms, P3S_HANDLE(comm)));
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
     return id;
-}
-
-/* ---- datatypes ---------------------------------------------------------------------------- */
-
-int64_t p3s_type_bytes(MPI_Datatype type)
-{
-    MPI_Count size = 0;
-    if (type == p3s_mpi.type_null || PMPI_Type_size_x(type, &size) != MPI_SUCCESS || size < 0)
-        return 0;
-    return size;
-}
-
-#ifdef P3S_HAVE_Type_get_envelope_c
-typedef MPI_Count envelope_count;
-#define ENVELOPE(t, i, a, d, c, combiner)                                                        \
-    (c = 0, PMPI_Type_get_envelope_c(t, &i, &a, &c, &d, &combiner))
-#define CONTENTS(t, i, a, c, d, ip, ap, cp, dp)                                                  \
-    PMPI_Type_get_contents_c(t, i, a, c, d, ip, ap, cp, dp)
-#else
-typedef int envelope_count;
-#define ENVELOPE(t, i, a, d, c, combiner)                                                        \
-    (c = 0, PMPI_Type_get_envelope(t, &i, &a, &d, &combiner))
-#define CONTENTS(t, i, a, c, d, ip, ap, cp, dp) PMPI_Type_get_contents(t, i, a, d, ip, ap, dp)
-#endif
-
-/* Bytes of the one kind of basic element a datatype is made of: 0 nothing, -1 several kinds. */
-static int element_of(MPI_Datatype type, int depth)
-{
-    envelope_count ints, addresses, counts, inner;
-    int combiner, element = 0;
-    if (ENVELOPE(type, ints, addresses, inner, counts, combiner) != MPI_SUCCESS)
-        return -1;
-    if (combiner == MPI_COMBINER_NAMED || inner == 0 || depth > 64)
-        return (int)p3s_type_bytes(type);
-    int *ip = malloc(sizeof(int) * (size_t)(ints + 1));
-    MPI_Aint *ap = malloc(sizeof(MPI_Aint) * (size_t)(addresses + 1));
-    MPI_Count *cp = malloc(sizeof(MPI_Count) * (size_t)(counts + 1));
-    MPI_Datatype *dp = malloc(sizeof(MPI_Datatype) * (size_t)(inner + 1));
-    if (!ip || !ap || !cp || !dp ||
-        CONTENTS(type, ints, addresses, counts, inner, ip, ap, cp, dp) != MPI_SUCCESS) {
-        element = -1;
-        inner = 0;
-    }
-    for (envelope_count i = 0; i < inner; i++) {
-        int one = element_of(dp[i], depth + 1);
-        if (one != 0)
-            element = element == 0 || element == one ? one : -1;
-        int ni, na, nd, kind;
-        /* Derived types come out as new references; predefined ones must not be freed. */
-#ifdef P3S_HAVE_Type_get_envelope_c
-        MPI_Count li, la, lc, ld;
-        bool asked = PMPI_Type_get_envelope_c(dp[i], &li, &la, &lc, &ld, &kind) == MPI_SUCCESS;
-        (void)ni, (void)na, (void)nd;
-#else
-        bool asked = PMPI_Type_get_envelope(dp[i], &ni, &na, &nd, &kind) == MPI_SUCCESS;
-#endif
-        if (asked && kind != MPI_COMBINER_NAMED && kind != MPI_COMBINER_F90_REAL &&
-            kind != MPI_COMBINER_F90_INTEGER && kind != MPI_COMBINER_F90_COMPLEX)
-            PMPI_Type_free(&dp[i]);
-    }
-    free(ip);
-    free(ap);
-    free(cp);
-    free(dp);
-    return element;
-}
-
-/* Needs p3s_lock. The size is part of what is remembered: a handle used again for another type
- * after a free that was not seen is asked again. */
-uint16_t p3s_element_bytes(MPI_Datatype type, int64_t size)
-{
-    if (type == p3s_mpi.type_null || size <= 0)
-        return 1;
-    uintptr_t seen = (uintptr_t)p3s_map_get(&types, P3S_HANDLE(type));
-    if (seen && (int64_t)(seen >> 16) == (size & 0xffffffffffff))
-        return (uint16_t)seen;
-    int element = element_of(type, 0);
-    if (element < 1 || element > 65535)
-        element = 1;
-    p3s_map_put(&types, P3S_HANDLE(type), (void *)((uintptr_t)size << 16 | (uintptr_t)element));
-    return (uint16_t)element;
-}
-
-void p3s_type_free(MPI_Datatype type)
-{
-    if (!p3s_active || (p3s_self.depth && pthread_mutex_trylock(&p3s_lock) != 0))
-        return;
-    if (!p3s_self.depth)
-        pthread_mutex_lock(&p3s_lock);
-    p3s_map_take(&types, P3S_HANDLE(type));
-    pthread_mutex_unlock(&p3s_lock);
 }

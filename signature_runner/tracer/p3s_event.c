@@ -7,36 +7,47 @@ static struct p3s_map messages;         /* matched by MPI_Mprobe, not yet receiv
 
 struct p3s_call p3s_call_of(uint32_t op, uint32_t site, int comm, int peer, int tag)
 {
-    struct p3s_call call = {.op = (uint16_t)op, .elem_bytes = 1, .site = site, .comm = comm,
-                            .peer = peer, .tag = tag == MPI_ANY_TAG ? P3S_NONE : tag,
-                            .root = P3S_NONE};
+    struct p3s_call call = {.op = op, .elem_bytes = 1, .site = site, .comm = comm, .peer = peer,
+                            .tag = tag == MPI_ANY_TAG ? P3S_NONE : tag, .root = P3S_NONE,
+                            .thread = p3s_self.number, .depth = p3s_self.site_depth,
+                            .window = P3S_NONE};
     return call;
 }
 
 void p3s_set_bytes(struct p3s_call *call, int64_t count, MPI_Datatype type)
 {
-    int64_t size = p3s_type_bytes(type);
+    int64_t size;
+    p3s_type_info(type, &size, &call->elem_bytes);
     call->bytes = count * size;
-    call->elem_bytes = p3s_element_bytes(type, size);
+    call->count = count;
 }
 
+/* The first event of an MPI call carries its times; a second one follows it and carries none. */
 uint64_t p3s_put(struct p3s_here *h, const struct p3s_call *call)
 {
     bool first = !h->recorded;
+    p3s_self.last_event = P3S_NO_EVENT;
+    if (call->site == P3S_INSIDE_MPI)
+        return P3S_NO_EVENT;    /* the library's own doing */
     h->recorded = true;
-    return p3s_put_event(call, h->t0_ns - p3s_epoch_ns, first ? h->t1_ns - h->t0_ns : 0,
-                         first ? h->work_ns : 0, p3s_self.number);
+    if (first && p3s_header->paused)
+        __atomic_fetch_add(&p3s_header->paused_calls, 1, __ATOMIC_RELAXED);
+    uint64_t event = p3s_put_event(call, (first ? h->t0_ns : h->t1_ns) - p3s_epoch_ns,
+                                   first ? h->t1_ns - h->t0_ns : 0, first ? h->work : 0,
+                                   first ? h->counter : NULL);
+    p3s_self.last_event = event;
+    return event;
 }
 
 void p3s_simple(struct p3s_here *h, int comm, int64_t bytes)
 {
     uint32_t site = p3s_site(h->ra, h->fa);
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_call call = p3s_call_of(h->op, site, comm, P3S_NONE, P3S_NONE);
-    call.bytes = bytes;
+    call.bytes = call.count = bytes;
     call.tag = P3S_NONE;
     p3s_put(h, &call);
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
 }
 
 void p3s_plain(struct p3s_here *h, MPI_Comm comm) { p3s_simple(h, p3s_id_of(comm), 0); }
@@ -49,6 +60,8 @@ void p3s_comm_freed(struct p3s_here *h, int id) { p3s_simple(h, id, 0); }
 
 void p3s_poll(struct p3s_here *h)
 {
+    if (p3s_header->paused)
+        return;
     __atomic_fetch_add(&p3s_header->failed_polls, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&p3s_header->failed_poll_ns, h->t1_ns - h->t0_ns, __ATOMIC_RELAXED);
 }
@@ -89,21 +102,21 @@ void p3s_p2p(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int64_t count
              MPI_Datatype type)
 {
     uint32_t site = p3s_site(h->ra, h->fa);
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     p3s_described(h, h->op, site, p3s_known(comm), peer, tag, count, type);
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
 }
 
 void p3s_recv(struct p3s_here *h, MPI_Comm comm, int source, int tag, int64_t count,
               MPI_Datatype type, const MPI_Status *status)
 {
     uint32_t site = p3s_site(h->ra, h->fa);
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
     uint64_t ordinal = p3s_described(h, h->op, site, c, source, tag, count, type);
     if (p3s_wild(source, tag))
         p3s_resolved(c, ordinal, status);
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
 }
 
 void p3s_sendrecv(struct p3s_here *h, MPI_Comm comm, int dest, int sendtag, int64_t sendcount,
@@ -111,27 +124,27 @@ void p3s_sendrecv(struct p3s_here *h, MPI_Comm comm, int dest, int sendtag, int6
                   MPI_Datatype recvtype, const MPI_Status *status)
 {
     uint32_t site = p3s_site(h->ra, h->fa);
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
     p3s_described(h, h->op, site, c, dest, sendtag, sendcount, sendtype);
     uint64_t ordinal = p3s_described(h, P3S_OP_Sendrecv_recv, site, c, source, recvtag, recvcount,
                                recvtype);
     if (p3s_wild(source, recvtag))
         p3s_resolved(c, ordinal, status);
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
 }
 
 void p3s_probe(struct p3s_here *h, MPI_Comm comm, int source, int tag, const MPI_Status *status)
 {
     uint32_t site = p3s_site(h->ra, h->fa);
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
     struct p3s_call call = p3s_call_of(h->op, site, c ? c->id : P3S_NONE, p3s_world_of(c, source), tag);
-    call.bytes = 1;             /* one message found */
+    call.bytes = call.count = 1; /* one message found */
     uint64_t ordinal = p3s_put(h, &call);
     if (p3s_wild(source, tag))
         p3s_resolved(c, ordinal, status);
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
 }
 
 /* ---- matched messages -------------------------------------------------------------------- */
@@ -141,12 +154,12 @@ void p3s_message_put(uint64_t handle, MPI_Comm comm, const MPI_Status *status)
     struct p3s_message *m = malloc(sizeof *m);
     if (!m)
         return;
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
     *m = (struct p3s_message){c ? c->id : P3S_NONE, p3s_world_of(c, status->MPI_SOURCE),
                               status->MPI_TAG};
     free(p3s_map_put(&messages, handle, m));
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
 }
 
 struct p3s_message p3s_message_take(uint64_t handle)
@@ -154,9 +167,9 @@ struct p3s_message p3s_message_take(uint64_t handle)
     struct p3s_message m = {P3S_NONE, P3S_ANY, P3S_NONE};
     if (handle == P3S_HANDLE(p3s_mpi.message_no_proc))
         m.peer = P3S_PROC_NULL;
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_message *found = p3s_map_take(&messages, handle);
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
     if (found)
         m = *found;
     free(found);
@@ -166,12 +179,12 @@ struct p3s_message p3s_message_take(uint64_t handle)
 void p3s_mrecv(struct p3s_here *h, const struct p3s_message *m, int64_t count, MPI_Datatype type)
 {
     uint32_t site = p3s_site(h->ra, h->fa);
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_call call = p3s_call_of(h->op, site, m->comm, m->peer, m->tag);
     call.tag = m->tag;
     p3s_set_bytes(&call, count, type);
     p3s_put(h, &call);
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
 }
 
 /* ---- collectives -------------------------------------------------------------------------- */
@@ -180,17 +193,19 @@ static void collective(struct p3s_here *h, MPI_Comm comm, int root, int64_t coun
                        MPI_Datatype type, int64_t bytes)
 {
     uint32_t site = p3s_site(h->ra, h->fa);
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
     struct p3s_call call = p3s_call_of(h->op, site, c ? c->id : P3S_NONE, P3S_NONE, P3S_NONE);
     call.tag = P3S_NONE;
     p3s_set_bytes(&call, count, type);
-    if (bytes >= 0)
+    if (bytes >= 0) {
         call.bytes = bytes;
+        call.count = bytes / call.elem_bytes;
+    }
     if (root != P3S_NO_RANK)
         call.root = root == MPI_ROOT ? p3s_world_rank : p3s_world_of(c, root);
     p3s_put(h, &call);
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
 }
 
 void p3s_coll(struct p3s_here *h, MPI_Comm comm, int root, int64_t count, MPI_Datatype type)

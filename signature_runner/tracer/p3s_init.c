@@ -10,72 +10,82 @@
 #include <time.h>
 #include <unistd.h>
 
-__thread struct p3s_thread p3s_self __attribute__((tls_model("initial-exec")));
+__thread struct p3s_thread p3s_self;
 pthread_mutex_t p3s_lock = PTHREAD_MUTEX_INITIALIZER;
 volatile int p3s_active;
 int64_t p3s_epoch_ns;
-struct p3s_real p3s_real;
+struct p3s_real p3s_real, p3s_next;
 struct p3s_handles p3s_mpi;
 MPI_Group p3s_world_group;
 int p3s_world_rank;
 
+uintptr_t p3s_mpi_base;
+int p3s_threaded;
+
 static bool resolved_mpi;
 static uint32_t next_thread;
 static pthread_key_t thread_key;
-static int64_t cpu_read_ns;
 
-static int64_t clock_ns(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* What two reads of the CPU clock, one right after the other, are apart: a system call. Between
- * two events lies one such read that is not the program's work. */
-static int64_t cpu_read_cost(void)
-{
-    int64_t least = INT64_MAX;
-    for (int i = 0; i < 100; i++) {
-        int64_t before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-        int64_t apart = clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
-        if (apart < least)
-            least = apart;
-    }
-    return least;
-}
-
+/* In a Python process libmpi is not in the global scope: ask the calling module, whose
+ * dependencies include it. NULL if the caller is no such module. */
 static void *caller_library(void *ra)
 {
-    /* In a Python process libmpi is not in the global scope: ask the calling module, whose
-     * dependencies include it. */
     Dl_info info;
     void *found = NULL;
     if (dladdr(ra, &info) && info.dli_fname && strchr(info.dli_fname, '/'))
         found = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    if (found && dlsym(found, "PMPI_Init"))
-        return found;
-    return RTLD_DEFAULT;
+    return found && dlsym(found, "PMPI_Init") ? found : NULL;
 }
 
+static bool ours(void *function)
+{
+    Dl_info info, self;
+    return function && dladdr(function, &info) && dladdr((void *)p3s_late, &self) &&
+           info.dli_fbase == self.dli_fbase;
+}
+
+static void *look(void *library, const char *name)
+{
+    void *found = library ? dlsym(library, name) : NULL;
+    if (!found || ours(found))
+        found = dlsym(RTLD_NEXT, name);
+    return ours(found) ? NULL : found;
+}
+
+/* Data may live in the program itself (a copy relocation), which RTLD_NEXT would pass over. */
+static void *look_data(void *library, const char *name)
+{
+    void *found = dlsym(RTLD_DEFAULT, name);
+    return found || !library ? found : dlsym(library, name);
+}
+
+/* The library's PMPI_X for our own use and for callers of PMPI_X; for callers of MPI_X what they
+ * would have reached without us, which may be another tool. */
 static bool find_mpi(void *ra, char *path, size_t path_bytes)
 {
-    void *library = caller_library(ra), *init = dlsym(library, "PMPI_Init");
-    Dl_info info;
-    for (int i = 0; p3s_real_names[i].name; i++)
-        *(void **)((char *)&p3s_real + p3s_real_names[i].offset) =
-            dlsym(library, p3s_real_names[i].name);
-    snprintf(path, path_bytes, "%s", init && dladdr(init, &info) ? info.dli_fname : "?");
+    void *library = caller_library(ra), *init = look(library, "PMPI_Init");
+    Dl_info info = {0};
+    for (int i = 0; p3s_real_names[i].name; i++) {
+        const struct p3s_real_name *n = &p3s_real_names[i];
+        void *inner = look(library, n->name), *outer = dlsym(RTLD_NEXT, n->name + 1);
+        *(void **)((char *)&p3s_real + n->offset) = inner;
+        if (!outer || ours(outer))
+            outer = look(library, n->name + 1);
+        *(void **)((char *)&p3s_next + n->offset) = outer ? outer : inner;
+    }
     resolved_mpi = init != NULL;
-    void *openmpi = dlsym(library, "ompi_mpi_comm_world");
+    if (init && dladdr(init, &info))
+        p3s_mpi_base = (uintptr_t)info.dli_fbase;
+    snprintf(path, path_bytes, "%s", info.dli_fname ? info.dli_fname : "?");
+    void *openmpi = look_data(library, "ompi_mpi_comm_world");
 #ifdef OPEN_MPI
     p3s_mpi.comm_world = (MPI_Comm)openmpi;
-    p3s_mpi.comm_self = (MPI_Comm)dlsym(library, "ompi_mpi_comm_self");
-    p3s_mpi.comm_null = (MPI_Comm)dlsym(library, "ompi_mpi_comm_null");
-    p3s_mpi.request_null = (MPI_Request)dlsym(library, "ompi_request_null");
-    p3s_mpi.type_null = (MPI_Datatype)dlsym(library, "ompi_mpi_datatype_null");
-    p3s_mpi.byte = (MPI_Datatype)dlsym(library, "ompi_mpi_byte");
-    p3s_mpi.message_no_proc = (MPI_Message)dlsym(library, "ompi_message_no_proc");
+    p3s_mpi.comm_self = (MPI_Comm)look_data(library, "ompi_mpi_comm_self");
+    p3s_mpi.comm_null = (MPI_Comm)look_data(library, "ompi_mpi_comm_null");
+    p3s_mpi.request_null = (MPI_Request)look_data(library, "ompi_request_null");
+    p3s_mpi.type_null = (MPI_Datatype)look_data(library, "ompi_mpi_datatype_null");
+    p3s_mpi.byte = (MPI_Datatype)look_data(library, "ompi_mpi_byte");
+    p3s_mpi.message_no_proc = (MPI_Message)look_data(library, "ompi_message_no_proc");
     return init && openmpi;
 #else
     p3s_mpi = (struct p3s_handles){MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_NULL,
@@ -89,15 +99,12 @@ static void thread_end(void *cache) { p3s_site_thread_end(cache); }
 
 /* ---- entering and leaving ------------------------------------------------------------------ */
 
-bool p3s_init_enter(struct p3s_here *h, void *ra, void *fa, int *rc)
+/* Into *rc what MPI_Init must return if false: the MPI of the program does not fit. */
+static bool right_mpi(void *ra, int *rc)
 {
     char path[1024];
-    bool right = find_mpi(ra, path, sizeof path);
     const char *directory = getenv("P3S_TRACE_DIR");
-    *h = (struct p3s_here){.ra = ra, .fa = fa, .op = P3S_OP_Init};
-    h->work_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    h->t0_ns = clock_ns(CLOCK_MONOTONIC);
-    if (right)
+    if (find_mpi(ra, path, sizeof path))
         return true;
     /* Handles of another family do not fit the wrappers: refuse before anything breaks. */
     if (directory) {
@@ -117,24 +124,85 @@ bool p3s_init_enter(struct p3s_here *h, void *ra, void *fa, int *rc)
     return false;
 }
 
+int p3s_init_enter(struct p3s_here *h, void *ra, void *fa, int *rc)
+{
+    *h = (struct p3s_here){.ra = ra, .fa = fa, .op = P3S_OP_Init};
+    if (p3s_self.depth)
+        return P3S_FORWARD;     /* MPI_Init of another tool calls PMPI_Init */
+    if (!right_mpi(ra, rc))
+        return P3S_REFUSE;
+    p3s_self.depth = 1;
+    h->work = p3s_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    h->t0_ns = p3s_clock_ns(CLOCK_MONOTONIC);
+    return P3S_RECORD;
+}
+
+static void library_version(char *into, size_t bytes)
+{
+    static char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int n = 0;
+    if (!p3s_real.Get_library_version || PMPI_Get_library_version(text, &n) != MPI_SUCCESS)
+        return;
+    text[strcspn(text, "\n")] = '\0';
+    for (char *c = text; *c; c++)
+        if (*c == '\t')
+            *c = ' ';
+    snprintf(into, bytes, "%s", text);
+}
+
+static bool open_store(const char *directory, int64_t now_ns)
+{
+    struct p3s_header facts = {.init_monotonic_ns = now_ns};
+    const char *limit = getenv("P3S_LIMIT");
+    int level = MPI_THREAD_SINGLE;
+    if (PMPI_Comm_rank(p3s_mpi.comm_world, &facts.rank) != MPI_SUCCESS ||
+        PMPI_Comm_size(p3s_mpi.comm_world, &facts.size) != MPI_SUCCESS ||
+        PMPI_Comm_group(p3s_mpi.comm_world, &p3s_world_group) != MPI_SUCCESS)
+        return false;
+    facts.init_realtime_ns = p3s_clock_ns(CLOCK_REALTIME);
+    facts.limit_bytes = limit ? strtoull(limit, NULL, 10) : 0;
+#ifdef OPEN_MPI
+    strcpy(facts.family, "openmpi");
+#else
+    strcpy(facts.family, "mpich");
+#endif
+    library_version(facts.mpi_version, sizeof facts.mpi_version);
+    p3s_clock_choose(directory, &facts);
+    p3s_threaded = PMPI_Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
+    p3s_world_rank = facts.rank;
+    return p3s_store_open(directory, &facts);
+}
+
+static void begin_thread(struct p3s_thread *t)
+{
+    t->known = true;
+    t->number = __atomic_fetch_add(&next_thread, 1, __ATOMIC_RELAXED);
+    t->last_event = P3S_NO_EVENT;
+    t->counter_fd = -1;
+    if (p3s_counters) {
+        p3s_counters_open(t);
+        p3s_counters_read(t, t->counter_at_return);
+    }
+}
+
 void p3s_init_done(struct p3s_here *h, int rc)
 {
     const char *directory = getenv("P3S_TRACE_DIR");
-    int rank = 0, size = 0;
-    h->t1_ns = clock_ns(CLOCK_MONOTONIC);
-    if (rc == MPI_SUCCESS && directory && *directory && !p3s_header && !p3s_spawned() &&
-        PMPI_Comm_rank(p3s_mpi.comm_world, &rank) == MPI_SUCCESS &&
-        PMPI_Comm_size(p3s_mpi.comm_world, &size) == MPI_SUCCESS &&
-        PMPI_Comm_group(p3s_mpi.comm_world, &p3s_world_group) == MPI_SUCCESS &&
-        p3s_store_open(directory, rank, size, h->t1_ns, cpu_read_ns = cpu_read_cost())) {
-        p3s_world_rank = rank;
+    struct p3s_thread *t = &p3s_self;
+    h->t1_ns = p3s_clock_ns(CLOCK_MONOTONIC);
+    if (rc == MPI_SUCCESS && directory && *directory && !p3s_header &&
+        !p3s_spawned() && open_store(directory, h->t1_ns)) {
         p3s_epoch_ns = h->t1_ns;
         pthread_key_create(&thread_key, thread_end);
-        p3s_self.number = __atomic_fetch_add(&next_thread, 1, __ATOMIC_RELAXED);
+        begin_thread(t);
+        if (p3s_work_source != P3S_WORK_CPU)
+            h->work = 0;        /* what was before MPI_Init is not known in this clock */
         p3s_active = 1;
         p3s_plain(h, p3s_mpi.comm_world);
     }
-    p3s_self.cpu_at_return_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    t->depth = 0;
+    t->carried_work = 0;
+    t->work_at_return = p3s_header ? p3s_work_now() : 0;
 }
 
 void p3s_late(void *ra)
@@ -150,29 +218,52 @@ bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
         p3s_late(ra);
     if (!p3s_active || t->depth)
         return false;
-    if (!t->sites && !t->number && !t->cpu_at_return_ns)
-        t->number = __atomic_fetch_add(&next_thread, 1, __ATOMIC_RELAXED);
+    bool first = !t->known;
+    if (__builtin_expect(first, 0))
+        begin_thread(t);
+    h->clock = p3s_work_source == P3S_WORK_WALL ? 0 : p3s_work_now();
     t->depth = 1;
     h->ra = ra;
     h->fa = fa;
     h->op = op;
     h->recorded = false;
-    int64_t work = clock_ns(CLOCK_THREAD_CPUTIME_ID) - t->cpu_at_return_ns - cpu_read_ns;
-    h->work_ns = t->carried_work_ns + (work > 0 ? work : 0);
     if (!p3s_op_known[op]) {
         /* Named before the call: if the rank dies inside, the file says where. */
-        pthread_mutex_lock(&p3s_lock);
+        p3s_hold();
         p3s_put_op(op);
-        pthread_mutex_unlock(&p3s_lock);
+        p3s_let_go();
+    }
+    if (p3s_counters) {
+        p3s_counters_read(t, h->counter);
+        for (int i = 0; i < p3s_counters; i++)
+            h->counter[i] += t->carried_counter[i] - t->counter_at_return[i];
     }
     p3s_header->in_call = op + 1;
-    h->t1_ns = h->t0_ns = clock_ns(CLOCK_MONOTONIC);
+    h->t1_ns = h->t0_ns = p3s_clock_ns(CLOCK_MONOTONIC);
+    if (p3s_work_source == P3S_WORK_WALL)
+        h->clock = h->t0_ns;
+    int64_t work = first ? 0 : h->clock - t->work_at_return - p3s_clock_cost;
+    h->work = t->carried_work + (work > 0 ? work : 0);
     return true;
 }
 
 void p3s_return(struct p3s_here *h)
 {
-    h->t1_ns = clock_ns(CLOCK_MONOTONIC);
+    h->t1_ns = p3s_clock_ns(CLOCK_MONOTONIC);
+}
+
+/* Reading the CPU clock is a system call of half a microsecond. A wrapper that took less than
+ * SHORT_NS cannot have waited longer than that: its wall time stands for its CPU time. */
+#define SHORT_NS 1000
+
+static int64_t clock_at_return(const struct p3s_here *h)
+{
+    if (p3s_work_source == P3S_WORK_CPU) {
+        int64_t took = p3s_clock_ns(CLOCK_MONOTONIC) - h->t0_ns;
+        if (took < SHORT_NS)
+            return h->clock + took;
+    }
+    return p3s_work_now();
 }
 
 void p3s_leave(struct p3s_here *h)
@@ -180,23 +271,51 @@ void p3s_leave(struct p3s_here *h)
     struct p3s_thread *t = &p3s_self;
     if (p3s_header)
         p3s_header->in_call = 0;
-    t->carried_work_ns = h->recorded ? 0 : h->work_ns;
-    if (t->sites && !pthread_getspecific(thread_key))
+    t->carried_work = h->recorded ? 0 : h->work;
+    if (__builtin_expect(t->sites && p3s_threaded, 0) && !pthread_getspecific(thread_key))
         pthread_setspecific(thread_key, t->sites);
     t->depth = 0;
-    t->cpu_at_return_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    if (p3s_counters) {
+        for (int i = 0; i < p3s_counters; i++)
+            t->carried_counter[i] = h->recorded ? 0 : h->counter[i];
+        p3s_counters_read(t, t->counter_at_return);
+    }
+    t->work_at_return = clock_at_return(h);
 }
 
 void p3s_finalize(struct p3s_here *h)
 {
     p3s_plain(h, p3s_mpi.comm_world);
-    p3s_active = 0;
-    PMPI_Group_free(&p3s_world_group);
+    p3s_hold();
     p3s_store_close();
+    p3s_active = 0;
+    p3s_let_go();
+    PMPI_Group_free(&p3s_world_group);
 }
 
 void p3s_aborting(int code)
 {
     p3s_header->abort_code = code;
-    p3s_header->flags |= 2;
+    p3s_header->flags |= P3S_FLAG_ABORT;
+}
+
+/* Level 0 switches recording off, any other on again; what tables need is kept up meanwhile. */
+void p3s_pcontrol(int level)
+{
+    struct p3s_thread *t = &p3s_self;
+    if (!p3s_active || t->depth)
+        return;
+    bool was = p3s_header->paused;
+    p3s_header->paused = level == 0;
+    if (level == 0)
+        p3s_header->flags |= P3S_FLAG_PAUSED;
+    if (was && level != 0) {
+        /* The work meanwhile belongs to nothing that is recorded. */
+        t->carried_work = 0;
+        for (int i = 0; i < p3s_counters; i++)
+            t->carried_counter[i] = 0;
+        if (p3s_counters)
+            p3s_counters_read(t, t->counter_at_return);
+        t->work_at_return = p3s_work_now();
+    }
 }

@@ -4,6 +4,8 @@
 
 #include "p3s_tracer.h"
 
+#include <time.h>
+
 struct p3s_comm {
     int id, size, me, refs;
     bool inter;
@@ -13,13 +15,43 @@ struct p3s_comm {
 extern MPI_Group p3s_world_group;
 extern int p3s_world_rank;
 
-/* All of these need p3s_lock, p3s_id_of, p3s_simple and p3s_posted excepted. */
+extern uintptr_t p3s_mpi_base;          /* load address of the MPI library */
+
+/* ---- clocks --------------------------------------------------------------------------------- */
+
+extern int p3s_work_source;
+extern int64_t p3s_clock_cost;
+extern int p3s_counters;
+extern const volatile uint64_t *p3s_instructions;
+/* Choose clock and counters and write into the header which. */
+void p3s_clock_choose(const char *directory, struct p3s_header *h);
+void p3s_counters_open(struct p3s_thread *t);
+void p3s_counters_read(struct p3s_thread *t, uint64_t *into);
+
+static inline int64_t p3s_clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static inline int64_t p3s_work_now(void)
+{
+    if (p3s_work_source == P3S_WORK_INSTRUCTIONS)
+        return (int64_t)*p3s_instructions;
+    return p3s_clock_ns(p3s_work_source == P3S_WORK_CPU ? CLOCK_THREAD_CPUTIME_ID
+                                                        : CLOCK_MONOTONIC);
+}
+
+/* ---- what the files know of each other: needs p3s_lock, p3s_id_of, p3s_simple and p3s_posted
+ * excepted */
 struct p3s_comm *p3s_comm_of(MPI_Comm comm, const char *op, int parent);
 struct p3s_comm *p3s_known(MPI_Comm comm);
 void p3s_release(struct p3s_comm *c);
 int p3s_world_of(const struct p3s_comm *c, int rank);
 int p3s_id_of(MPI_Comm comm);
-uint16_t p3s_element_bytes(MPI_Datatype type, int64_t size);
+/* Bytes of a datatype, and of the basic elements it is made of (1 if there are several kinds). */
+void p3s_type_info(MPI_Datatype type, int64_t *size, uint32_t *element);
 
 struct p3s_call p3s_call_of(uint32_t op, uint32_t site, int comm, int peer, int tag);
 void p3s_set_bytes(struct p3s_call *call, int64_t count, MPI_Datatype type);
@@ -45,6 +77,8 @@ struct p3s_stack {                  /* one unwound native stack */
     uintptr_t *slot, *expect;   /* the return addresses outside the wrapper's own */
     uint64_t key;
     uint32_t site_plus_1;       /* of a native stack that was interned */
+    uint32_t depth;             /* turns of recursion that were taken out */
+    bool inside_mpi;            /* called by the MPI library itself */
     int frames;
     char **text;
 };

@@ -111,6 +111,7 @@ static void copy_attribute(object *code, const char *name, const char *other, ch
 static int python_frames(struct py_frame *frame, int *line)
 {
     int n = 0, steps = 0;
+    p3s_self.site_depth = 0;
     object *f = python.eval_frame();
     if (f)
         python.inc(f);
@@ -125,6 +126,7 @@ static int python_frames(struct py_frame *frame, int *line)
                 for (int i = n - p; i < n; i++)
                     python.dec(frame[i].code);
                 n -= p;
+                p3s_self.site_depth++;
                 break;
             }
         python.dec(f);

@@ -1,124 +1,250 @@
-/* Requests whose partner is known only at completion (wildcard receives) and persistent ones.
- * All other requests leave no trace here: their partner was known when they were posted. */
+/* Requests from their posting to their completion: which event completes which, and what a
+ * receive from anybody has received.
+ *
+ * An MPI may give several outstanding operations one handle (sends that were complete at once):
+ * the requests of a handle are a queue, and a completion call takes the oldest. While it looks at
+ * a request, that is out of the queue: once it is complete, another thread may be given its
+ * handle. */
 #include "p3s_inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct p3s_request {
-    struct p3s_comm *comm;      /* where a wildcard's source is translated */
-    bool wildcard, persistent, active;
-    int refs;                   /* the table, and completion calls that are looking at it */
     uint64_t handle, ordinal;
-    struct p3s_call call;
+    struct p3s_request *next;   /* younger one of the same handle; in the free list */
+    struct p3s_comm *comm;      /* where a wildcard's source is translated, else NULL */
+    bool wildcard, persistent, active, cancelling;
+    struct p3s_call call;       /* of a persistent one */
 };
 
-static struct p3s_map requests;
+struct queue {
+    uint64_t handle;
+    struct p3s_request *first, *last;
+    struct queue *next;         /* in the bucket; in the free list */
+};
 
-static void unref(struct p3s_request *r)
+static struct queue **bucket, *spare_queue;
+static struct p3s_request *spare;
+static size_t mask, used;       /* used: queues, none of them empty */
+
+static bool grow(void)
 {
-    if (r && --r->refs == 0) {
-        p3s_release(r->comm);
-        free(r);
-    }
+    size_t bigger = bucket ? 4 * (mask + 1) : 256, old = bucket ? mask + 1 : 0;
+    struct queue **fresh = calloc(bigger, sizeof *fresh);
+    if (!fresh)
+        return false;
+    for (size_t i = 0; i < old; i++)
+        for (struct queue *q = bucket[i], *next; q; q = next) {
+            struct queue **at = &fresh[p3s_mix(q->handle) & (bigger - 1)];
+            next = q->next;
+            q->next = *at;
+            *at = q;
+        }
+    free(bucket);
+    bucket = fresh;
+    mask = bigger - 1;
+    return true;
 }
 
-static void forget(uint64_t handle)
+static struct queue **place_of(uint64_t handle)
 {
-    unref(p3s_map_take(&requests, handle));
+    struct queue **at = &bucket[p3s_mix(handle) & mask];
+    while (*at && (*at)->handle != handle)
+        at = &(*at)->next;
+    return at;
 }
 
-static void remember(uint64_t handle, const struct p3s_request *like)
+static struct queue *queue_for(uint64_t handle)
 {
-    struct p3s_request *r = malloc(sizeof *r);
-    forget(handle);
+    if ((!bucket || used > 2 * mask) && !grow() && !bucket)
+        return NULL;
+    struct queue **at = place_of(handle);
+    if (*at)
+        return *at;
+    struct queue *q = spare_queue ? spare_queue : malloc(sizeof *q);
+    if (!q)
+        return NULL;
+    if (q == spare_queue)
+        spare_queue = q->next;
+    *q = (struct queue){.handle = handle};
+    *at = q;
+    __atomic_store_n(&used, used + 1, __ATOMIC_RELAXED);
+    return q;
+}
+
+static void release(struct p3s_request *r)
+{
+    p3s_release(r->comm);
+    r->next = spare;
+    spare = r;
+}
+
+static struct p3s_request *add(uint64_t handle)
+{
+    struct queue *q = queue_for(handle);
+    struct p3s_request *r = !q ? NULL : spare ? spare : malloc(sizeof *r);
     if (!r)
-        return;
-    *r = *like;
+        return NULL;
+    if (r == spare)
+        spare = r->next;
+    memset(r, 0, offsetof(struct p3s_request, call));
     r->handle = handle;
-    r->refs = 1;
-    if (r->comm)
-        r->comm->refs++;
-    if (p3s_map_put(&requests, handle, r) == r)
-        unref(r);
+    if (q->last)
+        q->last->next = r;
+    else
+        q->first = r;
+    q->last = r;
+    return r;
+}
+
+static void put_back(struct p3s_request *r)
+{
+    struct queue *q = queue_for(r->handle);
+    if (!q) {
+        release(r);
+        return;
+    }
+    r->next = q->first;
+    q->first = r;
+    if (!q->last)
+        q->last = r;
+}
+
+/* The oldest request of a handle, which stays where it is. */
+static struct p3s_request *find(uint64_t handle)
+{
+    struct queue *q = bucket ? *place_of(handle) : NULL;
+    return q ? q->first : NULL;
+}
+
+static struct p3s_request *take(uint64_t handle)
+{
+    struct queue **at = bucket ? place_of(handle) : NULL, *q = at ? *at : NULL;
+    struct p3s_request *r = q ? q->first : NULL;
+    if (!r)
+        return NULL;
+    q->first = r->next;
+    if (!q->first) {
+        *at = q->next;
+        q->next = spare_queue;
+        spare_queue = q;
+        __atomic_store_n(&used, used - 1, __ATOMIC_RELAXED);
+    }
+    return r;
 }
 
 static bool any_tracked(void)
 {
-    return __atomic_load_n(&requests.used, __ATOMIC_RELAXED) != 0;
+    return __atomic_load_n(&used, __ATOMIC_RELAXED) != 0;
+}
+
+/* ---- posting ----------------------------------------------------------------------------------- */
+
+/* The event written last has made this request. Needs p3s_lock. */
+static void posted(uint64_t handle, struct p3s_comm *comm, bool wildcard)
+{
+    struct p3s_request *r = handle == P3S_HANDLE(p3s_mpi.request_null) ? NULL : add(handle);
+    if (!r)
+        return;
+    r->ordinal = p3s_self.last_event;
+    r->active = true;
+    r->wildcard = wildcard;
+    if (wildcard && comm) {
+        r->comm = comm;
+        comm->refs++;
+    }
 }
 
 void p3s_posted(uint64_t request)
 {
-    if (!any_tracked())
-        return;
-    pthread_mutex_lock(&p3s_lock);
-    forget(request);
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_hold();
+    posted(request, NULL, false);
+    p3s_let_go();
 }
 
 void p3s_request_free(uint64_t request)
 {
-    if (p3s_active && !p3s_self.depth)
-        p3s_posted(request);
+    if (!p3s_active || p3s_self.depth || !any_tracked())
+        return;
+    p3s_hold();
+    struct p3s_request *r = take(request);
+    if (r)
+        release(r);
+    p3s_let_go();
+}
+
+void p3s_cancel(uint64_t request)
+{
+    if (!p3s_active || p3s_self.depth || !any_tracked())
+        return;
+    p3s_hold();
+    struct p3s_request *r = find(request);
+    if (r)
+        r->cancelling = true;
+    p3s_let_go();
 }
 
 void p3s_irecv(struct p3s_here *h, MPI_Comm comm, int source, int tag, int64_t count,
                MPI_Datatype type, uint64_t request)
 {
     uint32_t site = p3s_site(h->ra, h->fa);
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
-    uint64_t ordinal = p3s_described(h, h->op, site, c, source, tag, count, type);
-    if (p3s_wild(source, tag)) {
-        struct p3s_request r = {.comm = c, .wildcard = true, .active = true, .ordinal = ordinal};
-        remember(request, &r);
-    } else if (any_tracked()) {
-        forget(request);
-    }
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_described(h, h->op, site, c, source, tag, count, type);
+    posted(request, c, p3s_wild(source, tag));
+    p3s_let_go();
 }
 
 void p3s_persistent(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int root,
                     int64_t count, MPI_Datatype type, uint64_t request)
 {
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_comm *c = p3s_known(comm);
-    struct p3s_request r = {.comm = c, .persistent = true};
-    r.call = p3s_call_of(h->op, 0, c ? c->id : P3S_NONE, P3S_NONE, tag);
-    if (peer != P3S_NO_RANK) {
-        r.call.peer = p3s_world_of(c, peer);
-        r.wildcard = p3s_wild(peer, tag) && r.call.op == P3S_OP_Recv_init;
+    struct p3s_request *r = add(request);
+    if (r) {
+        r->persistent = true;
+        r->call = p3s_call_of(h->op, 0, c ? c->id : P3S_NONE, P3S_NONE, tag);
+        if (peer != P3S_NO_RANK) {
+            r->call.peer = p3s_world_of(c, peer);
+            r->wildcard = p3s_wild(peer, tag) && r->call.op == P3S_OP_Recv_init;
+        }
+        if (root != P3S_NO_RANK)
+            r->call.root = p3s_world_of(c, root);
+        p3s_set_bytes(&r->call, count, type);
+        r->comm = c;
+        if (c)
+            c->refs++;
     }
-    if (root != P3S_NO_RANK)
-        r.call.root = p3s_world_of(c, root);
-    p3s_set_bytes(&r.call, count, type);
-    remember(request, &r);
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
 }
 
 void p3s_start(struct p3s_here *h, int n, const MPI_Request *started)
 {
     uint32_t site = p3s_site(h->ra, h->fa);
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     for (int i = 0; i < n; i++) {
-        struct p3s_request *r = p3s_map_get(&requests, P3S_HANDLE(started[i]));
+        struct p3s_request *r = find(P3S_HANDLE(started[i]));
         struct p3s_call call = r ? r->call
                                  : p3s_call_of(h->op, site, P3S_NONE, P3S_NONE, P3S_NONE);
         call.site = site;
+        call.depth = p3s_self.site_depth;
+        call.thread = p3s_self.number;
         uint64_t ordinal = p3s_put(h, &call);
         if (r) {
             r->ordinal = ordinal;
             r->active = true;
         }
     }
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
 }
+
+/* ---- completion -------------------------------------------------------------------------------- */
 
 MPI_Status *p3s_wait_begin(struct p3s_wait *w, int n, const MPI_Request *handles,
                            MPI_Status *user, bool ignored)
 {
-    bool wildcard = false;
+    bool want_status = false;
     w->n = n;
     w->nonnull = 0;
     w->tracked = w->own_statuses = false;
@@ -130,31 +256,23 @@ MPI_Status *p3s_wait_begin(struct p3s_wait *w, int n, const MPI_Request *handles
     if (!w->requests)
         return user;
     w->tracked = true;
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     for (int i = 0; i < n; i++) {
-        /* Held until the end: once it is complete, another thread may be given its handle. */
-        struct p3s_request *r = w->requests[i] = p3s_map_get(&requests, P3S_HANDLE(handles[i]));
+        struct p3s_request *r = w->requests[i] =
+            handles[i] == p3s_mpi.request_null ? NULL : take(P3S_HANDLE(handles[i]));
         if (!r)
             continue;
-        r->refs++;
         if (r->active)
-            wildcard |= r->wildcard;
+            want_status |= r->wildcard || r->cancelling;
         else
             w->nonnull--;       /* an inactive persistent request completes nothing */
     }
-    pthread_mutex_unlock(&p3s_lock);
-    if (!wildcard || !ignored)
+    p3s_let_go();
+    if (!want_status || !ignored)
         return user;
     w->statuses = n <= P3S_SMALL ? w->small_statuses : malloc(sizeof(MPI_Status) * (size_t)n);
     w->own_statuses = w->statuses != NULL;
     return w->own_statuses ? w->statuses : user;
-}
-
-static void completed(struct p3s_request *r)
-{
-    r->active = false;
-    if (!r->persistent && p3s_map_get(&requests, r->handle) == r)
-        forget(r->handle);
 }
 
 void p3s_resolve(struct p3s_wait *w, int index, const MPI_Status *status)
@@ -162,29 +280,38 @@ void p3s_resolve(struct p3s_wait *w, int index, const MPI_Status *status)
     int cancelled = 0;
     if (!w->tracked || index < 0 || index >= w->n || !w->requests[index])
         return;
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_request *r = w->requests[index];
     if (r->active) {
-        if (r->wildcard && status != MPI_STATUS_IGNORE && status != MPI_STATUSES_IGNORE &&
-            PMPI_Test_cancelled(status, &cancelled) == MPI_SUCCESS && !cancelled)
+        bool given = status != MPI_STATUS_IGNORE && status != MPI_STATUSES_IGNORE;
+        if (given && (r->wildcard || r->cancelling) &&
+            PMPI_Test_cancelled(status, &cancelled) != MPI_SUCCESS)
+            cancelled = 0;
+        if (given && r->wildcard && !cancelled)
             p3s_resolved(r->comm, r->ordinal, status);
-        completed(r);
+        p3s_put_done(p3s_self.last_event, r->ordinal, cancelled != 0);
+        r->active = r->cancelling = false;
     }
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
 }
 
 void p3s_wait_end(struct p3s_wait *w, int rc, const MPI_Request *handles)
 {
     if (!w->tracked)
         return;
-    pthread_mutex_lock(&p3s_lock);
-    for (int i = 0; i < w->n; i++) {
+    p3s_hold();
+    for (int i = w->n - 1; i >= 0; i--) { /* backwards: what is put back keeps its order */
+        struct p3s_request *r = w->requests[i];
+        if (!r)
+            continue;
         /* Some may have completed with an error: what is null now must not be remembered. */
-        if (w->requests[i] && rc != MPI_SUCCESS && handles[i] == p3s_mpi.request_null)
-            completed(w->requests[i]);
-        unref(w->requests[i]);
+        bool gone = rc != MPI_SUCCESS && handles[i] == p3s_mpi.request_null;
+        if (r->persistent || (r->active && !gone))
+            put_back(r);
+        else
+            release(r);
     }
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
     if (w->requests != w->small_requests)
         free(w->requests);
     if (w->own_statuses && w->statuses != w->small_statuses)

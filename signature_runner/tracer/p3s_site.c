@@ -15,9 +15,10 @@
 #include <unwind.h>
 
 #define BUCKETS 4096
-#define MAX_STACKS 65536
+#define MAX_CACHED_FRAMES 400000    /* of all remembered stacks of a thread: 16 bytes each */
+#define DEEPEST 100000
 
-struct p3s_site_cache { size_t stacks; struct p3s_stack *bucket[BUCKETS]; };
+struct p3s_site_cache { size_t frames; struct p3s_stack *bucket[BUCKETS]; };
 
 static struct p3s_map sites;    /* key -> site number + 1; needs p3s_lock */
 static uint32_t site_count;
@@ -34,7 +35,7 @@ uint64_t p3s_hash_text(uint64_t key, const char *text, uint64_t extra)
 uint32_t p3s_intern(uint64_t key, int frames, char *const *text)
 {
     struct { uint32_t number, frames; uint64_t key; } head;
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     uintptr_t known = (uintptr_t)p3s_map_get(&sites, key);
     if (!known) {
         size_t bytes = 0, at = 0;
@@ -49,22 +50,51 @@ uint32_t p3s_intern(uint64_t key, int frames, char *const *text)
         head.number = site_count++;
         head.frames = joined ? (uint32_t)frames : 0;
         head.key = key;
-        p3s_append(P3S_REC_SITE, &head, sizeof head, joined, joined ? bytes : 0);
+        p3s_define(P3S_REC_SITE, &head, sizeof head, joined, joined ? bytes : 0);
         free(joined);
         known = (uintptr_t)head.number + 1;
         p3s_map_put(&sites, key, (void *)known);
     }
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
     return (uint32_t)(known - 1);
 }
 
 /* ---- native stacks --------------------------------------------------------------------------- */
 
 struct walk {
-    uintptr_t ra, ip[P3S_MAX_FRAMES], slot[P3S_MAX_FRAMES];
-    int n;
+    uintptr_t ra, *ip, *slot;
+    int n, room;
     bool started, checkable;
+    uintptr_t small_ip[P3S_MAX_FRAMES], small_slot[P3S_MAX_FRAMES];
 };
+
+static bool more_room(struct walk *w)
+{
+    size_t bytes = sizeof(uintptr_t) * 4 * (size_t)w->room;
+    bool small = w->ip == w->small_ip;
+    uintptr_t *ip = w->room < DEEPEST ? realloc(small ? NULL : w->ip, bytes) : NULL;
+    if (!ip)
+        return false;
+    if (small)
+        memcpy(ip, w->ip, sizeof *ip * (size_t)w->n);
+    w->ip = ip;
+    uintptr_t *slot = realloc(small ? NULL : w->slot, bytes);
+    if (!slot)
+        return false;
+    if (small)
+        memcpy(slot, w->slot, sizeof *slot * (size_t)w->n);
+    w->slot = slot;
+    w->room *= 4;
+    return true;
+}
+
+static void end_walk(struct walk *w)
+{
+    if (w->ip != w->small_ip)
+        free(w->ip);
+    if (w->slot != w->small_slot)
+        free(w->slot);
+}
 
 static _Unwind_Reason_Code one_frame(struct _Unwind_Context *context, void *argument)
 {
@@ -73,7 +103,7 @@ static _Unwind_Reason_Code one_frame(struct _Unwind_Context *context, void *argu
     if (!w->started && ip != w->ra)
         return _URC_NO_REASON;  /* the tracer's own frames */
     w->started = true;
-    if (ip == 0 || w->n == P3S_MAX_FRAMES)
+    if (ip == 0 || (w->n == w->room && !more_room(w)))
         return _URC_END_OF_STACK;
     uintptr_t slot = _Unwind_GetCFA(context) - sizeof(void *);
     w->ip[w->n] = ip;
@@ -87,15 +117,18 @@ static _Unwind_Reason_Code one_frame(struct _Unwind_Context *context, void *argu
     return _URC_NO_REASON;
 }
 
-/* A repeating cycle of return addresses (recursion) becomes one turn of it. */
-static int collapse(uintptr_t *ip, int n)
+/* A repeating cycle of return addresses (recursion) becomes one turn of it. Into kept goes what
+ * is left of ip, into *turns how many turns were taken out; frames past P3S_MAX_FRAMES are cut. */
+static int collapse(const uintptr_t *ip, int n, uintptr_t *kept, uint32_t *turns)
 {
     int out = 0;
-    for (int i = 0; i < n; i++) {
-        ip[out++] = ip[i];
+    *turns = 0;
+    for (int i = 0; i < n && out < P3S_MAX_FRAMES; i++) {
+        kept[out++] = ip[i];
         for (int p = 1; p <= P3S_MAX_PERIOD && 2 * p <= out; p++)
-            if (!memcmp(ip + out - p, ip + out - 2 * p, sizeof *ip * (size_t)p)) {
+            if (!memcmp(kept + out - p, kept + out - 2 * p, sizeof *kept * (size_t)p)) {
                 out -= p;
+                ++*turns;
                 break;
             }
     }
@@ -159,15 +192,79 @@ static void free_stack(struct p3s_stack *s)
     free(s);
 }
 
+/* The Fortran layer of an MPI calls it for the program: a frame that says nothing. */
+static bool fortran_layer(const char *module)
+{
+    return module && (!strncmp(module, "libmpi_", 7) || !strncmp(module, "libmpif", 7) ||
+                      !strncmp(module, "libmpichf", 9));
+}
+
+/* Which of the kept frames make the site: *from up to the returned end. */
+static int trim(const struct places *p, int n, bool leaf, uintptr_t interpreter, int *from)
+{
+    int end = n;
+    *from = 0;
+    if (leaf) {
+        for (end = 0; end < n && p->place[end].base != interpreter; end++) {
+        }
+        return end < n ? end + 1 : end;
+    }
+    if (end > 1 && p->place[end - 1].main && p->place[end - 2].libc)
+        end--;                  /* _start, below __libc_start_main */
+    while (end > 1 && p->place[end - 1].libc)
+        end--;
+    while (*from + 1 < end && fortran_layer(p->place[*from].name))
+        ++*from;
+    return end;
+}
+
+/* What tells that the stack is the same at the next call from here. */
+static void remember_slots(struct p3s_stack *s, const struct walk *w, int n)
+{
+    size_t bytes = sizeof(uintptr_t) * (size_t)n;
+    s->checks = -1;
+    if (!w->checkable || n <= 0)
+        return;
+    s->slot = malloc(bytes);
+    s->expect = malloc(bytes);
+    if (!s->slot || !s->expect)
+        return;
+    s->checks = n - 1;
+    memcpy(s->slot, w->slot + 1, bytes - sizeof(uintptr_t));
+    memcpy(s->expect, w->ip + 1, bytes - sizeof(uintptr_t));
+}
+
+static void name_frames(struct p3s_stack *s, const struct places *p, int from, int end)
+{
+    s->text = calloc((size_t)(end - from) + 1, sizeof *s->text);
+    for (int i = from; i < end && s->text; i++) {
+        char text[P3S_TEXT_BYTES];
+        if (p->place[i].name)
+            snprintf(text, sizeof text, "%.200s+0x%lx", p->place[i].name,
+                     (unsigned long)(p->ip[i] - p->place[i].base));
+        else
+            snprintf(text, sizeof text, "?"); /* generated code has no stable place */
+        if (!(s->text[i - from] = strdup(text)))
+            break;
+        s->frames = i - from + 1;
+        s->key = p3s_hash_text(s->key, text, 0);
+    }
+}
+
 static struct p3s_stack *unwind(uintptr_t ra, uintptr_t fa, bool leaf, uintptr_t interpreter)
 {
     struct walk w;
     struct places p;
+    uintptr_t kept[P3S_MAX_FRAMES];
     struct p3s_stack *s = calloc(1, sizeof *s);
+    int from;
     if (!s)
         return NULL;
     w.ra = ra;
     w.n = 0;
+    w.room = P3S_MAX_FRAMES;
+    w.ip = w.small_ip;
+    w.slot = w.small_slot;
     w.started = false;
     w.checkable = true;
     _Unwind_Backtrace(one_frame, &w);
@@ -178,55 +275,20 @@ static struct p3s_stack *unwind(uintptr_t ra, uintptr_t fa, bool leaf, uintptr_t
     s->ra = ra;
     s->fa = fa;
     s->leaf = leaf;
-
-    memset(&p.place, 0, sizeof p.place[0] * (size_t)w.n);
-    p.ip = w.ip;
-    p.n = w.n;
+    p.ip = kept;
+    p.n = collapse(w.ip, w.n, kept, &s->depth);
     p.module = 0;
+    memset(&p.place, 0, sizeof p.place[0] * (size_t)p.n);
     dl_iterate_phdr(one_module, &p);
-    int n = w.n;
-    if (leaf) {
-        for (n = 0; n < w.n && p.place[n].base != interpreter; n++) {
+    s->inside_mpi = !p.place[0].main && p.place[0].name &&
+                    (p.place[0].base == p3s_mpi_base || !strncmp(p.place[0].name, "mca_", 4));
+    int end = trim(&p, p.n, leaf, interpreter, &from), checked = w.n;
+    if (leaf && end > 0)        /* the slots up to the interpreter decide */
+        for (checked = 1; checked < w.n && w.ip[checked - 1] != kept[end - 1]; checked++) {
         }
-        w.n = n < w.n ? n + 1 : n; /* the slots up to the interpreter decide */
-    } else {
-        if (n > 1 && p.place[n - 1].main && p.place[n - 2].libc)
-            n--;                /* _start, below __libc_start_main */
-        while (n > 1 && p.place[n - 1].libc)
-            n--;
-    }
-    if (w.checkable && w.n > 0) {
-        size_t bytes = sizeof(uintptr_t) * (size_t)w.n;
-        s->slot = malloc(bytes);
-        s->expect = malloc(bytes);
-        s->checks = s->slot && s->expect ? w.n - 1 : -1;
-        for (int i = 0; i < s->checks; i++) {
-            s->slot[i] = w.slot[i + 1];
-            s->expect[i] = w.ip[i + 1];
-        }
-    } else {
-        s->checks = -1;
-    }
-
-    uintptr_t kept[P3S_MAX_FRAMES];
-    memcpy(kept, w.ip, sizeof *kept * (size_t)n);
-    int frames = collapse(kept, n);
-    s->text = calloc((size_t)frames + 1, sizeof *s->text);
-    for (int i = 0, from = 0; i < frames && s->text; i++) {
-        char text[P3S_TEXT_BYTES];
-        for (from = 0; w.ip[from] != kept[i]; from++) {
-        }
-        if (p.place[from].name)
-            snprintf(text, sizeof text, "%.200s+0x%lx", p.place[from].name,
-                     (unsigned long)(kept[i] - p.place[from].base));
-        else
-            snprintf(text, sizeof text, "?"); /* generated code has no stable place */
-        s->text[i] = strdup(text);
-        if (!s->text[i])
-            break;
-        s->frames = i + 1;
-        s->key = p3s_hash_text(s->key, text, 0);
-    }
+    remember_slots(s, &w, checked);
+    end_walk(&w);
+    name_frames(s, &p, from, end);
     return s;
 }
 
@@ -251,11 +313,11 @@ static struct p3s_stack *stack_of(uintptr_t ra, uintptr_t fa, bool leaf, uintptr
         }
     }
     struct p3s_stack *s = unwind(ra, fa, leaf, interpreter);
-    *keep = s && cache && s->checks >= 0 && cache->stacks < MAX_STACKS;
+    *keep = s && cache && s->checks >= 0 && cache->frames < MAX_CACHED_FRAMES;
     if (*keep) {
         s->next = cache->bucket[b];
         cache->bucket[b] = s;
-        cache->stacks++;
+        cache->frames += 16 + (size_t)s->checks;
     }
     return s;
 }
@@ -278,7 +340,10 @@ uint32_t p3s_site(void *ra, void *fa)
     if (!s)
         return p3s_intern(0, 0, NULL);
     uint32_t site;
-    if (leaf) {
+    p3s_self.site_depth = s->depth;
+    if (s->inside_mpi) {
+        site = P3S_INSIDE_MPI;
+    } else if (leaf) {
         site = p3s_python_site(s);
     } else {
         if (!s->site_plus_1)

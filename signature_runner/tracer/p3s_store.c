@@ -1,39 +1,41 @@
-/* The trace file: a header page that stays mapped, then records appended through a moving
- * MAP_SHARED window. What has been stored belongs to the kernel, so a killed rank loses
- * nothing; the kind word is stored last, so a torn record reads as the end. */
-#include "p3s_tracer.h"
+/* What goes into the capture file (docs/capture-format.md): the header, definitions, events as
+ * rows of variable-length numbers, completed requests, and the totals at the end. */
+#include "p3s_chunk.h"
+#include "p3s_inside.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#define WINDOW_BYTES ((size_t)512 * 1024)
-#define ROUND8(n) (((n) + 7) & ~(size_t)7)
+#define HEADER_BYTES 4096
+#define LONGEST_ROW (10 * (4 + P3S_MAX_COUNTERS))
 
-_Static_assert(sizeof(struct p3s_call) == 32, "CALL payload must stay 32 bytes");
-_Static_assert(offsetof(struct p3s_header, init_realtime_ns) == 24, "header layout");
-_Static_assert(offsetof(struct p3s_header, failed_polls) == 56, "header layout");
-_Static_assert(offsetof(struct p3s_header, family) == 80, "header layout");
-_Static_assert(offsetof(struct p3s_header, cpu_read_ns) == 160, "header layout");
-_Static_assert(offsetof(struct p3s_header, abort_code) == 168, "header layout");
+_Static_assert(sizeof(struct p3s_call) == 56, "CALL payload must stay 56 bytes");
+_Static_assert(offsetof(struct p3s_header, clock_cost_ns) == 40, "header layout");
+_Static_assert(offsetof(struct p3s_header, family) == 64, "header layout");
+_Static_assert(offsetof(struct p3s_header, counter_names) == 144, "header layout");
+_Static_assert(offsetof(struct p3s_header, limit_bytes) == 288, "header layout");
+_Static_assert(offsetof(struct p3s_header, work_origin) == 360, "header layout");
+_Static_assert(offsetof(struct p3s_header, header_crc) == 508, "header layout");
+_Static_assert(offsetof(struct p3s_header, failed_polls) == 512, "header layout");
+_Static_assert(offsetof(struct p3s_header, paused_calls) == 544, "header layout");
 
 struct p3s_header *p3s_header;
-uint64_t p3s_events;
 
-static int file = -1;
-static int my_rank;
 static char directory[4000];
-static char *window;                 /* mapped part of the file */
-static size_t window_bytes, page_bytes;
-static uint64_t window_at, position; /* file offsets */
-static uint64_t checksum;            /* over the records so far */
+static int my_rank;
+static struct p3s_chunk defs, events, done, resolved;
+static uint64_t limit_bytes;
+static bool limited;            /* the limit is reached: events are only counted */
+static bool stopped;            /* the file cannot grow */
+static uint64_t event_count, done_count, resolved_count, counted;
+static uint32_t def_count, call_count, site_count;
+static int64_t previous_end_ns;
+static uint32_t columns;
 
 void p3s_warn(const char *what, int error)
 {
@@ -49,173 +51,106 @@ void p3s_warn(const char *what, int error)
             my_rank, what, directory, strerror(error));
 }
 
-/* Reserves blocks now: a full disk must be an error here, not a SIGBUS at a later store. */
-static int reserve(uint64_t at, size_t bytes)
+static bool next_chunk(struct p3s_chunk *c, int kind, uint32_t cols, uint64_t first,
+                       int64_t base_ns, size_t need)
 {
-    sigset_t over, before;
-    struct timespec now = {0, 0};
-    /* Past RLIMIT_FSIZE the kernel also sends a signal that would end the program. */
-    sigemptyset(&over);
-    sigaddset(&over, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &over, &before);
-    int error = posix_fallocate(file, (off_t)at, (off_t)bytes);
-    if (error == EFBIG)
-        sigtimedwait(&over, NULL, &now);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
-static bool extend(size_t need)
-{
-    uint64_t at = position / page_bytes * page_bytes;
-    size_t bytes = WINDOW_BYTES;
-    while (bytes < need + (position - at) + 8)
-        bytes *= 2;
-    int error = reserve(at, bytes);
-    void *mapped = MAP_FAILED;
-    if (!error) {
-        mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)at);
-        error = mapped == MAP_FAILED ? errno : 0;
-    }
-    if (error) {
-        p3s_active = 0;
-        p3s_header->flags |= 1;      /* recording stopped early */
-        p3s_warn("cannot extend the trace file", error);
-        return false;
-    }
-    if (window)
-        munmap(window, window_bytes);
-    window = mapped;
-    window_bytes = bytes;
-    window_at = at;
-    return true;
-}
-
-/* A sum over words and their places: a reader can form it for the whole file at once. */
-static void add_to_checksum(const char *from, size_t bytes, uint64_t offset)
-{
-    for (size_t i = 0; i < bytes; i += 8) {
-        uint64_t word;
-        memcpy(&word, from + i, sizeof word);
-        checksum += p3s_mix(word + (offset + i) * 0x9e3779b97f4a7c15u);
-    }
-}
-
-bool p3s_append(uint32_t kind, const void *head, size_t head_bytes, const void *tail,
-                size_t tail_bytes)
-{
-    size_t payload = head_bytes + tail_bytes, total = 8 + ROUND8(payload);
-    if (!p3s_header)
-        return false;
-    if (!window || position + total + 8 > window_at + window_bytes)
-        if (!extend(total))
-            return false;
-    char *at = window + (position - window_at);
-    memcpy(at + 8, head, head_bytes);
-    if (tail_bytes)
-        memcpy(at + 8 + head_bytes, tail, tail_bytes);
-    *(uint32_t *)(at + 4) = (uint32_t)payload;
-    __atomic_store_n((uint32_t *)at, kind, __ATOMIC_RELEASE);
-    add_to_checksum(at, total, position);
-    position += total;
-    return true;
-}
-
-bool p3s_store_open(const char *dir, int rank, int size, int64_t init_monotonic_ns,
-                    int64_t cpu_read_ns)
-{
-    char path[4096];
-    struct timespec now, resolution;
-    if (strlen(dir) >= sizeof directory)
-        return false;
-    strcpy(directory, dir);
-    my_rank = rank;
-    snprintf(path, sizeof path, "%s/rank-%06d.p3t", dir, rank);
-    page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    file = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
-    if (file < 0) {
-        /* EEXIST: another program of this run has this rank (a second MPI program, a spawned
-         * one, or N programs of size 1); the reader sees it from the sizes. */
-        if (errno != EEXIST)
-            p3s_warn("cannot create the trace file", errno);
-        return false;
-    }
-    int error = reserve(0, page_bytes);
-    void *mapped = MAP_FAILED;
-    if (!error) {
-        mapped = mmap(NULL, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-        error = mapped == MAP_FAILED ? errno : 0;
-    }
-    if (error) {
-        p3s_warn("cannot write the trace file", error);
-        close(file);
-        unlink(path);
-        return false;
-    }
-    struct p3s_header *h = mapped;
-    h->version = 1;
-    h->header_bytes = (uint32_t)page_bytes;
-    h->rank = rank;
-    h->size = size;
-    clock_gettime(CLOCK_REALTIME, &now);
-    h->init_realtime_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-    h->init_monotonic_ns = init_monotonic_ns;
-    clock_getres(CLOCK_THREAD_CPUTIME_ID, &resolution);
-    h->cpu_resolution_ns = (int64_t)resolution.tv_sec * 1000000000 + resolution.tv_nsec;
-    h->cpu_read_ns = cpu_read_ns;
-    h->pid = getpid();
-#ifdef OPEN_MPI
-    strcpy(h->family, "openmpi");
-#else
-    strcpy(h->family, "mpich");
-#endif
-    gethostname(h->host, sizeof h->host - 1);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-    memcpy(h->magic, "P3STRACE", 8);
-    p3s_header = h;
-    position = page_bytes;
-    if (extend(0))
+    int error = stopped ? EFBIG : p3s_chunk_next(c, kind, cols, first, base_ns, need);
+    if (!error)
         return true;
-    p3s_header = NULL;
+    if (!stopped) {
+        stopped = true;
+        p3s_active = 0;
+        p3s_header->flags |= P3S_FLAG_STOPPED;
+        p3s_warn("cannot extend the trace file", error);
+    }
     return false;
 }
 
-void p3s_store_close(void)
+/* ---- header ---------------------------------------------------------------------------------- */
+
+bool p3s_store_open(const char *dir, const struct p3s_header *facts)
 {
-    if (!p3s_header)
-        return;
-    /* Of the header, without what other threads and MPI_Abort may still change. */
-    add_to_checksum((char *)p3s_header, offsetof(struct p3s_header, failed_polls), 0);
-    size_t rest = offsetof(struct p3s_header, family);
-    add_to_checksum((char *)p3s_header + rest, offsetof(struct p3s_header, abort_code) - rest,
-                    rest);
-    uint64_t end[2] = {p3s_events, checksum};
-    p3s_append(P3S_REC_END, end, sizeof end, NULL, 0);
-    if (window)
-        munmap(window, window_bytes);
-    window = NULL;
-    munmap(p3s_header, page_bytes);
-    p3s_header = NULL;
-    if (ftruncate(file, (off_t)position) != 0) {
-        /* The unused tail stays; it reads as the end all the same. */
+    char path[4096];
+    void *mapped = NULL;
+    if (strlen(dir) >= sizeof directory)
+        return false;
+    strcpy(directory, dir);
+    my_rank = facts->rank;
+    snprintf(path, sizeof path, "%s/rank-%06d.p3t", dir, my_rank);
+    int error = p3s_file_open(path, HEADER_BYTES, &mapped);
+    if (error) {
+        /* EEXIST: another program of this run has this rank (a second MPI program, a spawned
+         * one, or N programs of size 1); the reader sees it from the sizes. */
+        if (error != EEXIST)
+            p3s_warn("cannot create the trace file", error);
+        return false;
     }
-    close(file);
-    file = -1;
+    struct p3s_header *h = mapped;
+    *h = *facts;
+    h->major = 2;
+    h->minor = 0;
+    h->header_bytes = HEADER_BYTES;
+    h->pid = getpid();
+    gethostname(h->host, sizeof h->host - 1);
+    memcpy(h->magic, "P3STRACE", 8);
+    h->header_crc = p3s_crc(0, h, offsetof(struct p3s_header, header_crc));
+    p3s_file_owner(my_rank, (uint32_t)((uint64_t)h->pid ^ (uint64_t)h->init_monotonic_ns));
+    p3s_header = h;
+    limit_bytes = h->limit_bytes;
+    columns = 4 + h->counters;
+    if (next_chunk(&defs, P3S_CHUNK_DEFS, 0, 0, 0, 0))
+        return true;
+    p3s_header = NULL;
+    p3s_file_drop(path);
+    return false;
 }
 
-/* ---- distinct calls ------------------------------------------------------------------------ */
+/* ---- definitions ------------------------------------------------------------------------------ */
+
+bool p3s_define(uint32_t kind, const void *head, size_t head_bytes, const void *tail,
+                size_t tail_bytes)
+{
+    size_t payload = head_bytes + tail_bytes, total = 8 + ((payload + 7) & ~(size_t)7);
+    if (!p3s_header || stopped)
+        return false;
+    if (!p3s_chunk_fits(&defs, total) &&
+        !next_chunk(&defs, P3S_CHUNK_DEFS, 0, call_count, site_count, total))
+        return false;
+    char *at = defs.payload + defs.used;
+    uint32_t words[2] = {kind, (uint32_t)payload};
+    memcpy(at, words, 8);
+    memcpy(at + 8, head, head_bytes);
+    if (tail_bytes)
+        memcpy(at + 8 + head_bytes, tail, tail_bytes);
+    memset(at + 8 + payload, 0, total - 8 - payload);
+    p3s_chunk_commit(&defs, at + total);
+    def_count++;
+    call_count += kind == P3S_REC_CALL;
+    site_count += kind == P3S_REC_SITE;
+    return true;
+}
+
+unsigned char p3s_op_known[P3S_OP_COUNT];
+
+void p3s_put_op(uint32_t op)
+{
+    if (!p3s_op_known[op] &&
+        p3s_define(P3S_REC_OPNAME, &op, sizeof op, p3s_op_names[op], strlen(p3s_op_names[op])))
+        p3s_op_known[op] = 1;
+}
+
+/* ---- distinct calls: written once, then only their number -------------------------------------- */
 
 static struct { struct p3s_call call; uint32_t number_plus_1; } *calls;
-static size_t calls_mask, calls_used;
-unsigned char p3s_op_known[P3S_OP_COUNT];
+static size_t calls_mask;
 
 static uint64_t hash_call(const struct p3s_call *c)
 {
-    uint64_t w[4], x = 0;
+    uint64_t w[sizeof *c / 8], x = 0;
     memcpy(w, c, sizeof w);
-    for (int i = 0; i < 4; i++)
-        x = p3s_mix(x ^ w[i]);
-    return x;
+    for (size_t i = 0; i < sizeof w / sizeof *w; i++)
+        x = ((x << 23 | x >> 41) ^ w[i]) * 0x9e3779b97f4a7c15u;
+    return x ^ x >> 32;
 }
 
 static bool grow_calls(void)
@@ -238,16 +173,9 @@ static bool grow_calls(void)
     return true;
 }
 
-void p3s_put_op(uint32_t op)
-{
-    if (!p3s_op_known[op] &&
-        p3s_append(P3S_REC_OPNAME, &op, sizeof op, p3s_op_names[op], strlen(p3s_op_names[op])))
-        p3s_op_known[op] = 1;
-}
-
 static int64_t call_number(const struct p3s_call *c)
 {
-    if ((!calls || 2 * calls_used > calls_mask) && !grow_calls())
+    if ((!calls || 2 * (size_t)call_count > calls_mask) && !grow_calls())
         return -1;
     size_t at = hash_call(c) & calls_mask;
     for (; calls[at].number_plus_1; at = (at + 1) & calls_mask)
@@ -255,111 +183,176 @@ static int64_t call_number(const struct p3s_call *c)
             return calls[at].number_plus_1 - 1;
     if (!p3s_op_known[c->op])
         p3s_put_op(c->op);
-    if (!p3s_append(P3S_REC_CALL, c, sizeof *c, NULL, 0))
+    if (!p3s_define(P3S_REC_CALL, c, sizeof *c, NULL, 0))
         return -1;
     calls[at].call = *c;
-    calls[at].number_plus_1 = (uint32_t)++calls_used;
-    return (int64_t)calls_used - 1;
+    calls[at].number_plus_1 = call_count;
+    return (int64_t)call_count - 1;
 }
 
-uint64_t p3s_put_event(const struct p3s_call *call, int64_t start_ns, int64_t elapsed_ns,
-                       int64_t work_ns, uint32_t thread)
+/* ---- rows -------------------------------------------------------------------------------------- */
+
+static inline char *put_number(char *at, uint64_t value)
 {
-    struct { uint32_t call, thread; int64_t start, elapsed, work; } event;
-    int64_t number = p3s_active ? call_number(call) : -1;
+    for (; value >= 0x80; value >>= 7)
+        *at++ = (char)(value | 0x80);
+    *at++ = (char)value;
+    return at;
+}
+
+static inline uint64_t zigzag(int64_t value)
+{
+    return (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
+}
+
+static void count_only(uint32_t call, int64_t elapsed_ns, int64_t work);
+
+uint64_t p3s_put_event(const struct p3s_call *call, int64_t start_ns, int64_t elapsed_ns,
+                       int64_t work, const uint64_t *counters)
+{
+    if (!p3s_active)
+        return P3S_NO_EVENT;
+    if (p3s_header->paused)
+        return P3S_NO_EVENT;
+    int64_t number = call_number(call);
     if (number < 0)
-        return p3s_events;
-    event.call = (uint32_t)number;
-    event.thread = thread;
-    event.start = start_ns;
-    event.elapsed = elapsed_ns;
-    event.work = work_ns;
-    if (p3s_append(P3S_REC_EVENT, &event, sizeof event, NULL, 0))
-        p3s_events++;
-    return p3s_events - 1;
+        return P3S_NO_EVENT;
+    if (limited) {
+        count_only((uint32_t)number, elapsed_ns, work);
+        return P3S_NO_EVENT;
+    }
+    if (!p3s_chunk_fits(&events, LONGEST_ROW)) {
+        if (limit_bytes && event_count && p3s_file_bytes() >= limit_bytes) {
+            limited = true;
+            p3s_header->flags |= P3S_FLAG_LIMITED;
+            p3s_chunk_seal(&events);
+            count_only((uint32_t)number, elapsed_ns, work);
+            return P3S_NO_EVENT;
+        }
+        if (!next_chunk(&events, P3S_CHUNK_EVENTS, columns, event_count, previous_end_ns,
+                        LONGEST_ROW))
+            return P3S_NO_EVENT;
+    }
+    int64_t gap = start_ns - previous_end_ns;
+    char *at = put_number(events.payload + events.used, (uint64_t)number);
+    at = put_number(at, zigzag(gap));
+    at = put_number(at, (uint64_t)elapsed_ns);
+    at = put_number(at, p3s_work_source == P3S_WORK_INSTRUCTIONS ? (uint64_t)work
+                                                                 : zigzag(gap - work));
+    for (uint32_t i = 4; i < columns; i++)
+        at = put_number(at, counters ? counters[i - 4] : 0);
+    p3s_chunk_commit(&events, at);
+    previous_end_ns = start_ns + elapsed_ns;
+    return event_count++;
+}
+
+void p3s_put_done(uint64_t completing, uint64_t posting, bool cancelled)
+{
+    static uint64_t last;
+    if (!p3s_active || completing == P3S_NO_EVENT || posting == P3S_NO_EVENT)
+        return;
+    if (!p3s_chunk_fits(&done, 20)) {
+        if (!next_chunk(&done, P3S_CHUNK_DONE, 2, completing, 0, 20))
+            return;
+        last = completing;
+    }
+    char *at = put_number(done.payload + done.used, completing - last);
+    p3s_chunk_commit(&done, put_number(at, (completing - posting) << 1 | cancelled));
+    last = completing;
+    done_count++;
 }
 
 void p3s_put_resolved(uint64_t ordinal, int source, int tag, int64_t bytes)
 {
-    struct { uint64_t ordinal; int32_t source, tag; int64_t bytes, reserved; } r = {
-        ordinal, source, tag, bytes, 0};
-    if (p3s_active)
-        p3s_append(P3S_REC_RESOLVED, &r, sizeof r, NULL, 0);
-}
-
-/* ---- map ------------------------------------------------------------------------------------ */
-
-struct p3s_node { uint64_t key; void *value; struct p3s_node *next; };
-
-uint64_t p3s_mix(uint64_t x)
-{
-    x ^= x >> 31;
-    x *= 0x9e3779b97f4a7c15u;
-    x ^= x >> 29;
-    x *= 0xbf58476d1ce4e5b9u;
-    return x ^ x >> 32;
-}
-
-void *p3s_map_get(const struct p3s_map *m, uint64_t key)
-{
-    struct p3s_node *n = m->buckets ? m->buckets[p3s_mix(key) & m->mask] : NULL;
-    while (n && n->key != key)
-        n = n->next;
-    return n ? n->value : NULL;
-}
-
-static void map_grow(struct p3s_map *m)
-{
-    size_t bigger = m->buckets ? 4 * (m->mask + 1) : 64;
-    struct p3s_node **fresh = calloc(bigger, sizeof *fresh);
-    if (!fresh)
+    static uint64_t last;
+    if (!p3s_active || ordinal == P3S_NO_EVENT)
         return;
-    for (size_t i = 0; m->buckets && i <= m->mask; i++)
-        for (struct p3s_node *n = m->buckets[i], *next; n; n = next) {
-            next = n->next;
-            n->next = fresh[p3s_mix(n->key) & (bigger - 1)];
-            fresh[p3s_mix(n->key) & (bigger - 1)] = n;
-        }
-    free(m->buckets);
-    m->buckets = fresh;
-    m->mask = bigger - 1;
+    if (!p3s_chunk_fits(&resolved, 40)) {
+        if (!next_chunk(&resolved, P3S_CHUNK_RESOLVED, 4, ordinal, 0, 40))
+            return;
+        last = ordinal;
+    }
+    char *at = put_number(resolved.payload + resolved.used, zigzag((int64_t)(ordinal - last)));
+    at = put_number(put_number(at, zigzag(source)), zigzag(tag));
+    p3s_chunk_commit(&resolved, put_number(at, (uint64_t)bytes));
+    last = ordinal;
+    resolved_count++;
 }
 
-void *p3s_map_put(struct p3s_map *m, uint64_t key, void *value)
+/* ---- after the limit: totals by call, updated in place -------------------------------------------- */
+
+#define COUNTS_PER_CHUNK 2046
+
+struct row { uint64_t events; int64_t elapsed_ns, work; uint64_t unused; };
+
+static struct p3s_chunk *counts;
+static size_t count_chunks;
+
+static void count_only(uint32_t call, int64_t elapsed_ns, int64_t work)
 {
-    if (!m->buckets || m->used > 2 * m->mask)
-        map_grow(m);
-    if (!m->buckets)
-        return value;
-    for (struct p3s_node *n = m->buckets[p3s_mix(key) & m->mask]; n; n = n->next)
-        if (n->key == key) {
-            void *old = n->value;
-            n->value = value;
-            return old;
-        }
-    struct p3s_node *n = malloc(sizeof *n);
-    if (!n)
-        return value;
-    n->key = key;
-    n->value = value;
-    n->next = m->buckets[p3s_mix(key) & m->mask];
-    m->buckets[p3s_mix(key) & m->mask] = n;
-    m->used++;
-    return NULL;
+    size_t k = call / COUNTS_PER_CHUNK, at = call % COUNTS_PER_CHUNK;
+    if (k >= count_chunks) {
+        struct p3s_chunk *more = realloc(counts, (k + 1) * sizeof *counts);
+        if (!more)
+            return;
+        counts = more;
+        memset(counts + count_chunks, 0, (k + 1 - count_chunks) * sizeof *counts);
+        count_chunks = k + 1;
+    }
+    if (!counts[k].at && !next_chunk(&counts[k], P3S_CHUNK_COUNTS, 0, k * COUNTS_PER_CHUNK, 0,
+                                     COUNTS_PER_CHUNK * sizeof(struct row)))
+        return;
+    struct row *r = (struct row *)counts[k].payload + at;
+    r->events++;
+    r->elapsed_ns += elapsed_ns;
+    r->work += work;
+    counted++;
+    if (counts[k].used < (at + 1) * sizeof *r) {
+        counts[k].used = (uint32_t)((at + 1) * sizeof *r);
+        counts[k].at->count = (uint32_t)at + 1;
+        __atomic_store_n(&counts[k].at->state, (uint64_t)counts[k].used, __ATOMIC_RELEASE);
+    }
 }
 
-void *p3s_map_take(struct p3s_map *m, uint64_t key)
+static void seal_counts(void)
 {
-    if (!m->buckets)
-        return NULL;
-    for (struct p3s_node **n = &m->buckets[p3s_mix(key) & m->mask]; *n; n = &(*n)->next)
-        if ((*n)->key == key) {
-            struct p3s_node *found = *n;
-            void *value = found->value;
-            *n = found->next;
-            free(found);
-            m->used--;
-            return value;
+    for (size_t k = 0; k < count_chunks; k++)
+        if (counts[k].at) {
+            /* Until now its checksum could not hold: the rows change in place. */
+            uint64_t crc = p3s_crc(0, counts[k].payload, counts[k].used);
+            __atomic_store_n(&counts[k].at->state, crc << 32 | counts[k].used, __ATOMIC_RELEASE);
+            p3s_chunk_seal(&counts[k]);
         }
-    return NULL;
+}
+
+/* ---- the end --------------------------------------------------------------------------------------- */
+
+void p3s_store_close(void)
+{
+    struct {
+        uint64_t events, done, resolved, chunks, failed_polls;
+        int64_t failed_poll_ns;
+        uint64_t counted, paused_calls;
+        uint32_t flags, defs, calls, sites;
+    } end;
+    struct p3s_chunk last = {0};
+    _Static_assert(sizeof end == 80, "END payload");
+    if (!p3s_header)
+        return;
+    p3s_chunk_seal(&defs);
+    p3s_chunk_seal(&events);
+    p3s_chunk_seal(&done);
+    p3s_chunk_seal(&resolved);
+    seal_counts();
+    if (!stopped && next_chunk(&last, P3S_CHUNK_END, 0, event_count, 0, sizeof end)) {
+        end = (__typeof__(end)){event_count, done_count, resolved_count, p3s_file_chunks(),
+                                p3s_header->failed_polls, p3s_header->failed_poll_ns, counted,
+                                p3s_header->paused_calls, p3s_header->flags, def_count,
+                                call_count, site_count};
+        memcpy(last.payload, &end, sizeof end);
+        p3s_chunk_commit(&last, last.payload + sizeof end);
+        p3s_chunk_seal(&last);
+    }
+    p3s_file_close();
+    stopped = true;             /* nothing is written any more; the header stays mapped */
 }

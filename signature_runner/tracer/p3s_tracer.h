@@ -37,48 +37,58 @@ extern struct p3s_handles p3s_mpi;
 /* ---- store: the trace file -------------------------------------------------------------- */
 
 enum {
-    P3S_REC_OPNAME = 1, P3S_REC_SITE = 2, P3S_REC_COMM = 3, P3S_REC_CALL = 4,
-    P3S_REC_EVENT = 5, P3S_REC_RESOLVED = 6, P3S_REC_END = 7
+    P3S_REC_OPNAME = 1, P3S_REC_SITE = 2, P3S_REC_COMM = 3, P3S_REC_CALL = 4, P3S_REC_WINDOW = 5
 };
+enum { P3S_FLAG_STOPPED = 1, P3S_FLAG_ABORT = 2, P3S_FLAG_LIMITED = 4, P3S_FLAG_PAUSED = 8 };
+enum { P3S_WORK_WALL = 1, P3S_WORK_CPU = 2, P3S_WORK_INSTRUCTIONS = 3 };
+
+#define P3S_MAX_COUNTERS 6
+#define P3S_NO_EVENT UINT64_MAX /* ordinal of what was not recorded */
 
 struct p3s_header {             /* first page of the file; stays mapped for the whole run */
     char magic[8];
-    uint32_t version, header_bytes;
+    uint16_t major, minor;
+    uint32_t header_bytes;
     int32_t rank, size;
-    int64_t init_realtime_ns, init_monotonic_ns, cpu_resolution_ns;
-    int64_t pid;
-    uint64_t failed_polls;      /* live totals, so that they survive a kill */
+    int64_t init_realtime_ns, init_monotonic_ns, clock_cost_ns, pid;
+    uint32_t work_source, counters;
+    char family[16], host[64], counter_names[P3S_MAX_COUNTERS][24];
+    uint64_t limit_bytes;
+    char mpi_version[64], work_origin[64], reserved[80];
+    uint32_t reserved_word, header_crc;
+    /* Live totals, so that they survive a kill. */
+    uint64_t failed_polls;
     int64_t failed_poll_ns;
-    uint32_t in_call;           /* id of the MPI call the rank is inside of, 0 = none */
-    uint32_t flags;             /* 1 recording stopped early, 2 the rank called MPI_Abort */
-    char family[16], host[64];
-    int64_t cpu_read_ns;        /* cost of reading the CPU clock, taken off every work_ns */
+    uint32_t in_call;           /* 1 + id of the MPI call the rank is inside of, 0 = none */
+    uint32_t flags;
     int32_t abort_code;         /* what MPI_Abort was called with, if flags say it was */
+    uint32_t paused;            /* recording is off by MPI_Pcontrol */
+    uint64_t paused_calls;
 };
 
 struct p3s_call {               /* payload of a CALL record */
-    uint16_t op, elem_bytes;
-    uint32_t site;
+    uint32_t op, site;
     int32_t comm, peer, tag, root;
-    int64_t bytes;
+    int64_t bytes, count;
+    uint32_t elem_bytes, thread, depth;
+    int32_t window;
 };
 
-bool p3s_store_open(const char *dir, int rank, int size, int64_t init_monotonic_ns,
-                    int64_t cpu_read_ns);
+/* facts is the header without what the store itself knows. */
+bool p3s_store_open(const char *dir, const struct p3s_header *facts);
 void p3s_store_close(void);
 extern struct p3s_header *p3s_header;   /* NULL while nothing is recorded */
-/* Append one record of the given parts; false when the file could not be extended. */
-bool p3s_append(uint32_t kind, const void *head, size_t head_bytes, const void *tail,
-                size_t tail_bytes);
 void p3s_warn(const char *what, int error);
-extern uint64_t p3s_events;             /* EVENT records written so far */
 extern unsigned char p3s_op_known[];    /* names that are in the file */
 /* The following need p3s_lock. */
+/* Write one definition of the given parts; false when the file could not be extended. */
+bool p3s_define(uint32_t kind, const void *head, size_t head_bytes, const void *tail,
+                size_t tail_bytes);
 void p3s_put_op(uint32_t op);
-/* These write the CALL (once per distinct tuple) and the EVENT and
- * return the event's ordinal. */
+/* Writes the CALL (once per distinct tuple) and the event; returns the event's ordinal. */
 uint64_t p3s_put_event(const struct p3s_call *call, int64_t start_ns, int64_t elapsed_ns,
-                       int64_t work_ns, uint32_t thread);
+                       int64_t work, const uint64_t *counters);
+void p3s_put_done(uint64_t completing, uint64_t posting, bool cancelled);
 void p3s_put_resolved(uint64_t ordinal, int source, int tag, int64_t bytes);
 
 /* ---- map from 64-bit keys to pointers ---------------------------------------------------- */
@@ -93,35 +103,58 @@ uint64_t p3s_mix(uint64_t x);
 
 struct p3s_site_cache;
 struct p3s_thread {
-    int depth;
+    int depth;                  /* inside how many wrappers */
     uint32_t number;
-    int64_t cpu_at_return_ns;   /* thread CPU clock when the previous wrapper returned */
-    int64_t carried_work_ns;    /* work before calls that became no event */
+    bool known;
+    int64_t work_at_return;     /* the work clock when the previous wrapper returned */
+    int64_t carried_work;       /* work before calls that became no event */
     struct p3s_site_cache *sites;
+    uint32_t site_depth;        /* turns of recursion taken out of the site asked for last */
+    uint64_t last_event;        /* ordinal of the event written last */
+    int counter_fd;
+    uint64_t counter_at_return[P3S_MAX_COUNTERS], carried_counter[P3S_MAX_COUNTERS];
 };
-extern __thread struct p3s_thread p3s_self;
+extern __thread struct p3s_thread p3s_self __attribute__((tls_model("initial-exec")));
 extern pthread_mutex_t p3s_lock;
+extern int p3s_threaded;                /* may several threads call MPI at once? */
 extern volatile int p3s_active;         /* between MPI_Init and MPI_Finalize, file writable */
 extern int64_t p3s_epoch_ns;            /* CLOCK_MONOTONIC when MPI_Init returned */
+
+static inline void p3s_hold(void)
+{
+    if (__builtin_expect(p3s_threaded, 0))
+        pthread_mutex_lock(&p3s_lock);
+}
+
+static inline void p3s_let_go(void)
+{
+    if (__builtin_expect(p3s_threaded, 0))
+        pthread_mutex_unlock(&p3s_lock);
+}
 
 struct p3s_here {
     void *ra, *fa;
     uint32_t op;
-    int64_t work_ns, t0_ns, t1_ns;
     bool recorded;
+    int64_t clock, work, t0_ns, t1_ns; /* clock: the work clock on entry */
+    uint64_t counter[P3S_MAX_COUNTERS];
 };
 
 bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa);
 void p3s_late(void *ra);                /* looks the MPI library up before MPI_Init */
 void p3s_return(struct p3s_here *h);
 void p3s_leave(struct p3s_here *h);
-/* Number of the site of the wrapper's caller. Takes p3s_lock itself; must not hold it. */
+/* Number of the site of the wrapper's caller, P3S_INSIDE_MPI if that is the MPI library itself.
+ * Takes p3s_lock itself; must not hold it. */
+#define P3S_INSIDE_MPI UINT32_MAX
 uint32_t p3s_site(void *ra, void *fa);
 void p3s_site_thread_end(struct p3s_site_cache *cache);
+void p3s_pcontrol(int level);
 
 /* ---- what wrappers say --------------------------------------------------------------------- */
 
-bool p3s_init_enter(struct p3s_here *h, void *ra, void *fa, int *rc);
+enum { P3S_RECORD, P3S_FORWARD, P3S_REFUSE };
+int p3s_init_enter(struct p3s_here *h, void *ra, void *fa, int *rc);
 void p3s_init_done(struct p3s_here *h, int rc);
 void p3s_finalize(struct p3s_here *h);
 void p3s_aborting(int code);
@@ -153,6 +186,7 @@ void p3s_persistent(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int ro
 void p3s_start(struct p3s_here *h, int n, const MPI_Request *requests);
 void p3s_posted(uint64_t request);      /* a new request: forget what its handle once meant */
 void p3s_request_free(uint64_t request);
+void p3s_cancel(uint64_t request);
 
 #define P3S_SMALL 32
 struct p3s_request;

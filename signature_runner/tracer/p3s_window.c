@@ -64,13 +64,13 @@ static void ask(MPI_Comm comm, struct p3s_neighbours *n)
 const struct p3s_neighbours *p3s_neighbours(MPI_Comm comm)
 {
     uint64_t key = (uint64_t)p3s_id_of(comm) + 1;
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct p3s_neighbours *n = p3s_map_get(&neighbours, key);
     if (!n && (n = calloc(1, sizeof *n))) {
         ask(comm, n);
         p3s_map_put(&neighbours, key, n);
     }
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
     return n ? n : &nobody;
 }
 
@@ -113,22 +113,22 @@ void p3s_opened(struct p3s_here *h, MPI_Comm comm, int kind, uint64_t handle)
     struct opened *o = malloc(sizeof *o);
     if (!o)
         return;
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     /* Kept alive: the program may free the communicator before the window. */
     if ((o->comm = p3s_known(comm)))
         o->comm->refs++;
     struct opened *old = p3s_map_put(map_of(kind), handle, o);
     drop(old);
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
 }
 
 int p3s_closed(int kind, uint64_t handle)
 {
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct opened *o = p3s_map_take(map_of(kind), handle);
     int id = o && o->comm ? o->comm->id : P3S_NONE;
     drop(o);
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
     return id;
 }
 
@@ -136,7 +136,7 @@ void p3s_on(struct p3s_here *h, int kind, uint64_t handle, int peer, int64_t cou
             MPI_Datatype type)
 {
     uint32_t site = p3s_site(h->ra, h->fa);
-    pthread_mutex_lock(&p3s_lock);
+    p3s_hold();
     struct opened *o = p3s_map_get(map_of(kind), handle);
     struct p3s_comm *c = o ? o->comm : NULL;
     struct p3s_call call = p3s_call_of(h->op, site, c ? c->id : P3S_NONE,
@@ -144,5 +144,5 @@ void p3s_on(struct p3s_here *h, int kind, uint64_t handle, int peer, int64_t cou
                                        MPI_ANY_TAG);
     p3s_set_bytes(&call, count, type);
     p3s_put(h, &call);
-    pthread_mutex_unlock(&p3s_lock);
+    p3s_let_go();
 }

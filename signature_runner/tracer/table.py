@@ -193,6 +193,9 @@ def _completions() -> None:
     CALLS["Request_free"] = Wrapper(
         "request", before="p3s_request_free(P3S_HANDLE(*request));", traced=False
     )
+    CALLS["Cancel"] = Wrapper(
+        "request", before="p3s_cancel(P3S_HANDLE(*request));", traced=False
+    )
     CALLS["Type_free"] = Wrapper("type", before="p3s_type_free(*type);", traced=False)
 
 
@@ -253,4 +256,5 @@ Comm_get_parent Comm_rank Comm_size Comm_group Comm_remote_group Comm_remote_siz
 Group_free Group_translate_ranks Topo_test Cartdim_get Cart_get Cart_shift Graph_neighbors_count
 Dist_graph_neighbors_count Type_size_x Type_free Type_get_envelope Type_get_contents
 Type_get_envelope_c Type_get_contents_c Get_elements_x Test_cancelled
+Query_thread Get_library_version
 """)

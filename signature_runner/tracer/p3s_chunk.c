@@ -1,0 +1,195 @@
+/* The capture file: a header page, then chunks, each mapped MAP_SHARED while it is written. What
+ * has been stored belongs to the kernel, so a killed rank loses nothing; length and checksum of
+ * a chunk change in one store, so it is whole at every moment. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "p3s_chunk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAGIC 0x4b433350u       /* "P3CK" */
+#define BLOCK 4096u
+#define LARGEST (64u * 1024)
+
+_Static_assert(sizeof(struct p3s_chunk_header) == 64, "chunk header layout");
+_Static_assert(offsetof(struct p3s_chunk_header, header_crc) == 44, "chunk header layout");
+_Static_assert(offsetof(struct p3s_chunk_header, state) == 48, "chunk header layout");
+
+static int file = -1;
+static uint64_t file_end;
+static size_t page_bytes;
+static uint32_t chunks, file_key;
+static int my_rank;
+
+/* ---- CRC-32 (the one of zlib), eight bytes at a time ---------------------------------------- */
+
+static uint32_t crc_table[8][256];
+
+static void make_crc_table(void)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int bit = 0; bit < 8; bit++)
+            c = c & 1 ? 0xedb88320u ^ c >> 1 : c >> 1;
+        crc_table[0][i] = c;
+    }
+    for (uint32_t i = 0; i < 256; i++)
+        for (int k = 1; k < 8; k++)
+            crc_table[k][i] = crc_table[0][crc_table[k - 1][i] & 255] ^ crc_table[k - 1][i] >> 8;
+}
+
+uint32_t p3s_crc(uint32_t crc, const void *bytes, size_t n)
+{
+    const unsigned char *p = bytes;
+    crc = ~crc;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    for (; n >= 8; n -= 8, p += 8) {
+        uint64_t w;
+        memcpy(&w, p, 8);
+        w ^= crc;
+        crc = crc_table[7][w & 255] ^ crc_table[6][w >> 8 & 255] ^ crc_table[5][w >> 16 & 255] ^
+              crc_table[4][w >> 24 & 255] ^ crc_table[3][w >> 32 & 255] ^
+              crc_table[2][w >> 40 & 255] ^ crc_table[1][w >> 48 & 255] ^ crc_table[0][w >> 56];
+    }
+#endif
+    for (; n; n--)
+        crc = crc_table[0][(crc ^ *p++) & 255] ^ crc >> 8;
+    return ~crc;
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+/* Reserves blocks now: a full disk must be an error here, not a SIGBUS at a later store. */
+static int reserve(uint64_t at, size_t bytes)
+{
+    sigset_t over, before;
+    struct timespec now = {0, 0};
+    /* Past RLIMIT_FSIZE the kernel also sends a signal that would end the program. */
+    sigemptyset(&over);
+    sigaddset(&over, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &over, &before);
+    int error = posix_fallocate(file, (off_t)at, (off_t)bytes);
+    if (error == EFBIG)
+        sigtimedwait(&over, NULL, &now);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+/* Map file bytes; chunks begin at multiples of BLOCK, mappings at multiples of a page. */
+static void *map(uint64_t at, size_t bytes)
+{
+    uint64_t from = at / page_bytes * page_bytes;
+    void *p = mmap(NULL, bytes + (size_t)(at - from), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_POPULATE, file, (off_t)from);
+    return p == MAP_FAILED ? NULL : (char *)p + (at - from);
+}
+
+static void unmap(void *p, size_t bytes)
+{
+    uintptr_t from = (uintptr_t)p / page_bytes * page_bytes;
+    munmap((void *)from, bytes + ((uintptr_t)p - from));
+}
+
+int p3s_file_open(const char *path, size_t header_bytes, void **header)
+{
+    if (file >= 0)
+        return EBUSY;
+    page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    make_crc_table();
+    file = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
+    if (file < 0)
+        return errno;
+    int error = reserve(0, header_bytes);
+    if (!error && !(*header = map(0, header_bytes)))
+        error = errno;
+    if (error)
+        p3s_file_drop(path);
+    file_end = header_bytes;
+    return error;
+}
+
+void p3s_file_owner(int rank, uint32_t key)
+{
+    my_rank = rank;
+    file_key = key;
+}
+
+void p3s_file_drop(const char *path)
+{
+    close(file);
+    file = -1;
+    unlink(path);
+}
+
+void p3s_file_close(void)
+{
+    if (file < 0)
+        return;
+    if (ftruncate(file, (off_t)file_end) != 0) {
+        /* The unused tail stays; it reads as nothing. */
+    }
+    close(file);
+    file = -1;
+}
+
+uint32_t p3s_file_chunks(void) { return chunks; }
+
+uint64_t p3s_file_bytes(void) { return file_end; }
+
+/* ---- chunks ---------------------------------------------------------------------------------- */
+
+void p3s_chunk_seal(struct p3s_chunk *c)
+{
+    if (!c->at)
+        return;
+    c->at->sealed = 1;
+    unmap(c->at, c->at->capacity_bytes);
+    c->at = NULL;
+    c->room = c->used = 0;
+}
+
+int p3s_chunk_next(struct p3s_chunk *c, int kind, uint32_t columns, uint64_t first,
+                   int64_t base_ns, size_t need)
+{
+    size_t bytes = c->grown ? 2 * (size_t)c->grown : BLOCK; /* small runs make small files */
+    if (bytes > LARGEST)
+        bytes = LARGEST;
+    while (bytes < need + sizeof(struct p3s_chunk_header))
+        bytes += BLOCK;
+    p3s_chunk_seal(c);
+    if (file < 0)
+        return EBADF;
+    int error = reserve(file_end, bytes);
+    struct p3s_chunk_header *h = error ? NULL : map(file_end, bytes);
+    if (!h)
+        return error ? error : errno;
+    h->kind = (uint16_t)kind;
+    h->version = 1;
+    h->rank = my_rank;
+    h->sequence = chunks;
+    h->capacity_bytes = (uint32_t)bytes;
+    h->columns = columns;
+    h->first = first;
+    h->base_ns = base_ns;
+    h->file_key = file_key;
+    uint32_t magic = MAGIC;
+    h->header_crc = p3s_crc(p3s_crc(0, &magic, 4), (char *)h + 4, 40);
+    /* The magic comes last: a chunk without it is unused space. */
+    __atomic_store_n(&h->magic, magic, __ATOMIC_RELEASE);
+    c->at = h;
+    c->payload = (char *)(h + 1);
+    c->room = (uint32_t)(bytes - sizeof *h);
+    c->used = c->crc = 0;
+    c->grown = bytes <= LARGEST ? (uint32_t)bytes : LARGEST;
+    file_end += bytes;
+    chunks++;
+    return 0;
+}

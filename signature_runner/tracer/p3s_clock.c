@@ -1,0 +1,197 @@
+/* How much a rank works between two MPI calls: wall time, CPU time of the thread, or executed
+ * instructions; and hardware counters beside it. */
+#include "p3s_inside.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <linux/perf_event.h>
+#include <sys/syscall.h>
+#endif
+
+int p3s_work_source = P3S_WORK_CPU;
+int64_t p3s_clock_cost;
+const volatile uint64_t *p3s_instructions;
+
+static uint32_t counters;
+static struct { uint32_t type; uint64_t config; } counter_event[P3S_MAX_COUNTERS];
+
+/* ---- the clock of the work ----------------------------------------------------------------------- */
+
+/* Ranks of this job on this node as their launcher tells them, 0 if it does not. */
+static long ranks_here(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
+                                        "PALS_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv(names[i]);
+        if (text && atol(text) > 0)
+            return atol(text);
+    }
+    /* "2(x3),1": tasks on each node; the largest will do. */
+    const char *text = getenv("SLURM_STEP_TASKS_PER_NODE");
+    long most = 0;
+    while (text && *text) {
+        char *end;
+        long n = strtol(text, &end, 10);
+        if (end == text)
+            break;
+        most = n > most ? n : most;
+        text = strchr(end, ',');
+        text = text ? text + 1 : NULL;
+    }
+    return most;
+}
+
+/* The instruction counter of the emulator this process runs in: a file both have mapped. */
+static bool map_instructions(const char *directory)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/insn-%ld", directory, (long)getpid());
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    const uint64_t *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+    close(fd);
+    if (page == MAP_FAILED)
+        return false;
+    if (page[1] != 0x50335351454d5531u) {   /* "P3SQEMU1": the emulator is ready */
+        munmap((void *)page, 4096);
+        return false;
+    }
+    p3s_instructions = page;
+    return true;
+}
+
+static const char *choose(const char *directory)
+{
+    const char *wish = getenv("P3S_WORK");
+    bool instructions = wish && !strcmp(wish, "instructions");
+    if (instructions && map_instructions(directory)) {
+        p3s_work_source = P3S_WORK_INSTRUCTIONS;
+        return "qemu-user plugin";
+    }
+    long here = ranks_here();
+    bool alone = here > 0 && here <= sysconf(_SC_NPROCESSORS_ONLN);
+    bool wall = wish && !strcmp(wish, "wall");
+    if (wall || (alone && (!wish || !*wish || !strcmp(wish, "auto")))) {
+        p3s_work_source = P3S_WORK_WALL;
+        return "CLOCK_MONOTONIC";
+    }
+    p3s_work_source = P3S_WORK_CPU;
+    return instructions ? "CLOCK_THREAD_CPUTIME_ID, no instruction counter was there"
+                        : "CLOCK_THREAD_CPUTIME_ID";
+}
+
+/* What two reads of the work clock, one right after the other, are apart. Between two events
+ * lies one such read that is not the program's work. */
+static int64_t read_cost(void)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < 100; i++) {
+        int64_t before = p3s_work_now();
+        int64_t apart = p3s_work_now() - before;
+        if (apart < least)
+            least = apart;
+    }
+    return least;
+}
+
+/* ---- counters ---------------------------------------------------------------------------------------- */
+
+#ifdef __linux__
+static const struct { const char *name; uint32_t type; uint64_t config; } known[] = {
+    {"instructions", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS},
+    {"cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES},
+    {"llc-misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES},
+    {"llc-references", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_REFERENCES},
+    {"branches", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_INSTRUCTIONS},
+    {"branch-misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_MISSES},
+    {"page-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS},
+    {"context-switches", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES},
+    {"cpu-migrations", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS},
+    {"task-clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK},
+};
+
+static int open_counter(uint32_t type, uint64_t config, int leader)
+{
+    struct perf_event_attr a;
+    int fd = -1;
+    /* The program's own instructions; but switches and migrations happen in the kernel. */
+    for (int user = type == PERF_TYPE_HARDWARE; fd < 0 && user < 2; user++) {
+        memset(&a, 0, sizeof a);
+        a.size = sizeof a;
+        a.type = type;
+        a.config = config;
+        a.read_format = PERF_FORMAT_GROUP;
+        a.exclude_kernel = a.exclude_hv = user != 0;
+        fd = (int)syscall(SYS_perf_event_open, &a, 0, -1, leader, PERF_FLAG_FD_CLOEXEC);
+    }
+    return fd;
+}
+#endif
+
+/* The group of counters of this thread. */
+void p3s_counters_open(struct p3s_thread *t)
+{
+    t->counter_fd = -1;
+#ifdef __linux__
+    for (uint32_t i = 0; i < counters; i++) {
+        int fd = open_counter(counter_event[i].type, counter_event[i].config,
+                              i ? t->counter_fd : -1);
+        if (!i)
+            t->counter_fd = fd;
+        if (fd < 0)
+            break;
+    }
+#endif
+}
+
+void p3s_counters_read(struct p3s_thread *t, uint64_t *into)
+{
+    struct { uint64_t n, value[P3S_MAX_COUNTERS]; } group = {0};
+    ssize_t got = t->counter_fd >= 0 ? read(t->counter_fd, &group, sizeof group) : 0;
+    for (uint32_t i = 0; i < counters; i++)
+        into[i] = got > 0 && i < group.n ? group.value[i] : 0;
+}
+
+static void choose_counters(struct p3s_header *h)
+{
+    const char *wish = getenv("P3S_COUNTERS");
+    char text[512], *rest = text, *name;
+    if (!wish || !*wish)
+        return;
+    snprintf(text, sizeof text, "%s", wish);
+#ifdef __linux__
+    while ((name = strsep(&rest, ",")) && counters < P3S_MAX_COUNTERS) {
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+            int fd;
+            if (strcmp(name, known[k].name) ||
+                (fd = open_counter(known[k].type, known[k].config, -1)) < 0)
+                continue;       /* this machine does not have it */
+            close(fd);
+            counter_event[counters].type = known[k].type;
+            counter_event[counters].config = known[k].config;
+            snprintf(h->counter_names[counters++], sizeof *h->counter_names, "%s", name);
+        }
+    }
+#endif
+    h->counters = counters;
+    p3s_counters = (int)counters;
+}
+
+int p3s_counters;
+
+void p3s_clock_choose(const char *directory, struct p3s_header *h)
+{
+    snprintf(h->work_origin, sizeof h->work_origin, "%s", choose(directory));
+    p3s_clock_cost = read_cost();
+    h->work_source = (uint32_t)p3s_work_source;
+    h->clock_cost_ns = p3s_clock_cost;
+    choose_counters(h);
+}
