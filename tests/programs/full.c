@@ -5,7 +5,7 @@
 
 int main(void)
 {
-    struct rlimit limit = {700 * 1024, 700 * 1024};
+    struct rlimit limit = {150 * 1024, 150 * 1024};
     int rank, x, sum = 0;
     MPI_Init(NULL, NULL);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
