@@ -156,12 +156,16 @@ void p3s_chunk_seal(struct p3s_chunk *c)
     c->room = c->used = 0;
 }
 
+size_t p3s_chunk_size(const struct p3s_chunk *c)
+{
+    size_t bytes = c->grown ? 2 * (size_t)c->grown : BLOCK; /* small runs make small files */
+    return bytes > LARGEST ? LARGEST : bytes;
+}
+
 int p3s_chunk_next(struct p3s_chunk *c, int kind, uint32_t columns, uint64_t first,
                    int64_t base_ns, size_t need)
 {
-    size_t bytes = c->grown ? 2 * (size_t)c->grown : BLOCK; /* small runs make small files */
-    if (bytes > LARGEST)
-        bytes = LARGEST;
+    size_t bytes = p3s_chunk_size(c);
     while (bytes < need + sizeof(struct p3s_chunk_header))
         bytes += BLOCK;
     p3s_chunk_seal(c);

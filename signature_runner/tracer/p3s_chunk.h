@@ -43,6 +43,8 @@ uint64_t p3s_file_bytes(void);
 /* Seal the open chunk of this kind and begin another that has room for need bytes. */
 int p3s_chunk_next(struct p3s_chunk *c, int kind, uint32_t columns, uint64_t first,
                    int64_t base_ns, size_t need);
+/* Bytes of the next chunk of a kind, if its rows are short. */
+size_t p3s_chunk_size(const struct p3s_chunk *c);
 void p3s_chunk_seal(struct p3s_chunk *c);
 
 static inline bool p3s_chunk_fits(const struct p3s_chunk *c, size_t need)

@@ -139,23 +139,29 @@ static int open_counter(uint32_t type, uint64_t config, int leader)
 /* The group of counters of this thread. */
 void p3s_counters_open(struct p3s_thread *t)
 {
-    t->counter_fd = -1;
+    for (int i = 0; i < P3S_MAX_COUNTERS; i++)
+        t->counter_fd[i] = -1;
 #ifdef __linux__
     for (uint32_t i = 0; i < counters; i++) {
-        int fd = open_counter(counter_event[i].type, counter_event[i].config,
-                              i ? t->counter_fd : -1);
-        if (!i)
-            t->counter_fd = fd;
-        if (fd < 0)
+        t->counter_fd[i] = open_counter(counter_event[i].type, counter_event[i].config,
+                                        i ? t->counter_fd[0] : -1);
+        if (t->counter_fd[i] < 0)
             break;
     }
 #endif
 }
 
+void p3s_counters_close(struct p3s_thread *t)
+{
+    for (uint32_t i = 0; i < counters; i++)
+        if (t->counter_fd[i] >= 0)
+            close(t->counter_fd[i]);
+}
+
 void p3s_counters_read(struct p3s_thread *t, uint64_t *into)
 {
     struct { uint64_t n, value[P3S_MAX_COUNTERS]; } group = {0};
-    ssize_t got = t->counter_fd >= 0 ? read(t->counter_fd, &group, sizeof group) : 0;
+    ssize_t got = t->counter_fd[0] >= 0 ? read(t->counter_fd[0], &group, sizeof group) : 0;
     for (uint32_t i = 0; i < counters; i++)
         into[i] = got > 0 && i < group.n ? group.value[i] : 0;
 }

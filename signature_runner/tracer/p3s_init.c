@@ -95,7 +95,11 @@ static bool find_mpi(void *ra, char *path, size_t path_bytes)
 #endif
 }
 
-static void thread_end(void *cache) { p3s_site_thread_end(cache); }
+static void thread_end(void *cache)
+{
+    p3s_site_thread_end(cache);
+    p3s_counters_close(&p3s_self);
+}
 
 /* ---- entering and leaving ------------------------------------------------------------------ */
 
@@ -178,7 +182,6 @@ static void begin_thread(struct p3s_thread *t)
     t->known = true;
     t->number = __atomic_fetch_add(&next_thread, 1, __ATOMIC_RELAXED);
     t->last_event = P3S_NO_EVENT;
-    t->counter_fd = -1;
     if (p3s_counters) {
         p3s_counters_open(t);
         p3s_counters_read(t, t->counter_at_return);
@@ -272,7 +275,7 @@ void p3s_leave(struct p3s_here *h)
     if (p3s_header)
         p3s_header->in_call = 0;
     t->carried_work = h->recorded ? 0 : h->work;
-    if (__builtin_expect(t->sites && p3s_threaded, 0) && !pthread_getspecific(thread_key))
+    if (__builtin_expect(t->number && t->sites, 0) && !pthread_getspecific(thread_key))
         pthread_setspecific(thread_key, t->sites);
     t->depth = 0;
     if (p3s_counters) {

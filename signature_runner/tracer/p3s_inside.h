@@ -26,6 +26,7 @@ extern const volatile uint64_t *p3s_instructions;
 /* Choose clock and counters and write into the header which. */
 void p3s_clock_choose(const char *directory, struct p3s_header *h);
 void p3s_counters_open(struct p3s_thread *t);
+void p3s_counters_close(struct p3s_thread *t);
 void p3s_counters_read(struct p3s_thread *t, uint64_t *into);
 
 static inline int64_t p3s_clock_ns(clockid_t clock)

@@ -222,7 +222,7 @@ uint64_t p3s_put_event(const struct p3s_call *call, int64_t start_ns, int64_t el
         return P3S_NO_EVENT;
     }
     if (!p3s_chunk_fits(&events, LONGEST_ROW)) {
-        if (limit_bytes && event_count && p3s_file_bytes() >= limit_bytes) {
+        if (limit_bytes && event_count && p3s_file_bytes() + p3s_chunk_size(&events) > limit_bytes) {
             limited = true;
             p3s_header->flags |= P3S_FLAG_LIMITED;
             p3s_chunk_seal(&events);
@@ -281,7 +281,7 @@ void p3s_put_resolved(uint64_t ordinal, int source, int tag, int64_t bytes)
 
 /* ---- after the limit: totals by call, updated in place -------------------------------------------- */
 
-#define COUNTS_PER_CHUNK 2046
+#define COUNTS_PER_CHUNK 510   /* 16 KiB */
 
 struct row { uint64_t events; int64_t elapsed_ns, work; uint64_t unused; };
 

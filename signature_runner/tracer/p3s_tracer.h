@@ -111,7 +111,7 @@ struct p3s_thread {
     struct p3s_site_cache *sites;
     uint32_t site_depth;        /* turns of recursion taken out of the site asked for last */
     uint64_t last_event;        /* ordinal of the event written last */
-    int counter_fd;
+    int counter_fd[P3S_MAX_COUNTERS]; /* the first reads them all */
     uint64_t counter_at_return[P3S_MAX_COUNTERS], carried_counter[P3S_MAX_COUNTERS];
 };
 extern __thread struct p3s_thread p3s_self __attribute__((tls_model("initial-exec")));
