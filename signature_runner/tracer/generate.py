@@ -177,12 +177,44 @@ def _jobs(known: dict[str, list[Parameter]]) -> list[tuple[str, str, table.Wrapp
     return jobs
 
 
+def _guards(known: dict[str, list[Parameter]], wrapped: set[str]) -> list[str]:
+    """Return the functions that only pass through, but may run callbacks that call MPI.
+
+    An attribute's delete function, an error handler: calls from there are inside another MPI
+    call and hence no events.
+    """
+    return [
+        name.removeprefix("MPI_")
+        for name in known
+        if name.startswith("MPI_")
+        and not name.startswith("MPI_T_")
+        and "P" + name in known
+        and name.removeprefix("MPI_") not in wrapped
+    ]
+
+
+def _guard(name: str, parameters: list[Parameter]) -> str:
+    names = [f"a{number}" for number in range(len(parameters))]
+    declared = ", ".join(p.named(n) for p, n in zip(parameters, names, strict=True)) or "void"
+    return _exported(
+        name,
+        declared,
+        f"    if (!p3s_real.{name}) p3s_late(ra);\n"
+        "    p3s_self.depth++;\n"
+        f"    int rc = (outer ? p3s_next.{name} : p3s_real.{name})({', '.join(names)});\n"
+        "    p3s_self.depth--;\n"
+        "    return rc;\n",
+    )
+
+
 def generate(header: str) -> tuple[str, str]:
     """Return (p3s_generated.h, wrappers.c) for one preprocessed mpi.h."""
     known = prototypes(header)
     jobs = _jobs(known)
     special = ["Init", "Init_thread", "Finalize", "Abort", "Pcontrol"]
     functions = special + [name for name, _, _ in jobs]
+    guards = _guards(known, set(functions))
+    functions += guards
     functions += [name for name in table.RUNTIME if "PMPI_" + name in known]
     functions = list(dict.fromkeys(functions))
     ops = ["Init", "Finalize", "Abort", *table.HALVES]
@@ -219,5 +251,6 @@ def generate(header: str) -> tuple[str, str]:
         "};",
         *_special(),
         *(_wrapper(name, op, row, known["MPI_" + name]) for name, op, row in jobs),
+        *(_guard(name, known["MPI_" + name]) for name in guards),
     ]
     return "\n".join(include), "\n".join(source)
