@@ -2,6 +2,7 @@
 #include "p3s_inside.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- persistent collectives ---------------------------------------------------------------- */
 
@@ -94,9 +95,10 @@ int64_t p3s_out_sum(MPI_Comm comm, int64_t start, int64_t count)
 
 /* ---- windows and files --------------------------------------------------------------------- */
 
-struct opened { struct p3s_comm *comm; };
+struct opened { struct p3s_comm *comm; int id; };
 
 static struct p3s_map windows, files;
+static int next_window;
 
 static struct p3s_map *map_of(int kind) { return kind == P3S_FILE ? &files : &windows; }
 
@@ -117,6 +119,10 @@ void p3s_opened(struct p3s_here *h, MPI_Comm comm, int kind, uint64_t handle)
     /* Kept alive: the program may free the communicator before the window. */
     if ((o->comm = p3s_known(comm)))
         o->comm->refs++;
+    const char *made = p3s_op_names[h->op];
+    int32_t head[3] = {o->id = next_window++, o->comm ? o->comm->id : P3S_NONE,
+                       kind == P3S_FILE ? 2 : 1};
+    p3s_define(P3S_REC_WINDOW, head, sizeof head, made, strlen(made));
     struct opened *old = p3s_map_put(map_of(kind), handle, o);
     drop(old);
     p3s_let_go();
@@ -143,6 +149,7 @@ void p3s_on(struct p3s_here *h, int kind, uint64_t handle, int peer, int64_t cou
                                        peer == P3S_NO_RANK ? P3S_NONE : p3s_world_of(c, peer),
                                        MPI_ANY_TAG);
     p3s_set_bytes(&call, count, type);
+    call.window = o ? o->id : P3S_NONE;
     p3s_put(h, &call);
     p3s_let_go();
 }
