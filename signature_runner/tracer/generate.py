@@ -177,23 +177,8 @@ def _jobs(known: dict[str, list[Parameter]]) -> list[tuple[str, str, table.Wrapp
     return jobs
 
 
-def _guards(known: dict[str, list[Parameter]], wrapped: set[str]) -> list[str]:
-    """Return the functions that only pass through, but may run callbacks that call MPI.
-
-    An attribute's delete function, an error handler: calls from there are inside another MPI
-    call and hence no events.
-    """
-    return [
-        name.removeprefix("MPI_")
-        for name in known
-        if name.startswith("MPI_")
-        and not name.startswith("MPI_T_")
-        and "P" + name in known
-        and name.removeprefix("MPI_") not in wrapped
-    ]
-
-
 def _guard(name: str, parameters: list[Parameter]) -> str:
+    """Return a wrapper that records nothing, around a call inside which MPI may be called."""
     names = [f"a{number}" for number in range(len(parameters))]
     declared = ", ".join(p.named(n) for p, n in zip(parameters, names, strict=True)) or "void"
     return _exported(
@@ -213,7 +198,7 @@ def generate(header: str) -> tuple[str, str]:
     jobs = _jobs(known)
     special = ["Init", "Init_thread", "Finalize", "Abort", "Pcontrol"]
     functions = special + [name for name, _, _ in jobs]
-    guards = _guards(known, set(functions))
+    guards = [name for name in table.GUARDED if "MPI_" + name in known and "PMPI_" + name in known]
     functions += guards
     functions += [name for name in table.RUNTIME if "PMPI_" + name in known]
     functions = list(dict.fromkeys(functions))

@@ -250,6 +250,16 @@ CALLS.update(table_windows.rows())
 #: Names of events that are no MPI function: the receive half of one that sends and receives.
 HALVES = ("Sendrecv_recv", "Isendrecv_recv")
 
+#: Calls that pass through, but run callbacks (an attribute's delete function, an error handler) or
+#: communicate inside: what they call is no event. Not simply all calls: programs look for some
+#: names to find out whether an MPI library is loaded.
+GUARDED = names("""
+Attr_put Attr_delete Comm_set_attr Comm_delete_attr Type_set_attr Type_delete_attr Type_dup
+Win_set_attr Win_delete_attr Comm_call_errhandler Win_call_errhandler File_call_errhandler
+Session_call_errhandler Grequest_complete File_set_info File_set_atomicity File_get_size
+File_seek_shared File_get_position_shared
+""")
+
 #: PMPI functions the C runtime calls itself.
 RUNTIME = names("""
 Comm_get_parent Comm_rank Comm_size Comm_group Comm_remote_group Comm_remote_size Comm_test_inter
