@@ -198,7 +198,11 @@ def generate(header: str) -> tuple[str, str]:
     jobs = _jobs(known)
     special = ["Init", "Init_thread", "Finalize", "Abort", "Pcontrol"]
     functions = special + [name for name, _, _ in jobs]
-    guards = [name for name in table.GUARDED if "MPI_" + name in known and "PMPI_" + name in known]
+    guards = [
+        name
+        for name in table.GUARDED
+        if "MPI_" + name in known and "PMPI_" + name in known and name not in functions
+    ]
     functions += guards
     functions += [name for name in table.RUNTIME if "PMPI_" + name in known]
     functions = list(dict.fromkeys(functions))

@@ -256,7 +256,8 @@ void p3s_put_done(uint64_t completing, uint64_t posting, bool cancelled)
             return;
         last = completing;
     }
-    char *at = put_number(done.payload + done.used, completing - last);
+    /* Of several threads the one that completes later may come first. */
+    char *at = put_number(done.payload + done.used, zigzag((int64_t)(completing - last)));
     p3s_chunk_commit(&done, put_number(at, (completing - posting) << 1 | cancelled));
     last = completing;
     done_count++;
