@@ -17,6 +17,13 @@ from signature_runner import build
 _MACHINES = {"x86_64": 62, "aarch64": 183, "ppc64le": 21, "riscv64": 243, "s390x": 22}
 _MAX_SCRIPTS = 4  # scripts whose interpreter is a script: the kernel's own limit
 
+# What MPI libraries must not do in qemu: it has no process_vm_readv.
+_NO_SINGLE_COPY = {
+    "MPIR_CVAR_CH4_CMA_ENABLE": "0",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    "OMPI_MCA_smsc": "^cma",
+}
+
 # As recording.with_preload, but the preload is the guest's: qemu itself must not see it. qemu's -E
 # splits at commas; the other variables reach the guest by inheritance.
 _START = (
@@ -51,7 +58,8 @@ def with_counter(
 
     Errors: P3SError when there is no qemu, or the program is not one of this machine's processor.
     """
-    settings = [f"{name}={value}" for name, value in variables.items()]
+    defaults = {n: value for n, value in _NO_SINGLE_COPY.items() if n not in os.environ}
+    settings = [f"{name}={value}" for name, value in {**defaults, **variables}.items()]
     qemu, plugin = emulator(), _plugin(build.ensure_counter(), run_dir)
     shell = ["/bin/sh", "-c", _START, "sh", str(tracer), qemu, plugin]
     return ["/usr/bin/env", *settings, *shell, *native(program)]
@@ -65,7 +73,7 @@ def execute(preload: str, run_dir: Path, program: Sequence[str], env: dict[str, 
     qemu, plugin = emulator(), _plugin(build.ensure_counter(), run_dir)
     words = native(program)
     options = ["-cpu", "max", "-E", f"LD_PRELOAD={preload}", "-plugin", plugin]
-    os.execve(qemu, [qemu, *options, *words], env)
+    os.execve(qemu, [qemu, *options, *words], {**_NO_SINGLE_COPY, **env})
 
 
 def native(program: Sequence[str]) -> list[str]:

@@ -177,10 +177,12 @@ class TestExec:
         log = tmp_path / "log"
         linker.write_text(f'#!/bin/sh\necho "$@" >> {shlex.quote(str(log))}\nexec gcc "$@"\n')
         linker.chmod(0o755)
-        path = f"{linker.parent}{os.pathsep}{os.environ['PATH']}"
-        done = launch(
-            4, tmp_path, "--", program, "none", "1", PATH=path, XDG_CACHE_HOME=str(tmp_path / "c")
-        )
+        install = the_mpi()
+        assert install is not None and install.mpiexec is not None
+        # By env, as Open MPI puts its own directory before the PATH of its ranks.
+        path = f"PATH={linker.parent}{os.pathsep}{os.environ['PATH']}"
+        words = [install.mpiexec, "-n", "4", "env", path, *P3S, "exec", "--", program, "none", "1"]
+        done = run(words, tmp_path, XDG_CACHE_HOME=str(tmp_path / "c"))
         assert (done.code, done.said()) == (0, []), done.err
         assert len(read_run(tmp_path / "p3s-np4").ranks) == 4
         made = sorted(p.name.split("-")[0] for p in (tmp_path / "c" / "p3s").glob("*-*"))

@@ -12,17 +12,23 @@ pytestmark = [
     pytest.mark.skipif(the_mpi() is None, reason="no usable MPI"),
 ]
 
+NAMES = ("p2p", "collectives", "requests", "windows", "comms")
+
 
 @pytest.fixture(scope="module")
 def binaries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("bin")
-    return {
-        name: compile_c(PROGRAMS / f"{name}.c", folder / name) for name in ("p2p", "collectives")
-    }
+    return {name: compile_c(PROGRAMS / f"{name}.c", folder / name) for name in (*NAMES, "spawn")}
+
+
+@pytest.fixture(autouse=True)
+def one_sided_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ways of Open MPI 4.1 to do one-sided communication fail on some machines; not these."""
+    monkeypatch.setenv("OMPI_MCA_osc", "^ucx,rdma")
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
-@pytest.mark.parametrize("name", ["p2p", "collectives"])
+@pytest.mark.parametrize("name", NAMES)
 def test_events_are_those_the_program_counted(
     binaries: dict[str, Path],
     name: str,
@@ -38,3 +44,29 @@ def test_events_are_those_the_program_counted(
         assert recorded(run, rank.rank) == events
         assert rank.failed_polls == polls
         assert rank.complete
+
+
+def test_a_communicator_of_idup_knows_how_it_was_made(
+    binaries: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = trace([str(binaries["comms"])], 3, tmp_path / "run")
+    made = [comm for comm in run.comms if comm.op == "MPI_Comm_idup"]
+    assert sorted(comm.members for comm in made) == [(0, 1, 2), (1,), (2, 0)]
+    for comm in made:
+        assert run.comms[comm.parent].members == comm.members
+    assert "unknown" not in {comm.op for comm in run.comms}
+
+
+@pytest.mark.parametrize("np", [1, 2])
+def test_processes_that_were_spawned_disturb_nothing(
+    binaries: dict[str, Path], np: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMPI_MCA_rmaps_base_oversubscribe", "1")
+    run = trace([str(binaries["spawn"])], np, tmp_path / "run")
+    assert (run.np, run.problem) == (np, "")
+    for rank in run.ranks:
+        assert recorded(run, rank.rank) == expected(tmp_path, rank.rank)[0]
+    assert {comm.members for comm in run.comms if comm.inter} == {(-1, -1, *range(np))}
+    assert run.unmodelled == {"MPI_Comm_spawn": np}

@@ -53,13 +53,13 @@ _declare_collectives(COLLECTIVE, "Barrier Bcast Reduce Allreduce Gather Gatherv 
                                  " Reduce_scatter Reduce_scatter_block Scan Exscan")
 _declare(COMM, "Comm_dup Comm_dup_with_info Comm_idup Comm_idup_with_info Comm_split"
                " Comm_split_type Comm_create Comm_create_group Comm_create_from_group Comm_free"
+               " Comm_disconnect"
                " Cart_create Cart_sub Graph_create Dist_graph_create Dist_graph_create_adjacent"
                " Intercomm_create Intercomm_create_from_groups Intercomm_merge")
 _declare_collectives(NEIGHBOR, "Neighbor_allgather Neighbor_allgatherv Neighbor_alltoall"
                                " Neighbor_alltoallv Neighbor_alltoallw")
 _declare(PARTITIONED, "Psend_init Precv_init Pready Pready_range Pready_list")
-_declare(PROCESS, "Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join"
-                  " Comm_disconnect")
+_declare(PROCESS, "Comm_spawn Comm_spawn_multiple Comm_accept Comm_connect Comm_join")
 
 #: Collectives with a root.
 ROOTED = frozenset(

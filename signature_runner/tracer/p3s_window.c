@@ -23,6 +23,21 @@ void p3s_coll_bytes_init(struct p3s_here *h, uint64_t request, MPI_Comm comm, in
         p3s_coll_init(h, request, comm, P3S_NO_RANK, bytes, p3s_mpi.byte);
 }
 
+/* ---- MPI_Isendrecv ------------------------------------------------------------------------- */
+
+void p3s_second_half(struct p3s_here *h, MPI_Comm comm, int source, int tag, int64_t count,
+                     MPI_Datatype type, uint64_t request)
+{
+#ifdef OPEN_MPI
+    p3s_irecv(h, comm, source, tag, count, type, request);
+#else
+    /* The status that MPICH (4.0 to 5.0) gives for this request is not the receive's: from
+     * MPI_ANY_SOURCE the partner stays open, rather than being a wrong one. */
+    p3s_p2p(h, comm, source, tag, count, type);
+    p3s_posted(request);
+#endif
+}
+
 /* ---- neighbours ---------------------------------------------------------------------------- */
 
 static struct p3s_map neighbours;       /* by the id of the communicator, which is never reused */

@@ -10,6 +10,11 @@ void p3s_coll_init(struct p3s_here *h, uint64_t request, MPI_Comm comm, int root
 void p3s_coll_bytes_init(struct p3s_here *h, uint64_t request, MPI_Comm comm, int64_t bytes,
                          MPI_Datatype type);
 
+/* ---- MPI_Isendrecv -------------------------------------------------------------------------- */
+
+void p3s_second_half(struct p3s_here *h, MPI_Comm comm, int source, int tag, int64_t count,
+                     MPI_Datatype type, uint64_t request);
+
 /* ---- neighbours: whom a process sends to, by the topology of its communicator --------------- */
 
 /* Slot i of the arrays of a call; false: beyond the edge of the grid, nobody is there. */

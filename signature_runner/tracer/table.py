@@ -63,7 +63,7 @@ def _point_to_point() -> None:
     # One request completes both halves; it is the receive's, whose partner may be open.
     halves = (
         "p3s_p2p(&h, comm, dest, sendtag, {sent}); h.op = P3S_OP_Isendrecv_recv;"
-        " p3s_irecv(&h, comm, source, recvtag, {received}, P3S_HANDLE(*request));"
+        " p3s_second_half(&h, comm, source, recvtag, {received}, P3S_HANDLE(*request));"
     )
     CALLS["Isendrecv"] = Wrapper(
         "sendbuf sendcount sendtype dest sendtag recvbuf recvcount recvtype source recvtag comm"
