@@ -187,7 +187,7 @@ class Writer:
     def done(self, completing: int, posting: int, cancelled: int = 0) -> None:
         part = self.part(DONE, 20, 2)
         before = self.last_ordinal.get(DONE, 0) if part.count else part.first
-        row = leb(completing - before) + leb((completing - posting) << 1 | cancelled)
+        row = leb(zigzag(completing - before)) + leb((completing - posting) << 1 | cancelled)
         self.add(DONE, row, 2)
         self.last_ordinal[DONE] = completing
         self.totals["done"] += 1

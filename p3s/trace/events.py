@@ -184,11 +184,17 @@ def read_done(chunk: Chunk, payload: bytes) -> tuple[Int64s, NDArray[np.bool_]]:
 
 
 def _ordinals(chunk: Chunk, steps: UInt64s) -> Int64s:
+    """Return ordinals from their zigzag steps: of several threads they need not ascend."""
     import numpy as np
 
-    if chunk.first > _MOST_ORDINAL or (len(steps) and steps.max() > _MOST_ORDINAL):
+    moves = unzigzag(steps)
+    most = _MOST_ORDINAL
+    if chunk.first > most or (len(moves) and max(int(moves.max()), -int(moves.min())) > most):
         raise ValueError("an ordinal is impossible")
-    return np.cumsum(steps.view(np.int64)) + np.int64(chunk.first)
+    ordinals = np.cumsum(moves) + np.int64(chunk.first)
+    if len(ordinals) and ordinals.min() < 0:
+        raise ValueError("an ordinal is impossible")
+    return ordinals
 
 
 def read_resolved(chunk: Chunk, payload: bytes) -> Int64s:
@@ -197,13 +203,7 @@ def read_resolved(chunk: Chunk, payload: bytes) -> Int64s:
 
     table = decode(payload, max(chunk.columns, 4))
     _check_count(chunk, table.shape[1])
-    steps = unzigzag(table[0])
-    far = max(-int(steps.min()), int(steps.max())) if len(steps) else 0
-    if chunk.first > _MOST_ORDINAL or far > _MOST_ORDINAL:
-        raise ValueError("an ordinal is impossible")
-    ordinal = np.cumsum(steps) + np.int64(chunk.first)
-    if len(ordinal) and ordinal.min() < 0:
-        raise ValueError("an ordinal is negative")
+    ordinal = _ordinals(chunk, table[0])
     return np.stack(
         [ordinal, unzigzag(table[1]), unzigzag(table[2]), table[3].view(np.int64)], axis=1
     )
