@@ -388,7 +388,7 @@ def _impossible() -> dict[str, tuple[int, dict[str, object]]]:
         ),
         "rows of events that are not there": (DONE, {"first": 1000}),
         "posted before the first event": (
-            DONE, {"payload": leb(1) + leb(500 << 1), "count": 1},
+            DONE, {"payload": leb(2) + leb(500 << 1), "count": 1},
         ),
         "an ordinal is impossible": (
             RESOLVED, {"payload": leb((1 << 64) - 1) + leb(0) * 3, "count": 1},
