@@ -134,7 +134,9 @@ def test_lammps_claims_nothing_that_is_not_so(tmp_path):
 
 
 def test_nonblocking_and_persistent_collectives_go_the_whole_way(launcher, tmp_path, monkeypatch):
-    monkeypatch.setenv("OMPI_MCA_osc", "^ucx,rdma")  # the other ways fail on some machines
+    install = the_mpi()  # some ways of Open MPI to do one-sided communication fail here and there
+    assert install is not None
+    monkeypatch.setenv("OMPI_MCA_osc", "^ucx,rdma" if install.version.startswith("4") else "^ucx")
     command = [*launcher, str(compile_c(PROGRAMS / "overlap.c", tmp_path / "overlap"))]
     study = tmp_path / "study"
     done = p3s("characterize", "-n", "2,3,4,6", "-o", study, "--", *command)
