@@ -12,6 +12,7 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.study import SCHEMA_VERSION, write_bytes, write_json
+from p3s.trace.ops import leaves_request
 from replay.costs import (
     COMPOSED,
     INTERPOLATED,
@@ -176,6 +177,7 @@ def _result(
         "shares": shares,
         "unmeasured": _unmeasured(plan, costs),
         "left_out": _left_out(plan),
+        "as_blocking": sorted(filter(leaves_request, plan.trace.ops)),
         "notes": list(plan.notes),
     }
 

@@ -17,7 +17,7 @@ KINDS = {
     "MPI_Send_init": "send", "MPI_Recv": "recv", "MPI_Irecv": "recv", "MPI_Recv_init": "recv",
     "MPI_Sendrecv_recv": "recv", "MPI_Wait": "completion", "MPI_Waitall": "completion",
     "MPI_Waitany": "completion", "MPI_Comm_split": "comm", "MPI_Init": "other",
-    "MPI_Finalize": "other",
+    "MPI_Finalize": "other", "MPI_Isendrecv": "send", "MPI_Isendrecv_recv": "recv",
 }
 
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tracer_helpers import the_mpi
+from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 LIMIT_S = 240
@@ -131,3 +131,37 @@ def test_lammps_claims_nothing_that_is_not_so(tmp_path):
     assert claimed and not claimed & set(result["items_wrong"])
     assert result["collectives"]["true"] > 0
     assert abs(sum(s["time"] for s in model["shares"].values()) - 1) < 1e-6
+
+
+def test_nonblocking_and_persistent_collectives_go_the_whole_way(launcher, tmp_path, monkeypatch):
+    install = the_mpi()  # some ways of Open MPI to do one-sided communication fail here and there
+    assert install is not None
+    monkeypatch.setenv("OMPI_MCA_osc", "^ucx,rdma" if install.version.startswith("4") else "^ucx")
+    command = [*launcher, str(compile_c(PROGRAMS / "overlap.c", tmp_path / "overlap"))]
+    study = tmp_path / "study"
+    done = p3s("characterize", "-n", "2,3,4,6", "-o", study, "--", *command)
+    assert done.returncode == 0, done.stderr
+    left_out = [f"MPI_{name}" for name in ("Win_create", "Win_fence", "Put", "Win_free")]
+    for op in left_out:
+        assert f"seen, not modelled: {op} " in done.stdout
+    done = p3s("model", study)
+    assert done.returncode in (0, 3), done.stderr
+    assert "[exact] MPI_Iallreduce; on all ranks; if all; bytes = 8*(1); times = 6" in done.stdout
+    assert "seen, not modelled: MPI_Put 6 events at 6 processes (" in done.stdout
+    done = p3s("validate", study, "-n", "12", "--json", "--", *command)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    twins = 2 if "MPI_Bcast_init" in (study / "model.json").read_text() else 0
+    assert result["collectives"] == dict.fromkeys(
+        ("true", "predicted", "equal"), 12 * 6 * (2 + twins))
+    assert result["p2p_triples"]["equal"] == 12 * 6
+    assert result["unmodelled"]["events"] == 12 * 2 + 12 * 12 + 6
+    done = p3s("predict", study, "-n", "8", "--budget", "2")
+    assert done.returncode in (0, 3), done.stderr
+    assert "measured as their blocking twins, without overlap with computation:" in done.stdout
+    assert "seen, not modelled: MPI_Put 6 events at 6 processes (" in done.stdout
+    assert p3s("report", study).returncode in (0, 3)  # 3: much of it is not modelled
+    page = (study / "report.html").read_text()
+    for op in left_out:
+        assert f"seen, not modelled: {op} " in page
+    assert "MPI_Iallreduce" in page and "blocking twins" in page

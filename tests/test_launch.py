@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import stat
-import struct
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_trace_reader import small
+from capture_writer import small
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
 from p3s.errors import P3SError
@@ -187,12 +186,8 @@ DEATHS = [
 @pytest.mark.parametrize(("text", "code", "how"), DEATHS)
 def test_what_launchers_say_of_a_death(text: str, code: int, how: str, tmp_path: Path) -> None:
     for rank in range(4):
-        w = small(rank, 4)
-        w.data = w.data[:-16]  # without END
-        head = bytearray(w.data)
-        struct.pack_into("<q", head, 48, 1000 + rank)
-        struct.pack_into("<I", head, 72, 0 if rank == 3 else 4)
-        w.data = bytes(head)
+        w = small(rank, 4, pid=1000 + rank, in_call=0 if rank == 3 else 4)
+        w.parts.pop()  # without END
         w.save(tmp_path)
     (tmp_path / "stdout.txt").write_text(text)
     family = mpi.MPICH if "=   PID" in text or not text else mpi.OPENMPI

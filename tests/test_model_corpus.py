@@ -146,3 +146,8 @@ def test_operations_that_are_not_modelled_are_unknown():
     assert {i["verdict"] for i in model["items"] if i["op"] == "MPI_Put"} == {"unknown"}
     assert model["shares"]["unknown"]["bytes"] > 0.9
     assert compare(model, tables[-1])["unmodelled"]["events"] == 8
+    (row,) = model["not_modelled"]
+    assert (row["op"], row["kind"], row["np"], row["events"]) == ("MPI_Put", "rma", 8, 8)
+    assert row["share_of_events"] == 8 / tables[-1].count.sum() and 0 < row["share_of_time"] < 1
+    assert any(line.startswith("seen, not modelled: MPI_Put 8 events at 8 processes (")
+               for line in render(model).splitlines())

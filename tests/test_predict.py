@@ -309,7 +309,8 @@ def test_time_without_a_core_is_noticed() -> None:
 
 def test_what_the_scaled_trace_leaves_out_counts_as_unknown() -> None:
     """Events without a rule are in no row of the scaled trace; the traced run remembers them."""
-    from p3s.predict.prediction import _not_modelled, _unknown_share
+    from p3s.characterize.unmodelled import sentences
+    from p3s.predict.prediction import _unknown_share
 
     head = {
         "share": {"exact": {"events": 1.0, "bytes": 1.0, "work": 1.0}},
@@ -317,5 +318,11 @@ def test_what_the_scaled_trace_leaves_out_counts_as_unknown() -> None:
         "unmodelled_ops": {"MPI_Put": 7},
     }
     assert _unknown_share(head) == 0.4
-    assert _not_modelled(head) == ["not modelled: MPI_Put"]
+    assert sentences(head) == ["seen, not modelled: MPI_Put 7 events in the traced runs"]
+    row = {"op": "MPI_Put", "np": 8, "events": 1200, "share_of_events": 0.5, "share_of_time": 0.03}
+    assert sentences({**head, "not_modelled": [row]}) == [
+        "seen, not modelled: MPI_Put 1,200 events at 8 processes (50.0 % of the events,"
+        " 3.0 % of the time)"
+    ]
+    assert sentences({**head, "not_modelled": [None]}) == []
     assert _unknown_share({"share": head["share"]}) == 0.0

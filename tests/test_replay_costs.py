@@ -69,6 +69,8 @@ def test_rounds_of_known_algorithms() -> None:
         (MESSAGE, 10, True, 1), (MESSAGE, 20, True, 1), (MESSAGE, 10, True, 1)]
     assert rounds("MPI_Allreduce", 8, 1) == []
     assert compose("MPI_Neighbor_alltoall", 8, on_nodes(4, 1)) is None
+    for twin in ("MPI_Iallreduce", "MPI_Allreduce_init"):
+        assert rounds(twin, 8192, 6, 2) == rounds("MPI_Allreduce", 8192, 6, 2)
 
 
 @pytest.mark.parametrize("p", [2, 4, 8, 64])

@@ -390,3 +390,39 @@ def test_a_wait_at_the_head_of_a_loop_takes_what_is_left_at_its_end(tmp_path: Pa
         Code.IRECV, Code.SEND, Code.WAIT, Code.END]
     wait = program.of(0)[2]
     assert plan.classes[int(wait["sample"])].bytes == 100
+
+
+def requests_of_all_kinds(n: int) -> Trace:
+    """A ring and nonblocking and persistent collectives, waited for together and apart."""
+    trace = Trace(n)
+    for rank in range(n):
+        trace.add(rank, "MPI_Irecv", (rank - 1) % n, 4096)
+        trace.add(rank, "MPI_Iallreduce", nbytes=1 << 20)
+        trace.add(rank, "MPI_Isend", (rank + 1) % n, 4096)
+        trace.add(rank, "MPI_Waitall", nbytes=3)
+        trace.add(rank, "MPI_Bcast_init", nbytes=64, root=0)
+        trace.add(rank, "MPI_Ibarrier")
+        trace.add(rank, "MPI_Waitall", nbytes=2)
+        trace.add(rank, "MPI_Isendrecv", (rank + 1) % n, 512, tag=3)
+        trace.add(rank, "MPI_Isendrecv_recv", (rank - 1) % n, 512, tag=3)
+        trace.add(rank, "MPI_Wait", nbytes=1)
+    return trace
+
+
+@pytest.mark.parametrize("cores", [1, 2, 8])
+def test_nonblocking_collectives_take_part_in_waits(tmp_path: Path, cores: int) -> None:
+    plan = make_plan(requests_of_all_kinds(8).write(tmp_path), cores)
+    assert_sound(plan)
+    trace, reason = plan.trace, plan.reason
+    of = {op: set(reason[trace.is_op(op)].tolist()) for op in trace.ops}
+    for op in ("MPI_Iallreduce", "MPI_Bcast_init", "MPI_Ibarrier"):
+        assert of[op] == {Reason.COMPOSED}
+    for op in ("MPI_Irecv", "MPI_Isend", "MPI_Isendrecv", "MPI_Isendrecv_recv", "MPI_Wait"):
+        assert of[op] == {Reason.EXECUTED}
+    # One completes messages too, the other collectives only: its cost is theirs.
+    assert of["MPI_Waitall"] == {Reason.EXECUTED, Reason.COMPOSED}
+    waits = [cls for cls in plan.classes if cls.op.startswith("MPI_Wait")]
+    assert {(cls.op, cls.requests, cls.bytes) for cls in waits} == {
+        ("MPI_Waitall", 3, 8192), ("MPI_Wait", 1, 512)}
+    composed = {plan.classes[c].op for c in plan.compositions}
+    assert composed == {"MPI_Iallreduce", "MPI_Bcast_init", "MPI_Ibarrier"}

@@ -10,6 +10,7 @@ import numpy as np
 
 from p3s.characterize.fold import Loop, fold
 from p3s.characterize.tables import Group, Place, PointTable, point_table
+from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
 from p3s.trace.ops import RECV, SEND
 
@@ -85,7 +86,8 @@ def signature_json(t: PointTable) -> dict[str, Any]:
         "events": t.events, "null_events": t.null_events, "failed_polls": t.failed_polls,
         "wall_ns": t.wall_ns, "work": int(t.work.sum()), "work_unit": t.work_unit,
         "communication_ns": int(t.elapsed_ns.sum()), "varying": list(t.varying),
-        "unmodelled": t.unmodelled, "phases": _phases(t, tree, max(total, 1.0)),
+        "unmodelled": t.unmodelled, "not_modelled": unmodelled_calls([t]),
+        "phases": _phases(t, tree, max(total, 1.0)),
         "groups": [[g.site, g.op, g.comm, g.peer, g.tag, g.root] for g in t.groups],
         "places": [{"members": _packed(p.members), "ordinal": p.ordinal, "op": p.op,
                     "dims": list(p.dims) if p.dims else None,

@@ -95,7 +95,7 @@ def characterize(
             }
         )
     elif done.counts:
-        out(_table(done.counts))
+        out("\n".join([_table(done.counts), *_not_modelled(done.counts)]))
     kept = ", ".join(map(str, have)) or "none"
     if not enough:
         say(
@@ -107,6 +107,14 @@ def characterize(
         say(f"p3s: {reasons(done.failed)}; kept: {kept}")
     say(f"next: {next_command}")
     return 3 if done.failed or done.problems else 0
+
+
+def _not_modelled(rows: list[dict[str, Any]]) -> list[str]:
+    """Return a line per operation that the model will leave out, at the largest count traced."""
+    from p3s.characterize.unmodelled import sentences
+
+    largest = max(rows, key=lambda row: int(row["np"]))
+    return [one_line(line) for line in sentences(largest)]
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -201,7 +201,10 @@ def _trace_counts(
             done.failed.append({"np": np, "rep": None, "exit_code": None, "reason": text})
             bar.done(f"np={np}: cannot be characterized")
             continue
-        done.counts.append({"np": np, "runs": runs, "signature": _summary(signature)})
+        done.counts.append({
+            "np": np, "runs": runs, "signature": _summary(signature),
+            "not_modelled": signature.get("not_modelled", []),
+        })
     study.update()
     return done
 

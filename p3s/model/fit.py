@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from p3s.characterize.tables import CPU, INSTRUCTIONS, PointTable
+from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
 from p3s.model.blocks import ExtentPool
 from p3s.model.compare import compare
@@ -26,7 +27,7 @@ from p3s.model.nodes import (
 from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item
 from p3s.model.tree import build_tree, phases_of
 from p3s.model.work import fit_phase_work
-from p3s.trace.ops import COMPLETION, RECV, SEND
+from p3s.trace.ops import COLLECTIVE, COMPLETION, HALF_OF_ONE, RECV, SEND, leaves_request
 
 MIN_COUNTS = 2
 Entry = dict[str, Any]
@@ -66,7 +67,8 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
         "items": entries, "phases": phases, "work_unit": work_unit,
         "work_units": {str(t.np): t.work_unit for t in tables},
         "sites": {k: list(v) for t in tables for k, v in t.sites.items()},
-        "unmodelled_ops": unmodelled, "first_seen": _first_seen(nodes),
+        "unmodelled_ops": unmodelled, "not_modelled": unmodelled_calls(tables),
+        "first_seen": _first_seen(nodes),
     }
     judge_items(model, tables)
     return model
@@ -168,8 +170,9 @@ def _sum_ops(tables: Sequence[PointTable]) -> dict[str, int]:
 def _follow_posts(entries: Sequence[dict[str, Any]], work: Sequence[tuple[dict[str, Any], Item]],
                   counts: Sequence[int]) -> None:
     """Completions whose number has no law of its own: as often as requests were posted."""
-    posts = [k for k, e in enumerate(entries) if e["kind"] in (SEND, RECV)
-             and e["op"].startswith(("MPI_I", "MPI_Send_init", "MPI_Recv_init"))]
+    posts = [k for k, e in enumerate(entries) if leaves_request(e["op"])
+             or (e["kind"] in (SEND, RECV) and e["op"] not in HALF_OF_ONE
+                 and e["op"].startswith(("MPI_I", "MPI_Send_init", "MPI_Recv_init")))]
     if not posts:
         return
 
@@ -184,7 +187,9 @@ def _follow_posts(entries: Sequence[dict[str, Any]], work: Sequence[tuple[dict[s
         nodes.setdefault(entries[k]["node"], []).append(k)
     groups = [*nodes.values(),
               [k for k in posts if entries[k]["kind"] == SEND],
-              [k for k in posts if entries[k]["kind"] == RECV], posts]
+              [k for k in posts if entries[k]["kind"] == RECV],
+              [k for k in posts if entries[k]["kind"] == COLLECTIVE],
+              [k for k in posts if entries[k]["kind"] != COLLECTIVE], posts]
     for a in nodes.values():
         for b in nodes.values():
             if entries[a[0]]["kind"] == RECV and entries[b[0]]["kind"] == SEND:

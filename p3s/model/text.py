@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from p3s.characterize.unmodelled import sentences
 from p3s.model import guards, places, relations
 from p3s.model.expr import to_text
 from p3s.model.laws import WorkLaw
@@ -33,8 +34,7 @@ def render(model: Model) -> str:
     for nxt in model.get("next", []):
         lines.append(f"run next: {nxt['n']} processes ({'x'.join(map(str, nxt['dims']))}): "
                      f"{nxt['why']}")
-    for op, k in sorted(model["unmodelled_ops"].items()):
-        lines.append(f"not modelled: {op} ({k} calls in the traced runs)")
+    lines += sentences(model)
     return "\n".join(lines) + "\n"
 
 

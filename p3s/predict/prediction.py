@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from p3s.characterize.unmodelled import sentences
 from p3s.errors import P3SError
 from p3s.predict.measured import Measured, measured
 from p3s.predict.times import PhaseTimes, phase_times
@@ -84,7 +85,7 @@ def compose(
             *shared,
             *_notes(rows, replays, ratio),
             *_soft_rules(share),
-            *_not_modelled(times[rows[-1]["n"]].head),
+            *sentences(times[rows[-1]["n"]].head),
             *filter(None, [mixed_clocks(times[rows[-1]["n"]].head)]),
         ],
     }
@@ -221,14 +222,6 @@ def _unknown_share(head: Mapping[str, Any]) -> float:
     )
 
 
-def _not_modelled(head: Mapping[str, Any]) -> list[str]:
-    """Name the operations of the traced runs that the model leaves out."""
-    ops = head.get("unmodelled_ops")
-    if not isinstance(ops, Mapping) or not ops:
-        return []
-    return ["not modelled: " + ", ".join(sorted(map(str, ops)))]
-
-
 def _doubts(unknown: float, ratio: float) -> list[str]:
     doubts = []
     if unknown > UNKNOWN_LIMIT:
@@ -316,6 +309,12 @@ def _notes(
     if unsure:
         notes.append(
             f"no interval at {_join(unsure)} processes: the spread of a work law is unknown"
+        )
+    twins = sorted({str(op) for r in replays.values() for op in r.get("as_blocking") or ()})
+    if twins:
+        notes.append(
+            f"measured as their blocking twins, without overlap with computation: "
+            f"{', '.join(twins)}"
         )
     if math.isfinite(ratio):
         notes.append(f"the largest count is {ratio:g} times the largest traced one")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from p3s import __version__
+from p3s.characterize.unmodelled import sentences
 from p3s.errors import P3SError
 from p3s.report.text import factor, interval, percent, seconds, visible, visible_lines
 from p3s.study import Study, read_json
@@ -272,9 +273,8 @@ def _gaps(
     if study.scaled_path(largest).exists():
         head = read_json(study.scaled_path(largest), "p3s.scaled")
         gaps += _named("no rule", head.get("unknown"))
-    ops = model.get("unmodelled_ops")
-    if isinstance(ops, dict):
-        gaps += [f"not modelled: {visible(str(op))} ({_plain(k)} calls)" for op, k in ops.items()]
+    lines = [visible(line, 400) for line in sentences(model)]
+    gaps += [line for line in lines if line not in gaps]
     for n, replayed in replays.items():
         gaps += _named(f"not measured at {n} processes", replayed.get("unmeasured"))
     if largest in replays:

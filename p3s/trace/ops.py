@@ -23,6 +23,9 @@ SENDRECV_RECV = "MPI_Sendrecv_recv"
 #: Receive half of MPI_Isendrecv and MPI_Isendrecv_replace; their one request is the receive's.
 ISENDRECV_RECV = "MPI_Isendrecv_recv"
 
+#: Their request is counted at the receive half.
+HALF_OF_ONE = frozenset({"MPI_Isendrecv", "MPI_Isendrecv_replace"})
+
 _KINDS: dict[str, str] = {}
 _BLOCKING: dict[str, str] = {}
 

@@ -290,7 +290,9 @@ int main(int argc, char **argv)
         topologies();
 #if MPI_VERSION >= 4
     persistent();
+#if !defined MPICH_NUMVERSION || MPICH_NUMVERSION >= 40100000 /* MPICH 4.0 crashes in it */
     both_ways();
+#endif
     partitioned();
 #endif
     expect_close();

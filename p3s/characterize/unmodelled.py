@@ -1,0 +1,70 @@
+"""Calls that were seen but are not modelled: how many, and how much of the time they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from p3s.characterize.tables import PointTable
+from p3s.trace.ops import kind_of
+
+
+def unmodelled_calls(tables: Sequence[PointTable]) -> list[dict[str, Any]]:
+    """Return a row per operation that is not modelled, those that take most time first.
+
+    Keys: op, kind, np (the largest count that has it), and of that count events, share_of_events
+    and share_of_time (the calls and the computation before them, between 0 and 1).
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for table in sorted(tables, key=lambda t: t.np):
+        rows.update(_of_one(table))
+    return sorted(rows.values(), key=lambda row: (-row["share_of_time"], row["op"]))
+
+
+def _of_one(t: PointTable) -> dict[str, dict[str, Any]]:
+    import numpy as np
+
+    time_ns = t.work + t.elapsed_ns
+    events = np.bincount(t.group, weights=t.count, minlength=len(t.groups))
+    time_of = np.bincount(t.group, weights=time_ns, minlength=len(t.groups))
+    all_events, all_time = max(float(events.sum()), 1.0), max(float(time_of.sum()), 1.0)
+    rows = {}
+    for op in t.unmodelled:
+        mine = [i for i, group in enumerate(t.groups) if group.op == op]
+        rows[op] = {
+            "op": op, "kind": kind_of(op), "np": t.np, "events": int(events[mine].sum()),
+            "share_of_events": float(events[mine].sum() / all_events),
+            "share_of_time": float(time_of[mine].sum() / all_time),
+        }
+    return rows
+
+
+def sentence(row: Mapping[str, Any]) -> str:
+    """Return one row of :func:`unmodelled_calls` as a line for people."""
+    number = int(row["events"])
+    return (
+        f"seen, not modelled: {row['op']} {number:,} event{'' if number == 1 else 's'} at"
+        f" {row['np']} processes ({100 * float(row['share_of_events']):.1f} % of the events,"
+        f" {100 * float(row['share_of_time']):.1f} % of the time)"
+    )
+
+
+def sentences(holder: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a signature, model or scaled trace; none for a damaged entry.
+
+    One of an earlier version says how many events there were, but not their share.
+    """
+    rows = holder.get("not_modelled")
+    if not isinstance(rows, list):
+        ops = holder.get("unmodelled_ops")
+        return [
+            f"seen, not modelled: {op} {number} events in the traced runs"
+            for op, number in (sorted(ops.items()) if isinstance(ops, dict) else ())
+        ]
+    out = []
+    for row in rows:
+        try:
+            out.append(sentence(row))
+        except (KeyError, TypeError, ValueError):
+            continue
+    return out
