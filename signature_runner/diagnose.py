@@ -11,7 +11,16 @@ from p3s.errors import P3SError
 from p3s.trace import ops
 from p3s.trace.capture import Capture, read_capture
 from signature_runner.command import Command, executable
-from signature_runner.mpi import MPICH, library_of, linked
+from signature_runner.mpi import (
+    MPICH,
+    OPENMPI,
+    is_static,
+    library_of,
+    library_of_python,
+    linked,
+    owner_of,
+    remedy_for,
+)
 
 _TAIL_BYTES = 65536
 
@@ -67,7 +76,7 @@ def _judge(
         return Verdict(
             "failed",
             f"{shown}: ran as {np} separate programs of 1 rank, not as one of {np}: the program"
-            f" uses another MPI than {command.launcher}; start it with its own MPI's mpiexec",
+            f" uses another MPI than {command.launcher}; {_remedy(run_dir, command)}",
         )
     if traced and captures and sizes != {np}:
         return Verdict(
@@ -84,7 +93,7 @@ def _judge(
         return Verdict(
             "failed",
             f"{shown}: uses {_first_line(run_dir / 'other-mpi')}, another MPI than"
-            f" {command.launcher}; start it with its own MPI's mpiexec",
+            f" {command.launcher}; {_remedy(run_dir, command)}",
         )
     if code != 0:
         if len(ended) == np:
@@ -111,6 +120,20 @@ def _judge(
             f"{_last(captures.get(rank))}{_kept(captures)}",
         )
     return Verdict("complete")
+
+
+def _remedy(run_dir: Path, command: Command) -> str:
+    """Return what to do about a program of another MPI than its launcher's."""
+    program = executable(command.program[0]) or ""
+    linked_to = library_of(program)
+    python = library_of_python(program) if linked_to is None else None
+    library = _first_line(run_dir / "other-mpi") or (linked_to or python or ("", ""))[1]
+    if python and command.family in (MPICH, OPENMPI) and command.family != python[0]:
+        return remedy_for(library, command.family)
+    install = owner_of(library) if library else None
+    if install is None or not install.mpiexec or install.family == command.family:
+        return "start it with its own MPI's mpiexec"
+    return f"start it with {install.mpiexec}"
 
 
 def captures_of(run_dir: Path) -> dict[int, Capture]:
@@ -335,8 +358,7 @@ def _nothing(run_dir: Path, command: Command) -> str:
         return f"{shown}: nothing was captured{warning}"
     program = executable(command.program[0])
     if program and library_of(program) is None and _is_elf(program):
-        text = Path(program).read_bytes()
-        if b"PMPI_Init" in text:
+        if is_static(program):
             why = "it has MPI linked statically; link it with the shared MPI library"
         else:
             why = "it is not linked to an MPI library; is it the right program?"

@@ -71,7 +71,7 @@ _COMMANDS: list[tuple[Any, Any, str, dict[str, Any]]] = [
     (predict, predict.predict, "All that is missing, then times.", {"cls": WithLauncher}),
     (report, report.report, "Write report.html and a picture.", {}),
     (validate, validate.validate, "Run at a count and compare.", {"cls": WithLauncher}),
-    (doctor, doctor.doctor, "What this machine has and lacks.", {}),
+    (doctor, doctor.doctor, "What this machine has and lacks.", {"cls": WithLauncher}),
 ]
 for _module, _function, _short, _settings in _COMMANDS:
     _named = {"name": _function.__name__, **_settings}
