@@ -14,6 +14,7 @@ from signature_runner.command import Command, executable
 from signature_runner.mpi import (
     MPICH,
     OPENMPI,
+    SLURM,
     is_static,
     library_of,
     library_of_python,
@@ -202,7 +203,7 @@ _LAUNCHER_TALK = re.compile(
     r"^\s*$|^-{20,}|^={20,}|^YOUR APPLICATION TERMINATED|^This typically refers to a problem"
     r"|^Please see the FAQ page|^Primary job +terminated|^a non-zero exit code|^\[[^\]]*:\d+\]"
     r"|^\[(?:mpiexec|proxy)|^Abort\(\d+\) on node|^application called MPI_Abort|^p3s: "
-    r"|^srun: |^slurmstepd: |^prterun|^\*\*\* ",
+    r"|^srun: |^slurmstepd[-\w.]*: |^prterun|^\*\*\* ",
 )
 
 
@@ -224,6 +225,10 @@ _MPICH_FATAL = re.compile(r"^Abort\(-?\d+\) on node (\d+) ", re.MULTILINE)
 _HYDRA_BLOCK = re.compile(
     r"^=\s+PIDs? (?P<pid>\d+) RUNNING AT .*\n(?:=.*\n)*?"
     r"=\s+(?:EXIT CODE: (?P<code>\d+)|KILLED BY SIGNAL: (?P<signal>\d+))",
+    re.MULTILINE,
+)
+_SRUN_TASK = re.compile(
+    r"^srun: error: \S+: task (?P<rank>\d+): (?:Exited with exit code (?P<code>\d+)|(?P<how>.+))$",
     re.MULTILINE,
 )
 _HYDRA_STRING = re.compile(r"TERMINATED WITH THE EXIT STRING: .*\(signal (\d+)\)")
@@ -284,6 +289,14 @@ def _hydra_total(text: str, code: int) -> str:
     return _signalled(number)
 
 
+def _srun_how(task: re.Match[str]) -> str:
+    if task["code"]:
+        return f"exit code {task['code']}"
+    named = {signal.strsignal(number): number for number in signal.valid_signals()}
+    number = named.get(task["how"].partition(" (")[0])
+    return _signalled(number) if number else task["how"]
+
+
 def _death(run_dir: Path, captures: dict[int, Capture], family: str, code: int) -> _Death:
     """Return which rank failed first and how, as far as launcher and captures tell."""
     for rank, capture in captures.items():
@@ -297,6 +310,9 @@ def _death(run_dir: Path, captures: dict[int, Capture], family: str, code: int) 
         if how:
             said = _signalled(int(how[1])) if how[1] else f"exit code {how[2]}"
         return _Death(int(match[1] or match[2]), said)
+    task = _SRUN_TASK.search(text) if family == SLURM else None
+    if task:  # the first that srun names; then it ends the others
+        return _Death(int(task["rank"]), _srun_how(task))
     fatal = _MPICH_FATAL.search(text)
     if fatal and int(fatal[1]) in captures:
         return _Death(int(fatal[1]), "stopped by an MPI error")
