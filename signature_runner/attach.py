@@ -23,7 +23,7 @@ from signature_runner.recording import INSTRUCTIONS, SHARING, Recording, preload
 
 _KNOWN_SCHEMA = "p3s.known-tracer"
 _RANK_FILE = re.compile(r"rank-(\d{6,})\.p3t")
-_FORGET_S = 3600.0
+_FORGET_S = 60.0
 
 
 def default_dir(here: Place) -> Path:
@@ -178,13 +178,22 @@ def _recall(known: Path) -> build.TracerBuild | None:
     return found if found.path.is_file() else None
 
 
+def _launch() -> str:
+    """Return what the ranks of one launch have in common: a Slurm step, else their parent."""
+    names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_SRUN_COMM_PORT")
+    step = [os.environ.get(name, "") for name in names]
+    if all(step):
+        return " ".join(step)
+    parent = os.getppid()
+    born = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[19]
+    return f"{parent} {born}"
+
+
 def first_to_say(text: str) -> bool:
-    """Tell whether no other rank of this launch on this node has said ``text`` yet."""
+    """Tell whether no other rank of this launch has said ``text`` yet (of one node, at least)."""
     try:
         folder = build.cache_dir()
-        parent = os.getppid()
-        born = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[19]
-        mark = hashlib.sha256(f"{parent} {born} {text}".encode("utf-8", "replace")).hexdigest()
+        mark = hashlib.sha256(f"{_launch()} {text}".encode("utf-8", "replace")).hexdigest()
         for path in folder.glob("said-*"):
             if path.stat().st_mtime < time.time() - _FORGET_S:
                 path.unlink(missing_ok=True)

@@ -11,7 +11,17 @@ from p3s.errors import P3SError
 from p3s.trace import ops
 from p3s.trace.capture import Capture, read_capture
 from signature_runner.command import Command, executable
-from signature_runner.mpi import MPICH, library_of, linked
+from signature_runner.mpi import (
+    MPICH,
+    OPENMPI,
+    SLURM,
+    is_static,
+    library_of,
+    library_of_python,
+    linked,
+    owner_of,
+    remedy_for,
+)
 
 _TAIL_BYTES = 65536
 
@@ -67,7 +77,7 @@ def _judge(
         return Verdict(
             "failed",
             f"{shown}: ran as {np} separate programs of 1 rank, not as one of {np}: the program"
-            f" uses another MPI than {command.launcher}; start it with its own MPI's mpiexec",
+            f" uses another MPI than {command.launcher}; {_remedy(run_dir, command)}",
         )
     if traced and captures and sizes != {np}:
         return Verdict(
@@ -84,7 +94,7 @@ def _judge(
         return Verdict(
             "failed",
             f"{shown}: uses {_first_line(run_dir / 'other-mpi')}, another MPI than"
-            f" {command.launcher}; start it with its own MPI's mpiexec",
+            f" {command.launcher}; {_remedy(run_dir, command)}",
         )
     if code != 0:
         if len(ended) == np:
@@ -111,6 +121,20 @@ def _judge(
             f"{_last(captures.get(rank))}{_kept(captures)}",
         )
     return Verdict("complete")
+
+
+def _remedy(run_dir: Path, command: Command) -> str:
+    """Return what to do about a program of another MPI than its launcher's."""
+    program = executable(command.program[0]) or ""
+    linked_to = library_of(program)
+    python = library_of_python(program) if linked_to is None else None
+    library = _first_line(run_dir / "other-mpi") or (linked_to or python or ("", ""))[1]
+    if python and command.family in (MPICH, OPENMPI) and command.family != python[0]:
+        return remedy_for(library, command.family)
+    install = owner_of(library) if library else None
+    if install is None or not install.mpiexec or install.family == command.family:
+        return "start it with its own MPI's mpiexec"
+    return f"start it with {install.mpiexec}"
 
 
 def captures_of(run_dir: Path) -> dict[int, Capture]:
@@ -179,7 +203,7 @@ _LAUNCHER_TALK = re.compile(
     r"^\s*$|^-{20,}|^={20,}|^YOUR APPLICATION TERMINATED|^This typically refers to a problem"
     r"|^Please see the FAQ page|^Primary job +terminated|^a non-zero exit code|^\[[^\]]*:\d+\]"
     r"|^\[(?:mpiexec|proxy)|^Abort\(\d+\) on node|^application called MPI_Abort|^p3s: "
-    r"|^srun: |^slurmstepd: |^prterun|^\*\*\* ",
+    r"|^srun: |^slurmstepd[-\w.]*: |^prterun|^\*\*\* ",
 )
 
 
@@ -201,6 +225,10 @@ _MPICH_FATAL = re.compile(r"^Abort\(-?\d+\) on node (\d+) ", re.MULTILINE)
 _HYDRA_BLOCK = re.compile(
     r"^=\s+PIDs? (?P<pid>\d+) RUNNING AT .*\n(?:=.*\n)*?"
     r"=\s+(?:EXIT CODE: (?P<code>\d+)|KILLED BY SIGNAL: (?P<signal>\d+))",
+    re.MULTILINE,
+)
+_SRUN_TASK = re.compile(
+    r"^srun: error: \S+: task (?P<rank>\d+): (?:Exited with exit code (?P<code>\d+)|(?P<how>.+))$",
     re.MULTILINE,
 )
 _HYDRA_STRING = re.compile(r"TERMINATED WITH THE EXIT STRING: .*\(signal (\d+)\)")
@@ -261,6 +289,14 @@ def _hydra_total(text: str, code: int) -> str:
     return _signalled(number)
 
 
+def _srun_how(task: re.Match[str]) -> str:
+    if task["code"]:
+        return f"exit code {task['code']}"
+    named = {signal.strsignal(number): number for number in signal.valid_signals()}
+    number = named.get(task["how"].partition(" (")[0])
+    return _signalled(number) if number else task["how"]
+
+
 def _death(run_dir: Path, captures: dict[int, Capture], family: str, code: int) -> _Death:
     """Return which rank failed first and how, as far as launcher and captures tell."""
     for rank, capture in captures.items():
@@ -274,6 +310,9 @@ def _death(run_dir: Path, captures: dict[int, Capture], family: str, code: int) 
         if how:
             said = _signalled(int(how[1])) if how[1] else f"exit code {how[2]}"
         return _Death(int(match[1] or match[2]), said)
+    task = _SRUN_TASK.search(text) if family == SLURM else None
+    if task:  # the first that srun names; then it ends the others
+        return _Death(int(task["rank"]), _srun_how(task))
     fatal = _MPICH_FATAL.search(text)
     if fatal and int(fatal[1]) in captures:
         return _Death(int(fatal[1]), "stopped by an MPI error")
@@ -335,8 +374,7 @@ def _nothing(run_dir: Path, command: Command) -> str:
         return f"{shown}: nothing was captured{warning}"
     program = executable(command.program[0])
     if program and library_of(program) is None and _is_elf(program):
-        text = Path(program).read_bytes()
-        if b"PMPI_Init" in text:
+        if is_static(program):
             why = "it has MPI linked statically; link it with the shared MPI library"
         else:
             why = "it is not linked to an MPI library; is it the right program?"

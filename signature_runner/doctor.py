@@ -1,70 +1,47 @@
-"""What this machine has for tracing, proved by tracing a two-rank program on each MPI."""
+"""What this machine has for tracing, proved by tracing two-rank programs on each MPI."""
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
+import platform
 import shutil
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 from p3s.errors import P3SError
-from signature_runner import build, launch, mpi
+from signature_runner import build, emulate, mpi, trials
+from signature_runner.cores import cores
+from signature_runner.trials import FAIL, INFO, OK, WARN, Check
 
-OK, WARN, FAIL = "ok", "warn", "fail"
-_TIMEOUT_S = 60.0
-
-_HELLO = """#include <mpi.h>
-int main(int argc, char **argv)
-{
-    int rank, size, x = 0;
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    for (int i = 0; i < 10; i++)
-        MPI_Sendrecv_replace(&x, 1, MPI_INT, (rank + 1) % size, 0, (rank + size - 1) % size, 0,
-                             MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Finalize();
-    return 0;
-}
-"""
-_HELLO_EVENTS = {
-    "MPI_Init": 1,
-    "MPI_Sendrecv_replace": 10,
-    "MPI_Sendrecv_recv": 10,
-    "MPI_Barrier": 1,
-    "MPI_Finalize": 1,
-}
+__all__ = ["FAIL", "INFO", "OK", "WARN", "Check", "checks"]
 
 
-@dataclass(frozen=True)
-class Check:
-    """One finding: ``status`` ok, warn or fail; ``fix`` says what to do, empty if nothing."""
-
-    name: str
-    status: str
-    detail: str
-    fix: str = ""
-
-
-def checks() -> list[Check]:
+def checks(command: Sequence[str] = ()) -> list[Check]:
     """Return what was found, in the order in which a user would fix it.
 
-    Starts a two-rank MPI program, traced, on every MPI that has a launcher.
+    Starts a two-rank MPI program, traced, on every MPI that has a launcher; with ``command``, a
+    launcher command with {np}, only that command's program is checked and started.
     """
+    if command:
+        from signature_runner.examine import examine
+
+        return [_compiler(), _cache(), _directory(), *examine(command)]
     installs = mpi.find_mpi()
     return [
         _python(),
         _compiler(),
         _cores(),
         _cache(),
+        _directory(),
         *_installs(installs),
-        *(_hello(install) for install in installs if install.mpiexec),
-        _mpi4py(installs),
+        *_programs(installs),
+        *_mpi4py(installs),
+        _qemu(),
+        _counters(),
+        _slurm(),
     ]
 
 
@@ -83,8 +60,11 @@ def _compiler() -> Check:
 
 
 def _cores() -> Check:
-    count = launch.cores()
+    count = cores()
     detail = f"{count} usable"
+    bound = len(os.sched_getaffinity(0))
+    if count < bound:
+        detail += f" (of {bound}: the control group has a CPU quota)"
     if count < 4:
         detail += ": runs with more ranks than that share cores; work is still measured per rank"
     return Check("cores", OK, detail)
@@ -95,6 +75,16 @@ def _cache() -> Check:
         return Check("cache", OK, str(build.cache_dir()))
     except P3SError as error:
         return Check("cache", FAIL, str(error), "set XDG_CACHE_HOME to a writable directory")
+
+
+def _directory() -> Check:
+    here = os.getcwd()
+    try:
+        with tempfile.TemporaryFile(dir=here):
+            return Check("directory", OK, here)
+    except OSError as error:
+        detail = f"{here}: nothing can be written here: {error.strerror}"
+        return Check("directory", WARN, detail, "go to another directory or use -o DIRECTORY")
 
 
 def _installs(installs: list[mpi.MpiInstall]) -> Iterator[Check]:
@@ -116,57 +106,88 @@ def _installs(installs: list[mpi.MpiInstall]) -> Iterator[Check]:
             yield Check(name, OK, detail)
 
 
-def _hello(install: mpi.MpiInstall) -> Check:
-    name = f"trace {install.family}"
-    assert install.mpiexec is not None
-    try:
-        with tempfile.TemporaryDirectory(prefix="p3s-doctor-") as folder:
-            return _trace_hello(name, install, install.mpiexec, Path(folder))
-    except (P3SError, OSError) as error:
-        return Check(
-            name,
-            FAIL if install.usable_oversubscribed else WARN,
-            str(error),
-            f"try `{install.mpiexec} -n 2 hostname`; if that fails, repair this MPI first",
-        )
+def _programs(installs: list[mpi.MpiInstall]) -> Iterator[Check]:
+    for install in installs:
+        if install.mpiexec is None:
+            continue
+        yield trials.trace_c(install)
+        wrapper = trials.fortran_of(install)
+        if wrapper is not None:
+            yield trials.trace_fortran(install, wrapper)
 
 
-def _trace_hello(name: str, install: mpi.MpiInstall, mpiexec: str, folder: Path) -> Check:
-    from p3s.trace import read_run
-
-    program, source = folder / "hello", folder / "hello.c"
-    source.write_text(_HELLO)
-    build.run_tool([install.mpicc, "-O1", str(source), "-o", str(program)], "compile a test")
-    run_dir = folder / "run"
-    launch.run_traced([mpiexec, "-n", "{np}", str(program)], 2, run_dir, timeout_s=_TIMEOUT_S)
-    run = read_run(run_dir)
-    for rank in run.ranks:
-        counted = Counter(run.calls[number].op for number in rank.call.tolist())
-        if counted != _HELLO_EVENTS:
-            missing = {op: n - counted[op] for op, n in _HELLO_EVENTS.items() if n != counted[op]}
-            return Check(
-                name, FAIL, f"rank {rank.rank}: events missing: {missing}", "please report this"
-            )
-    total = sum(len(rank.call) for rank in run.ranks)
-    return Check(name, OK, f"2 ranks, {total} of {2 * sum(_HELLO_EVENTS.values())} events")
-
-
-def _mpi4py(installs: list[mpi.MpiInstall]) -> Check:
-    asked = "from mpi4py import MPI; print(MPI.Get_library_version().split(chr(10))[0])"
-    text = mpi.ask([sys.executable, "-c", asked], timeout_s=_TIMEOUT_S)
-    if text is None:
-        return Check(
+def _mpi4py(installs: list[mpi.MpiInstall]) -> Iterator[Check]:
+    library = mpi.library_of_python(sys.executable)
+    if library is None:
+        yield Check(
             "mpi4py",
             WARN,
             "does not load: Python programs and the replay cannot run",
             f"{os.path.basename(sys.executable)} -m pip install mpi4py mpich",
         )
-    version = text.strip().split("\n")[0]
-    family = mpi.OPENMPI if "Open MPI" in version else mpi.MPICH if "MPICH" in version else None
-    launchers = [m.mpiexec for m in installs if m.family == family and m.mpiexec]
-    if family and not launchers:
-        return Check(
-            "mpi4py", WARN, f"loads {version}, which has no mpiexec here", "pip install mpich"
+        return
+    family, path = library
+    install = mpi.owner_of(path)
+    if install is None or install.mpiexec is None:
+        detail = f"loads {path}, which has no mpiexec here"
+        yield Check("mpi4py", WARN, detail, "pip install mpich")
+        return
+    yield Check("mpi4py", OK, f"loads {path}; start Python programs with {install.mpiexec}")
+    default = shutil.which("mpiexec")
+    if default and mpi.launcher_family(default) not in (family, None):
+        other = mpi.launcher_family(default)
+        yield Check(
+            "mpiexec",
+            WARN,
+            f"{default} is of {other}, mpi4py loads {family}: Python programs started with it"
+            " would be separate programs of 1 rank",
+            f"start them with {install.mpiexec}, or set MPI4PY_MPIABI={other}",
         )
-    hint = f"; start Python programs with {launchers[0]}" if launchers else ""
-    return Check("mpi4py", OK, f"loads {version}{hint}")
+    yield trials.trace_python(install.mpiexec)
+
+
+def _qemu() -> Check:
+    try:
+        return Check("instructions", INFO, f"--work instructions runs in {emulate.emulator()}")
+    except P3SError as error:
+        return Check("instructions", INFO, f"not available: {error}")
+
+
+# perf_event_open(2) by processor; the structure's size and fields as of its first version.
+_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "ppc64le": 319, "riscv64": 241}
+_ATTRIBUTE_BYTES = 64
+_EXCLUDE_KERNEL = 1 << 5
+
+
+def _counters() -> Check:
+    name, number = "counters", _PERF_EVENT_OPEN.get(platform.machine())
+    if number is None:
+        return Check(name, INFO, f"not looked for on {platform.machine()}")
+    instructions = (0, 1)  # PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS
+    attribute = (ctypes.c_uint64 * (_ATTRIBUTE_BYTES // 8))(
+        instructions[0] | _ATTRIBUTE_BYTES << 32, instructions[1], 0, 0, 0, _EXCLUDE_KERNEL
+    )
+    libc = ctypes.CDLL(None, use_errno=True)
+    none, this, any_cpu = ctypes.c_long(-1), ctypes.c_long(0), ctypes.c_long(-1)
+    arguments = (ctypes.byref(attribute), this, any_cpu, none, ctypes.c_ulong(0))
+    opened = libc.syscall(ctypes.c_long(number), *arguments)
+    if opened >= 0:
+        os.close(opened)
+        return Check(name, OK, "perf events count instructions: --counters can be used")
+    if ctypes.get_errno() in (errno.EACCES, errno.EPERM):
+        return Check(
+            name, INFO, "perf events may not be opened here (kernel.perf_event_paranoid)"
+        )
+    return Check(name, INFO, "no hardware counters on this machine (perf_event_open)")
+
+
+def _slurm() -> Check:
+    srun = shutil.which("srun")
+    if srun is None:
+        return Check("slurm", INFO, "no srun on PATH")
+    version = mpi.ask([srun, "--version"], timeout_s=5.0)
+    if version is None:
+        return Check("slurm", INFO, f"{srun} finds no Slurm that answers")
+    kinds = mpi.ask([srun, "--mpi=list"], timeout_s=5.0) or ""
+    ways = [word for word in ("pmix", "pmi2") if word in kinds]
+    return Check("slurm", OK, f"{version.strip()}, {srun} --mpi={' or '.join(ways) or 'none'}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from p3s.errors import P3SError
-from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, write_json
+from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, read_json, write_json
 from signature_runner import build, command, diagnose, emulate, mpi
 from signature_runner.cores import cores
 from signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_preload
@@ -45,6 +45,8 @@ _PERMISSION = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
 }
+# Else srun waits for the others when a rank has died, and they wait for it.
+_SRUN = {"SLURM_KILL_BAD_EXIT": "1"}
 _AS_ROOT = {
     f"{prefix}_ALLOW_RUN_AS_ROOT{suffix}": "1"
     for prefix in ("OMPI", "PRTE")
@@ -57,6 +59,7 @@ def _environment(oversubscribed: bool, mark: str) -> dict[str, str]:
     env = {name: value for name, value in os.environ.items() if name not in _OWN}
     defaults = {
         **({**_PERMISSION, **SHARING} if oversubscribed else {}),
+        **_SRUN,
         **(_AS_ROOT if os.getuid() == 0 else {}),
     }
     return {**defaults, **env, _MARK: mark}
@@ -198,6 +201,14 @@ def _prepare(run_dir: Path) -> None:
         raise P3SError(
             f"{run_dir}: cannot be written: {error.strerror}; choose another place with -o"
         ) from error
+
+
+def status_of(run_dir: Path) -> str:
+    """Return the status in a run's run.json, "none" if it was not even started."""
+    try:
+        return str(read_json(run_dir / "run.json", RUN_SCHEMA).get("status", "none"))
+    except P3SError:
+        return "none"
 
 
 def _check_family(parsed: command.Command, program: str | None) -> None:

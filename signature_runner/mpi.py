@@ -189,6 +189,35 @@ def library_of_python(program: str) -> tuple[str, str] | None:
     return _family_of_number(number), path
 
 
+def owner_of(library: str) -> MpiInstall | None:
+    """Return the installation a libmpi belongs to: of its family and, if there is one, place."""
+    family = family_of_library(library)
+    prefix = Path(os.path.realpath(library)).parents
+    fitting = [install for install in find_mpi() if install.family == family and install.mpiexec]
+
+    def near(install: MpiInstall) -> tuple[bool, bool]:
+        own = Path(install.mpicc).parent.parent
+        return own in prefix and own != Path("/"), install.usable_oversubscribed
+
+    return max(fitting, key=near) if fitting else None
+
+
+def remedy_for(library: str, family: str) -> str:
+    """Return what to do when mpi4py loads a library that is not of the launcher's family."""
+    install = owner_of(library)
+    own = install.mpiexec if install else "the mpiexec of its own MPI"
+    return f"start it with {own}, or set MPI4PY_MPIABI={family}"
+
+
+def is_static(program: str) -> bool:
+    """Tell whether a program without a shared MPI library has MPI in itself."""
+    try:
+        with open(program, "rb") as file:
+            return file.read(4) == b"\x7fELF" and b"PMPI_Init" in file.read()
+    except OSError:
+        return False
+
+
 def family_of_srun(words: Sequence[str]) -> str | None:
     """Return the MPI that an srun command prepares for: pmi2 is MPICH's way, pmix Open MPI's."""
     text = " ".join(words)

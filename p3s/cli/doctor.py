@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, say
+import typer
 
-EPILOG = """\b
+from p3s.cli.common import (
+    JSON_OPTION,
+    WithLauncher,
+    emit_json,
+    header,
+    launcher_words,
+    one_line,
+    out,
+    say,
+)
+
+__all__ = ["EPILOG", "WithLauncher", "doctor"]
+
+EPILOG = """Words after -- are a launcher command: then only its program is checked.
+
+\b
 Example:
   p3s doctor
+  p3s doctor -- mpiexec -n {np} ./program input
 Next:
   p3s characterize -n 2,4,8,16 -o study -- mpiexec -n {np} ./program input"""
 
 
-def doctor(json_: bool = JSON_OPTION) -> int:
-    """Say what this machine has for tracing and replay, what is missing, what to do about it."""
+def doctor(ctx: typer.Context, json_: bool = JSON_OPTION) -> int:
+    """Say what this machine has for tracing and replay, what is missing, what to do about it.
+
+    Traces small programs at 2 ranks and counts their events. With a launcher command, it starts
+    that program at 2 ranks for some seconds instead.
+    """
     from signature_runner.doctor import checks
 
-    found = list(checks())
+    found = list(checks(launcher_words(ctx)))
     failed = [check for check in found if check.status == "fail"]
     if json_:
         emit_json(

@@ -77,7 +77,7 @@ _COMMANDS: list[tuple[Any, Any, str, dict[str, Any]]] = [
     (check, check.check, "What captures hold and lack.", {}),
     (recover, recover.recover, "Save what is intact of a capture.", {}),
     (dump, dump.dump, "A capture as text, totals or Parquet.", {}),
-    (doctor, doctor.doctor, "What this machine has and lacks.", {}),
+    (doctor, doctor.doctor, "What this machine has and lacks.", {"cls": WithLauncher}),
 ]
 for _module, _function, _short, _settings in _COMMANDS:
     _named = {"name": _function.__name__, **_settings}

@@ -1,0 +1,183 @@
+"""Small MPI programs whose every event is known, traced to see that nothing is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from p3s.errors import P3SError
+from signature_runner import build, launch, mpi
+
+OK, INFO, WARN, FAIL = "ok", "info", "warn", "fail"
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding: ``status`` ok, info, warn or fail; ``fix`` says what to do, empty if nothing."""
+
+    name: str
+    status: str
+    detail: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A program, the name of its file, and the events of each of its ranks."""
+
+    name: str
+    text: str
+    events: Mapping[str, int]
+
+
+C = Trial(
+    "hello.c",
+    """#include <mpi.h>
+int main(int argc, char **argv)
+{
+    int rank, size, x = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int i = 0; i < 10; i++)
+        MPI_Sendrecv_replace(&x, 1, MPI_INT, (rank + 1) % size, 0, (rank + size - 1) % size, 0,
+                             MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}
+""",
+    {
+        "MPI_Init": 1,
+        "MPI_Sendrecv_replace": 10,
+        "MPI_Sendrecv_recv": 10,
+        "MPI_Barrier": 1,
+        "MPI_Finalize": 1,
+    },
+)
+FORTRAN = Trial(
+    "hello.f90",
+    """program hello
+  use mpi
+  implicit none
+  integer :: i, x, y, ierr
+  call MPI_Init(ierr)
+  x = 1
+  do i = 1, 10
+    call MPI_Allreduce(x, y, 1, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, ierr)
+  end do
+  call MPI_Barrier(MPI_COMM_WORLD, ierr)
+  call MPI_Finalize(ierr)
+end program hello
+""",
+    {"MPI_Init": 1, "MPI_Allreduce": 10, "MPI_Barrier": 1, "MPI_Finalize": 1},
+)
+PYTHON = Trial(
+    "hello.py",
+    """from mpi4py import MPI
+for i in range(10):
+    MPI.COMM_WORLD.Barrier()
+""",
+    {"MPI_Init": 1, "MPI_Barrier": 10, "MPI_Finalize": 1},
+)
+
+
+def _missing(run_dir: Path, trial: Trial) -> str:
+    """Return how a rank's events differ from the trial's, empty if all are there."""
+    from p3s.trace import read_run
+
+    run = read_run(run_dir)
+    for rank in run.ranks:
+        counted = Counter(run.calls[number].op for number in rank.call.tolist())
+        if counted != Counter(trial.events):
+            wrong = {op: counted[op] - trial.events.get(op, 0) for op in {*counted, *trial.events}}
+            shown = ", ".join(f"{op} {n:+d}" for op, n in sorted(wrong.items()) if n)
+            return f"rank {rank.rank}: not the events of the program: {shown}"
+    return ""
+
+
+def _trace(
+    name: str, trial: Trial, mpiexec: str, make: Callable[[Path], Sequence[str]], folder: Path
+) -> Check:
+    source = folder / trial.name
+    source.write_text(trial.text)
+    command = [mpiexec, "-n", "{np}", *make(source)]
+    launch.run_traced(command, 2, folder / "run", timeout_s=TIMEOUT_S)
+    wrong = _missing(folder / "run", trial)
+    if wrong:
+        return Check(name, FAIL, wrong, "please report this with the output of p3s doctor --json")
+    total = 2 * sum(trial.events.values())
+    return Check(name, OK, f"2 ranks, {total} of {total} events")
+
+
+def _try(
+    name: str,
+    trial: Trial,
+    mpiexec: str,
+    make: Callable[[Path], Sequence[str]],
+    fix: str,
+    grave: bool,
+) -> Check:
+    try:
+        with tempfile.TemporaryDirectory(prefix="p3s-doctor-") as folder:
+            return _trace(name, trial, mpiexec, make, Path(folder))
+    except (P3SError, OSError) as error:
+        return Check(name, FAIL if grave else WARN, str(error), fix)
+
+
+def trace_c(install: mpi.MpiInstall) -> Check:
+    """Trace a C program at 2 ranks on an MPI that has a launcher."""
+    assert install.mpiexec is not None
+
+    def make(source: Path) -> Sequence[str]:
+        program = str(source.with_suffix(""))
+        build.run_tool([install.mpicc, "-O1", str(source), "-o", program], "compile a test")
+        return [program]
+
+    fix = f"try `{install.mpiexec} -n 2 hostname`; if that fails, repair this MPI first"
+    name = f"trace {install.family}"
+    return _try(name, C, install.mpiexec, make, fix, install.usable_oversubscribed)
+
+
+def fortran_of(install: mpi.MpiInstall) -> str | None:
+    """Return the Fortran compiler wrapper of an MPI that works, None if there is none."""
+    folder, name = os.path.split(install.mpicc)
+    suffix = name.removeprefix("mpicc")
+    wrapper = os.path.join(folder, f"mpifort{suffix}")
+    if not os.access(wrapper, os.X_OK):
+        return None
+    shown = (mpi.ask([wrapper, "-show"]) or "").split()
+    return wrapper if shown and shutil.which(shown[0]) else None
+
+
+def trace_fortran(install: mpi.MpiInstall, wrapper: str) -> Check:
+    """Trace a Fortran program at 2 ranks."""
+    assert install.mpiexec is not None
+
+    def make(source: Path) -> Sequence[str]:
+        program = str(source.with_suffix(""))
+        # Beside the source: a module file would be written to the current directory.
+        words = [wrapper, "-J", str(source.parent), "-O1", str(source), "-o", program]
+        build.run_tool(words, "compile a Fortran test")
+        return [program]
+
+    fix = f"try `{wrapper} -show`; Fortran programs on this MPI cannot be traced until it works"
+    name = f"trace {install.family} fortran"
+    return _try(name, FORTRAN, install.mpiexec, make, fix, False)
+
+
+def trace_python(mpiexec: str) -> Check:
+    """Trace an mpi4py program of this Python at 2 ranks with a launcher of its MPI."""
+
+    def make(source: Path) -> Sequence[str]:
+        return [sys.executable, str(source)]
+
+    fix = f"try `{mpiexec} -n 2 {sys.executable} -m mpi4py.bench helloworld`"
+    return _try("trace mpi4py", PYTHON, mpiexec, make, fix, True)
