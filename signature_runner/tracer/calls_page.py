@@ -35,7 +35,8 @@ A call has one of these fates:
   report names it: "seen, not modelled", with its share of the events and of the time.
 - **counted**: a look that found nothing is counted, not recorded.
 - **looked at**: no event; the tracer only learns that a request or a datatype is gone.
-- **passed through**: the tracer does not touch it. Its time counts as computation.
+- **passed through**: nothing is recorded, and its time counts as computation. What a callback
+  calls that runs inside of it (the delete function of an attribute) is no event either.
 
 `MPI_X_c`, the twin for large counts, is treated and recorded as `MPI_X`. A call that returns an
 error is no event. Ranks are recorded as world ranks. An event on a window or a file has the
@@ -96,6 +97,10 @@ _STARTING = (
     ("Abort", "its code, in the header of the capture", "", LOOKED_AT),
     ("Pcontrol", "switches the recording off (0) and on", "", LOOKED_AT),
 )
+
+
+#: What a request or a datatype is gone by; listed after the calls that make an event.
+_LAST = ("Cancel", "Request_free", "Type_free")
 
 
 def _bytes(name: str, kind: str, row: Wrapper) -> str:
@@ -184,6 +189,8 @@ def page() -> str:
     found: dict[str, list[tuple[str, ...]]] = {title: [] for title in _SECTIONS}
     found[_SECTIONS[0]] = [("MPI_" + name, *rest) for name, *rest in _STARTING]
     for name, row in CALLS.items():
+        if name in _LAST:
+            continue
         kind = ops.kind_of("MPI_" + name)
         recorded = _recorded(name, kind, row)
         size = "" if recorded == "no event" else _bytes(name, kind, row)
@@ -192,12 +199,13 @@ def page() -> str:
         found[_section(name, kind)].append(
             ("MPI_" + name, recorded, size, _fate(name, kind, row))
         )
+    found["Probes and completion"] += [("MPI_" + name, "no event", "", LOOKED_AT) for name in _LAST]
     lines = [_HEAD]
     for title, rows in found.items():
         lines += [f"## {title}", "", *_table(rows), ""]
-    lines += ["## Passed through", "", "Not wrapped at all:", ""]
+    lines += ["## Passed through", ""]
     for title, calls in UNTOUCHED.items():
-        left = [name for name in calls if name not in CALLS]
+        left = [name for name in calls if name not in CALLS and name not in _LAST]
         lines.append(f"- {title}: " + ", ".join("MPI_" + name for name in left))
     lines += ["", "Functions that return a handle or a number, as MPI_Comm_f2c, too."]
     return "\n".join(lines) + "\n"
