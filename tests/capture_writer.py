@@ -77,6 +77,7 @@ class Writer:
     in_call: int = 0
     abort_code: int = 0
     paused_calls: int = 0
+    tracer_ns: int = 0
     parts: list[Part] = field(default_factory=list)
     open: dict[int, Part] = field(default_factory=dict)
     totals: dict[str, int] = field(
@@ -215,9 +216,9 @@ class Writer:
         self.add(
             END,
             struct.pack(
-                "<QQQQQqQQIIII", t["events"], t["done"], t["resolved"], len(self.parts) + 1,
+                "<QQQQQqQQIIIIq", t["events"], t["done"], t["resolved"], len(self.parts) + 1,
                 self.failed_polls, self.failed_poll_ns, t["counted"], self.paused_calls,
-                self.flags, t["records"], t["calls"], t["sites"],
+                self.flags, t["records"], t["calls"], t["sites"], self.tracer_ns,
             )
             + more,
         )  # fmt: skip
@@ -232,8 +233,8 @@ class Writer:
             b"", 0,
         )  # fmt: skip
         totals = struct.pack(
-            "<QqIIiIQ", self.failed_polls, self.failed_poll_ns, self.in_call, self.flags,
-            self.abort_code, 0, self.paused_calls,
+            "<QqIIiIQq", self.failed_polls, self.failed_poll_ns, self.in_call, self.flags,
+            self.abort_code, 0, self.paused_calls, self.tracer_ns,
         )  # fmt: skip
         return (head + struct.pack("<I", zlib.crc32(head)) + totals).ljust(PAGE, b"\0")
 

@@ -87,6 +87,7 @@ def signature_json(t: PointTable) -> dict[str, Any]:
         "wall_ns": t.wall_ns, "work": int(t.work.sum()), "work_unit": t.work_unit,
         "communication_ns": int(t.elapsed_ns.sum()), "varying": list(t.varying),
         "unmodelled": t.unmodelled, "not_modelled": unmodelled_calls([t]),
+        "tracing": t.tracing,
         "phases": _phases(t, tree, max(total, 1.0)),
         "groups": [[g.site, g.op, g.comm, g.peer, g.tag, g.root] for g in t.groups],
         "places": [{"members": _packed(p.members), "ordinal": p.ordinal, "op": p.op,
@@ -202,4 +203,4 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
         **cols, edges=rows, events=data["events"], null_events=data["null_events"],
         failed_polls=data["failed_polls"], repeats=data["repeats"],
         varying=tuple(data["varying"]), unmodelled=data["unmodelled"], wall_ns=data["wall_ns"],
-        work_unit=data["work_unit"])
+        work_unit=data["work_unit"], tracing=data.get("tracing", {}))

@@ -9,12 +9,13 @@ event and they are counted in ``null_events``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy
 import numpy as np
 
+from p3s.characterize.tracing import Cost, add_rank
 from p3s.errors import P3SError
 from p3s.trace.ops import RECV, SEND, kind_of
 
@@ -86,6 +87,7 @@ class PointTable:
     unmodelled: dict[str, int]
     wall_ns: int | None
     work_unit: str = "cpu_ns"
+    tracing: Cost = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class _OneRun:
     events: int
     null_events: int
     failed_polls: int
+    tracing: Cost
 
 
 def _one_run(run: RunTrace) -> _OneRun:
@@ -123,8 +126,10 @@ def _one_run(run: RunTrace) -> _OneRun:
                                           "work", "elapsed_ns", "first")}
     edges: list[np.ndarray] = []
     events = nulls = polls = 0
+    tracing: Cost = {}
     for rt in run.ranks:
         polls += rt.failed_polls
+        add_rank(tracing, rt)
         call = np.asarray(rt.call, dtype=np.int64)
         keep = np.flatnonzero(~null[call])
         events += len(call)
@@ -162,7 +167,8 @@ def _one_run(run: RunTrace) -> _OneRun:
                        "run `p3s characterize` again")
     listed = [Group(site_key[k[0]] if k[0] >= 0 else "", *k[1:]) for k in groups]
     table = {k: np.concatenate(v) for k, v in cols.items()}
-    return _OneRun(listed, table, np.concatenate(edges).astype(np.int64), events, nulls, polls)
+    return _OneRun(listed, table, np.concatenate(edges).astype(np.int64), events, nulls, polls,
+                   tracing)
 
 
 def _sums(place: np.ndarray, values: np.ndarray, length: int) -> np.ndarray:
@@ -214,7 +220,7 @@ def point_table(runs: Sequence[RunTrace]) -> PointTable:
         events=one.events, null_events=one.null_events, failed_polls=one.failed_polls,
         repeats=len(runs), varying=tuple(sorted(varying)),
         unmodelled=dict(first_run.unmodelled), wall_ns=min(walls) if walls else None,
-        work_unit=units[0] if len(units) == 1 else CPU)
+        work_unit=units[0] if len(units) == 1 else CPU, tracing=one.tracing)
 
 
 def _row_keys(groups: Sequence[Group], table: dict[str, np.ndarray]) -> list[tuple]:

@@ -95,7 +95,7 @@ def characterize(
             }
         )
     elif done.counts:
-        out("\n".join([_table(done.counts), *_not_modelled(done.counts)]))
+        out("\n".join([_table(done.counts), *_not_modelled(done.counts), *_tracing(done.counts)]))
     kept = ", ".join(map(str, have)) or "none"
     if not enough:
         say(
@@ -115,6 +115,12 @@ def _not_modelled(rows: list[dict[str, Any]]) -> list[str]:
 
     largest = max(rows, key=lambda row: int(row["np"]))
     return [one_line(line) for line in sentences(largest)]
+
+
+def _tracing(rows: list[dict[str, Any]]) -> list[str]:
+    from p3s.characterize.tracing import sentence
+
+    return sentence({str(row["np"]): row["tracing"] for row in rows})
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

@@ -204,6 +204,7 @@ def _trace_counts(
         done.counts.append({
             "np": np, "runs": runs, "signature": _summary(signature),
             "not_modelled": signature.get("not_modelled", []),
+            "tracing": signature.get("tracing", {}),
         })
     study.update()
     return done

@@ -66,6 +66,7 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
         "tag_splits": [[s, o, v] for (s, o), v in sorted(split.items())],
         "items": entries, "phases": phases, "work_unit": work_unit,
         "work_units": {str(t.np): t.work_unit for t in tables},
+        "tracing": {str(t.np): t.tracing for t in tables},
         "sites": {k: list(v) for t in tables for k, v in t.sites.items()},
         "unmodelled_ops": unmodelled, "not_modelled": unmodelled_calls(tables),
         "first_seen": _first_seen(nodes),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.model import guards, places, relations
 from p3s.model.expr import to_text
@@ -35,6 +36,7 @@ def render(model: Model) -> str:
         lines.append(f"run next: {nxt['n']} processes ({'x'.join(map(str, nxt['dims']))}): "
                      f"{nxt['why']}")
     lines += sentences(model)
+    lines += tracing.sentence(model.get("tracing", {}))
     return "\n".join(lines) + "\n"
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.errors import P3SError
 from p3s.predict.measured import Measured, measured
@@ -86,6 +87,7 @@ def compose(
             *_notes(rows, replays, ratio),
             *_soft_rules(share),
             *sentences(times[rows[-1]["n"]].head),
+            *tracing.sentence(times[rows[-1]["n"]].head.get("tracing", {})),
             *filter(None, [mixed_clocks(times[rows[-1]["n"]].head)]),
         ],
     }

@@ -137,7 +137,7 @@ def _head(model: Mapping[str, Any], rows: ScaledRows) -> dict[str, Any]:
         "grid_rule": model["grid"]["text"], "rows": len(rows.rank),
         "counts": model["counts"], "extrapolation": rows.n / max(model["counts"]),
         "first_seen": model["first_seen"], "unmodelled_ops": model["unmodelled_ops"],
-        "not_modelled": model.get("not_modelled", []),
+        "not_modelled": model.get("not_modelled", []), "tracing": model.get("tracing", {}),
         "phases": phases, "share": share,
         "traced_share": model["shares"],
         "unknown": [{"op": it["op"], "site": it["site"], "why": it["why"]}

@@ -251,7 +251,8 @@ class _Collector:
         aborting = bool(end.flags & layout.ABORTING)
         return replace(
             self.header, failed_polls=end.failed_polls, failed_poll_ns=max(end.failed_poll_ns, 0),
-            flags=end.flags, paused_calls=end.paused_calls, in_call=0, paused=False,
+            flags=end.flags, paused_calls=end.paused_calls,
+            tracer_ns=max(end.tracer_ns, 0), in_call=0, paused=False,
             abort_code=self.header.abort_code if aborting else 0,
         )  # fmt: skip
 

@@ -42,6 +42,7 @@ class Header:
     abort_code: int
     paused: bool
     paused_calls: int
+    tracer_ns: int
 
     @property
     def stopped_early(self) -> bool:
@@ -146,9 +147,8 @@ def _header(raw: bytes, path: Path) -> Header:
     (_, _, minor, header_bytes, rank, size, realtime, monotonic, clock_cost, pid, source,
      counters, family, host, names, limit, version, origin, _, _,
      _) = layout.HEADER.unpack_from(raw)  # fmt: skip
-    polls, poll_ns, in_call, flags, abort_code, paused, paused_calls = layout.TOTALS.unpack_from(
-        raw, layout.TOTALS_OFFSET
-    )
+    totals = layout.TOTALS.unpack_from(raw, layout.TOTALS_OFFSET)
+    polls, poll_ns, in_call, flags, abort_code, paused, paused_calls, tracer_ns = totals
     if (
         not 1 <= size <= layout.MAX_RANKS
         or not 0 <= rank < size
@@ -164,6 +164,7 @@ def _header(raw: bytes, path: Path) -> Header:
         tuple(_text(names[width * i : width * (i + 1)]) for i in range(counters)),
         _text(family), _text(host), _text(version), _text(origin), limit, minor,
         polls, max(poll_ns, 0), in_call, flags, abort_code, bool(paused), paused_calls,
+        max(tracer_ns, 0),
     )  # fmt: skip
 
 

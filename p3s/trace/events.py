@@ -86,6 +86,7 @@ class EndRecord:
     defs_records: int
     calls: int
     sites: int
+    tracer_ns: int
 
 
 def no_events(counters: int) -> Events:

@@ -17,7 +17,7 @@ MAX_RANKS = 1 << 16
 HEADER = struct.Struct("<8sHHIiiqqqqII16s64s144sQ64s64s80sII")
 HEADER_CRC_BYTES = 508
 #: Live totals, kept up to date while the program runs; not under the checksum.
-TOTALS = struct.Struct("<QqIIiIQ")
+TOTALS = struct.Struct("<QqIIiIQq")
 TOTALS_OFFSET = 512
 HEADER_MIN_BYTES = TOTALS_OFFSET + TOTALS.size
 
@@ -35,7 +35,7 @@ KIND_NAMES = {
 
 OPNAME, SITE, COMM, CALL, WINDOW = range(1, 6)
 
-END_RECORD = struct.Struct("<QQQQQqQQIIII")
+END_RECORD = struct.Struct("<QQQQQqQQIIIIq")
 
 #: Payload of a CALL record.
 CALL_FIELDS = [

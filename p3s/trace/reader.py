@@ -113,6 +113,7 @@ def _rank_trace(capture: Capture, call: Int64s, calls: Int64s, problem: str) -> 
         capture.counted_events,
         events.ordinal,
         _threads(capture),
+        header.tracer_ns,
     )
 
 

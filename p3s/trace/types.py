@@ -117,7 +117,7 @@ class RankTrace:
     (events, elapsed_ns, work) after the limit of the capture; ``counted_events`` is their number.
     ``paused_calls`` were made while MPI_Pcontrol had switched recording off. ``ordinal`` is None
     where event i is number i; else some are lost. ``thread`` (0 the first) is None where one
-    thread made all calls.
+    thread made all calls. ``tracer_ns`` is the time the tracer itself took, in no other column.
     """
 
     rank: int
@@ -137,6 +137,7 @@ class RankTrace:
     counted_events: int = 0
     ordinal: Int64s | None = None
     thread: Int32s | None = None
+    tracer_ns: int = 0
 
 
 @dataclass(frozen=True)

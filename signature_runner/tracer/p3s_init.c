@@ -261,12 +261,17 @@ void p3s_return(struct p3s_here *h)
 
 static int64_t clock_at_return(const struct p3s_here *h)
 {
-    if (p3s_work_source == P3S_WORK_CPU) {
-        int64_t took = p3s_clock_ns(CLOCK_MONOTONIC) - h->t0_ns;
-        if (took < SHORT_NS)
-            return h->clock + took;
-    }
-    return p3s_work_now();
+    if (p3s_work_source == P3S_WORK_INSTRUCTIONS)
+        return p3s_work_now();
+    int64_t now = p3s_clock_ns(CLOCK_MONOTONIC);
+    /* On entry the clocks were read too. */
+    int64_t tracer_ns = now - h->t1_ns + p3s_clock_cost;
+    bool read_cpu = p3s_work_source == P3S_WORK_CPU && now - h->t0_ns >= SHORT_NS;
+    if (p3s_header)
+        p3s_header->tracer_ns += tracer_ns + (read_cpu ? p3s_clock_cost : 0);
+    if (p3s_work_source == P3S_WORK_WALL)
+        return now;
+    return read_cpu ? p3s_work_now() : h->clock + (now - h->t0_ns);
 }
 
 void p3s_leave(struct p3s_here *h)

@@ -22,7 +22,7 @@ _Static_assert(offsetof(struct p3s_header, limit_bytes) == 288, "header layout")
 _Static_assert(offsetof(struct p3s_header, work_origin) == 360, "header layout");
 _Static_assert(offsetof(struct p3s_header, header_crc) == 508, "header layout");
 _Static_assert(offsetof(struct p3s_header, failed_polls) == 512, "header layout");
-_Static_assert(offsetof(struct p3s_header, paused_calls) == 544, "header layout");
+_Static_assert(offsetof(struct p3s_header, tracer_ns) == 552, "header layout");
 
 struct p3s_header *p3s_header;
 
@@ -335,9 +335,10 @@ void p3s_store_close(void)
         int64_t failed_poll_ns;
         uint64_t counted, paused_calls;
         uint32_t flags, defs, calls, sites;
+        int64_t tracer_ns;
     } end;
     struct p3s_chunk last = {0};
-    _Static_assert(sizeof end == 80, "END payload");
+    _Static_assert(sizeof end == 88, "END payload");
     if (!p3s_header)
         return;
     p3s_chunk_seal(&defs);
@@ -349,7 +350,7 @@ void p3s_store_close(void)
         end = (__typeof__(end)){event_count, done_count, resolved_count, p3s_file_chunks(),
                                 p3s_header->failed_polls, p3s_header->failed_poll_ns, counted,
                                 p3s_header->paused_calls, p3s_header->flags, def_count,
-                                call_count, site_count};
+                                call_count, site_count, p3s_header->tracer_ns};
         memcpy(last.payload, &end, sizeof end);
         p3s_chunk_commit(&last, last.payload + sizeof end);
         p3s_chunk_seal(&last);

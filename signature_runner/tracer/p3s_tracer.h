@@ -64,6 +64,7 @@ struct p3s_header {             /* first page of the file; stays mapped for the 
     int32_t abort_code;         /* what MPI_Abort was called with, if flags say it was */
     uint32_t paused;            /* recording is off by MPI_Pcontrol */
     uint64_t paused_calls;
+    int64_t tracer_ns;          /* what the tracer itself has taken */
 };
 
 struct p3s_call {               /* payload of a CALL record */
