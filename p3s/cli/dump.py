@@ -117,7 +117,8 @@ def _run_json(path: Path, run: RunTrace, calls: dict[str, dict[str, Any]]) -> di
 
 
 def _show(run: dict[str, Any]) -> None:
-    out(f"{one_line(run['path'])}: {run['np']} ranks, {run['events']} events")
+    ranks = "1 rank" if run["np"] == 1 else f"{run['np']} ranks"
+    out(f"{one_line(run['path'])}: {ranks}, {run['events']} events")
     unit = run["work_unit"]
     timed = unit.endswith("_ns")
     rows = []
