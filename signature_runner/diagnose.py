@@ -40,11 +40,28 @@ class Verdict:
 
 
 def diagnose(
-    run_dir: Path, command: Command, np: int, code: int, timeout_s: float | None, traced: bool
+    run_dir: Path,
+    command: Command,
+    np: int,
+    code: int,
+    timeout_s: float | None,
+    traced: bool,
+    counted: bool = False,
 ) -> Verdict:
-    """Judge a run that ended with exit code ``code`` or was stopped after ``timeout_s``."""
+    """Judge a run that ended with exit code ``code`` or was stopped after ``timeout_s``.
+
+    ``counted`` tells that instructions were asked for.
+    """
     captures = captures_of(run_dir) if traced else {}
     verdict = _judge(run_dir, command, np, code, timeout_s, traced, captures)
+    rank = uncounted(captures) if counted and not verdict.error else None
+    if rank is not None:
+        error = (
+            f"{command.program[0]}: the instructions of rank {rank} were not counted, because it"
+            " ran outside of qemu; name the program itself, not a script or program that starts it,"
+            " or use --work cpu"
+        )
+        return Verdict("failed", error, [], work_unit(captures))
     return replace(verdict, work_unit=work_unit(captures))
 
 
@@ -58,6 +75,13 @@ def _unit(capture: Capture) -> str:
     return {1: "wall_ns", 3: "instructions"}.get(
         getattr(capture.header, "work_source", 2), "cpu_ns"
     )
+
+
+def uncounted(captures: dict[int, Capture]) -> int | None:
+    """Return the first rank whose instructions were not counted, None if all were."""
+    # Captures of version 1 do not say what they measured.
+    ranks = [r for r, c in captures.items() if getattr(c.header, "work_source", 3) != 3]
+    return min(ranks, default=None)
 
 
 def _judge(

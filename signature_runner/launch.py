@@ -301,7 +301,9 @@ def run_traced(
         code, wall_s, timed_out = attempt(tracer)
     for path in run_dir.glob("insn-*"):  # of ranks that were killed
         path.unlink(missing_ok=True)
-    verdict = diagnose.diagnose(run_dir, parsed, np, code, timeout_s if timed_out else None, trace)
+    counted = recording.work == INSTRUCTIONS
+    limit_s = timeout_s if timed_out else None
+    verdict = diagnose.diagnose(run_dir, parsed, np, code, limit_s, trace, counted)
     family = tracer.mpi_family if tracer else parsed.family
     info: dict[str, Any] = {
         "schema": RUN_SCHEMA,
