@@ -18,7 +18,6 @@ from signature_runner.mpi import (
     is_static,
     library_of,
     library_of_python,
-    linked,
     owner_of,
     remedy_for,
 )
@@ -72,15 +71,12 @@ def work_unit(captures: dict[int, Capture]) -> str | None:
 
 
 def _unit(capture: Capture) -> str:
-    return {1: "wall_ns", 3: "instructions"}.get(
-        getattr(capture.header, "work_source", 2), "cpu_ns"
-    )
+    return {1: "wall_ns", 3: "instructions"}.get(capture.header.work_source, "cpu_ns")
 
 
 def uncounted(captures: dict[int, Capture]) -> int | None:
     """Return the first rank whose instructions were not counted, None if all were."""
-    # Captures of version 1 do not say what they measured.
-    ranks = [r for r, c in captures.items() if getattr(c.header, "work_source", 3) != 3]
+    ranks = [r for r, c in captures.items() if _unit(c) != "instructions"]
     return min(ranks, default=None)
 
 
@@ -402,11 +398,6 @@ def _nothing(run_dir: Path, command: Command) -> str:
             why = "it has MPI linked statically; link it with the shared MPI library"
         else:
             why = "it is not linked to an MPI library; is it the right program?"
-    elif program and "libmpi_mpifh" in linked(program):
-        why = (
-            "Fortran programs on Open MPI bypass the C interface and are not traced yet; build it"
-            " with MPICH"
-        )
     else:
         why = (
             "it is not an MPI program, ends before MPI_Init, or uses another MPI than"
