@@ -18,7 +18,9 @@ EPILOG = """\b
 Example:
   p3s dump study/runs/np0008.r0 --summary
   p3s dump study/runs/np0008.r0 --rank 3 | less
-  p3s dump study/runs/np0008.r0 --parquet events.parquet"""
+  p3s dump study/runs/np0008.r0 --parquet events.parquet
+Next:
+  p3s check study/runs/np0008.r0    (whether anything is missing)"""
 
 
 def dump(
