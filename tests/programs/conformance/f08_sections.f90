@@ -1,5 +1,6 @@
 ! `use mpi_f08` with array sections, described to MPI or copied by the compiler: blocking calls
-! allow both (reductions do not: MPICH describes a section by a derived datatype). Nonblocking calls get sections only where MPI says that it takes them.
+! allow both (but not reductions: MPICH describes a section by a derived datatype). Nonblocking
+! calls get sections only where MPI says that it takes them.
 program f08_sections
   use mpi_f08
   use conform
