@@ -8,9 +8,11 @@ alone, what does not depend on timing must agree.
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from p3s.trace import ops, read_run, summary
+from p3s.trace import ops, read_run
 from signature_runner import build
 from signature_runner.launch import run_traced
 
@@ -217,6 +219,25 @@ def check_equal(found: list[Counts], wanted: list[Counts]) -> None:
         assert not here and not there, f"rank {rank}: traced {here}, counted {there}"
 
 
+def check_dump(run_dir: Path, ranks: list[Counts]) -> None:
+    """Assert that `p3s dump --summary` prints the sums over the ranks of what was counted."""
+    done = subprocess.run(
+        [sys.executable, "-m", "p3s", "dump", str(run_dir), "--summary", "--json"],
+        capture_output=True, text=True, timeout=TIMEOUT_S, start_new_session=True, check=True,
+    )  # fmt: skip
+    (shown,) = json.loads(done.stdout)["runs"]
+    assert shown["complete"] is True
+    for name in {name for rank in ranks for name in rank}:
+        rows = [rank[name] for rank in ranks if name in rank]
+        wanted = (sum(calls for calls, _ in rows), sum(moved for _, moved in rows))
+        if name == "MPI_Start":  # told apart by what was started, with its bytes
+            started = [row for op, row in shown["calls"].items() if op.endswith("_init")]
+            assert sum(row["events"] for row in started) == wanted[0]
+        else:
+            row = shown["calls"][name]
+            assert (row["events"], row["bytes"]) == wanted, name
+
+
 def tracer(app: Application) -> Path:
     program = shutil.which(app.command[0])
     return build.ensure_tracer(program=program, launcher=MPIEXEC).path
@@ -230,13 +251,7 @@ def test_both_libraries_in_one_run_agree_exactly(
     both = tmp_path / "both"
     run(app, np, folder, both, counter, tracer(app))
     check_equal(traced(both, np), counted(both, np))
-    # And so does what P3S prints.
-    totals = {op: (row["events"], row["bytes"]) for op, row in summary(read_run(both)).items()}
-    for name in set(totals) - {"MPI_Init", "MPI_Finalize"}:
-        if name.endswith("_init"):
-            continue
-        per_rank = [rank[name] for rank in counted(both, np) if name in rank]
-        assert totals[name] == tuple(map(sum, zip(*per_rank, strict=True))), name
+    check_dump(both, counted(both, np))
 
 
 @pytest.mark.parametrize(("app", "np"), cases())
