@@ -30,7 +30,7 @@ class Installed:
     """One MPI: its compilers and launcher (None: absent), and what its programs need.
 
     ``max_ranks`` is lower for an MPI that waits without yielding. ``python`` runs mpi4py with
-    this MPI.
+    this MPI. ``library``: run with this libmpi, not with the one the compiler knows.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Installed:
     python: str | None = None
     env: dict[str, str] = field(default_factory=dict)
     max_ranks: int = 8
+    library: str = ""
 
 
 def _beside(path: str, name: str) -> str | None:
@@ -70,28 +71,27 @@ def mpis() -> dict[str, Installed]:
     MPICH beside this Python, which has the same binary interface.
     """
     found = {tested.name: tested for tested in _own()}
-    which = shutil.which
-    if which("mpiexec.openmpi"):
+    own, which = the_mpi(), shutil.which
+    if which("mpiexec.openmpi") and not (own and _is_debian_openmpi(own)):
         library = "/usr/lib/x86_64-linux-gnu/libmpi.so.40"
-        env = {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": library}
         found["openmpi4"] = Installed(
             "openmpi4",
             which("mpicc.openmpi"),
             which("mpifort.openmpi"),
             which("mpiexec.openmpi"),
             sys.executable if os.path.exists(library) else None,
-            env,
+            {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": library},
         )
+    mpicc, mpifort = which("mpicc.mpich"), which("mpifort.mpich")
     if which("mpiexec.mpich"):
         found["mpich4"] = Installed(
-            "mpich4", which("mpicc.mpich"), which("mpifort.mpich"), which("mpiexec.mpich"),
-            max_ranks=2,
-        )  # fmt: skip
+            "mpich4", mpicc, mpifort, which("mpiexec.mpich"), max_ranks=2
+        )
     hydra = _beside(sys.executable, "mpiexec.hydra")
     library = str(Path(sys.executable).parent.parent / "lib" / "libmpi.so.12")
-    if hydra and os.path.exists(library) and which("mpifort.mpich"):
+    if hydra and mpifort and os.path.exists(library):
         found["mpich4-on-wheel"] = Installed(
-            "mpich4-on-wheel", which("mpicc.mpich"), which("mpifort.mpich"), hydra, env={"ABI": library}
+            "mpich4-on-wheel", mpicc, mpifort, hydra, library=library
         )
     venv = os.environ.get("P3S_TEST_OPENMPI5")
     if venv:
@@ -229,14 +229,13 @@ def tail(run_dir: Path) -> str:
 
 
 def _environment(tested: Installed, binaries: Path) -> dict[str, str]:
-    library = tested.env.get("ABI")
-    if library is None:
+    if not tested.library:
         return tested.env
     folder = binaries / "abi"
     if not folder.exists():
         folder.mkdir()
-        (folder / "libmpich.so.12").symlink_to(library)
-    beside = os.path.dirname(library)
+        (folder / "libmpich.so.12").symlink_to(tested.library)
+    beside = os.path.dirname(tested.library)
     return {"LD_LIBRARY_PATH": f"{folder}:{beside}:{beside}/mpich"}
 
 

@@ -1,5 +1,5 @@
 /* MPI_ERRORS_RETURN: error classes are those of the MPI library, and a call that failed is no
- * event. At the end, the error string of a failed call in a completion of many. */
+ * event. How many calls it takes to complete all requests after an error is up to the library. */
 #include "conform.h"
 
 int main(void)
