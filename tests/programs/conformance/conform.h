@@ -85,6 +85,7 @@ static inline int class_of(int rc)
     return class;
 }
 
+/* Not for probes: MPICH does not say there that nothing was cancelled. */
 static inline void say_status(const char *what, MPI_Status *status, MPI_Datatype type)
 {
     int n = -1, cancelled = -1;
@@ -92,6 +93,13 @@ static inline void say_status(const char *what, MPI_Status *status, MPI_Datatype
     MPI_Test_cancelled(status, &cancelled);
     say("%s: source %d tag %d count %d cancelled %d", what, status->MPI_SOURCE, status->MPI_TAG, n,
         cancelled);
+}
+
+static inline void say_found(const char *what, MPI_Status *status, MPI_Datatype type)
+{
+    int n = -1;
+    MPI_Get_count(status, type, &n);
+    say("%s: source %d tag %d count %d", what, status->MPI_SOURCE, status->MPI_TAG, n);
 }
 
 /* For numbers only: the same on every machine. */

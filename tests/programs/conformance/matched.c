@@ -15,7 +15,7 @@ int main(void)
     for (int i = 0; i < 4; i++)
         DO(Isend, 4 * (i + 2), out, i + 2, MPI_INT, right, i, w, &requests[i]);
     DO(Mprobe, 1, left, 1, w, &message, &status);
-    say_status("Mprobe", &status, MPI_INT);
+    say_found("Mprobe", &status, MPI_INT);
     MPI_Get_count(&status, MPI_INT, &n);
     DO(Mrecv, 4 * n, in, n, MPI_INT, &message, &status);
     say_status("Mrecv", &status, MPI_INT);
@@ -25,7 +25,7 @@ int main(void)
     DONE(Wait, 1, &request, &status);
     say_status("Imrecv", &status, MPI_INT);
     POLL(Improbe, 1, flag, left, MPI_ANY_TAG, w, &flag, &message, &status);
-    say_status("Improbe", &status, MPI_INT);
+    say_found("Improbe", &status, MPI_INT);
     DO(Mrecv, 32, in, 8, MPI_INT, &message, MPI_STATUS_IGNORE);
     POLL(Improbe, 1, flag, left, 3, w, &flag, &message, MPI_STATUS_IGNORE);
     DO(Mrecv, 32, in, 8, MPI_INT, &message, &status);

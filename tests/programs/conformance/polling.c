@@ -37,7 +37,7 @@ int main(void)
     DO(Isend, 4, &mine, 1, MPI_INT, right, 7, w, &request);
     POLL(Testall, 2, flag, 2, requests, &flag, MPI_STATUSES_IGNORE);
     POLL(Iprobe, 1, flag, MPI_ANY_SOURCE, MPI_ANY_TAG, w, &flag, &status);
-    say_status("Iprobe", &status, MPI_INT);
+    say_found("Iprobe", &status, MPI_INT);
     DO(Recv, 4, &n, 1, MPI_INT, status.MPI_SOURCE, status.MPI_TAG, w, &status);
     DONE(Wait, 1, &request, MPI_STATUS_IGNORE);
     say("%d %d %d", value, indices[1], n);
