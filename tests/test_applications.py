@@ -258,9 +258,9 @@ def test_both_libraries_in_one_run_agree_exactly(
 def test_separate_runs_agree_in_what_does_not_depend_on_timing(
     app: Application, np: int, counter: Path, tmp_path: Path
 ) -> None:
-    folder = prepared(app, np, tmp_path / "work")
-    run(app, np, folder, tmp_path / "alone", counter)
-    run(app, np, folder, tmp_path / "traced", tracer(app))
+    # Programs append to, or start from, what an earlier run left: a place of its own for each.
+    run(app, np, prepared(app, np, tmp_path / "one"), tmp_path / "alone", counter)
+    run(app, np, prepared(app, np, tmp_path / "two"), tmp_path / "traced", tracer(app))
 
     def fixed(ranks: list[Counts]) -> list[Counts]:
         return [{k: v for k, v in rank.items() if k not in app.varies} for rank in ranks]
