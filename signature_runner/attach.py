@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, write_bytes, write_json
 from signature_runner import build, mpi
 from signature_runner.cores import cores
 from signature_runner.place import Place, launcher_above, place
-from signature_runner.recording import INSTRUCTIONS, SHARING, Recording, preload
+from signature_runner.recording import AUTO, CPU, INSTRUCTIONS, SHARING, Recording, preload
 
 _KNOWN_SCHEMA = "p3s.known-tracer"
 _RANK_FILE = re.compile(r"rank-(\d{6,})\.p3t")
@@ -40,6 +41,10 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
     """
     if not program:
         raise UsageError("no program given; write mpiexec -n 8 p3s exec -- PROGRAM ARGS")
+    if recording.work == AUTO:
+        # The study is not known, so neither whether another count shares cores: what is right for
+        # all of them, as a study holds one unit.
+        recording = replace(recording, work=CPU)
     here = place()
     folder = Path(os.path.abspath(run_dir or default_dir(here)))
     path = _find(program[0])

@@ -18,7 +18,6 @@ from signature_runner.mpi import (
     is_static,
     library_of,
     library_of_python,
-    linked,
     owner_of,
     remedy_for,
 )
@@ -40,11 +39,28 @@ class Verdict:
 
 
 def diagnose(
-    run_dir: Path, command: Command, np: int, code: int, timeout_s: float | None, traced: bool
+    run_dir: Path,
+    command: Command,
+    np: int,
+    code: int,
+    timeout_s: float | None,
+    traced: bool,
+    counted: bool = False,
 ) -> Verdict:
-    """Judge a run that ended with exit code ``code`` or was stopped after ``timeout_s``."""
+    """Judge a run that ended with exit code ``code`` or was stopped after ``timeout_s``.
+
+    ``counted`` tells that instructions were asked for.
+    """
     captures = captures_of(run_dir) if traced else {}
     verdict = _judge(run_dir, command, np, code, timeout_s, traced, captures)
+    rank = uncounted(captures) if counted and not verdict.error else None
+    if rank is not None:
+        error = (
+            f"{command.program[0]}: the instructions of rank {rank} were not counted, because it"
+            " ran outside of qemu; name the program itself, not a script or program that starts it,"
+            " or use --work cpu"
+        )
+        return Verdict("failed", error, [], work_unit(captures))
     return replace(verdict, work_unit=work_unit(captures))
 
 
@@ -55,9 +71,13 @@ def work_unit(captures: dict[int, Capture]) -> str | None:
 
 
 def _unit(capture: Capture) -> str:
-    return {1: "wall_ns", 3: "instructions"}.get(
-        getattr(capture.header, "work_source", 2), "cpu_ns"
-    )
+    return {1: "wall_ns", 3: "instructions"}.get(capture.header.work_source, "cpu_ns")
+
+
+def uncounted(captures: dict[int, Capture]) -> int | None:
+    """Return the first rank whose instructions were not counted, None if all were."""
+    ranks = [r for r, c in captures.items() if _unit(c) != "instructions"]
+    return min(ranks, default=None)
 
 
 def _judge(
@@ -378,11 +398,6 @@ def _nothing(run_dir: Path, command: Command) -> str:
             why = "it has MPI linked statically; link it with the shared MPI library"
         else:
             why = "it is not linked to an MPI library; is it the right program?"
-    elif program and "libmpi_mpifh" in linked(program):
-        why = (
-            "Fortran programs on Open MPI bypass the C interface and are not traced yet; build it"
-            " with MPICH"
-        )
     else:
         why = (
             "it is not an MPI program, ends before MPI_Init, or uses another MPI than"

@@ -24,6 +24,7 @@ from signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_pr
 OnOutput = Callable[[str, str], None]
 
 _GRACE_S = 5.0
+_SRUN_GRACE_S = 30.0  # killed, it would leave its job behind on the nodes
 _MARK = "P3S_RUN_ID"
 _OWN = ("P3S_TRACE_DIR", "P3S_WORK", "P3S_COUNTERS", "P3S_LIMIT")
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -89,13 +90,13 @@ def _signal(pids: list[int], number: int) -> None:
             continue
 
 
-def _stop(process: subprocess.Popen[bytes], mark: str) -> None:
+def _stop(process: subprocess.Popen[bytes], mark: str, grace_s: float) -> None:
     """End the launcher, then every process of the run that is left."""
     if process.poll() is None:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGTERM)
         try:
-            process.wait(_GRACE_S)
+            process.wait(grace_s)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -181,7 +182,8 @@ def _execute(
             timed_out = True
         finally:
             wall_s = time.monotonic() - begin
-            _stop(process, env[_MARK])
+            srun = any(os.path.basename(word) == "srun" for word in argv[:8])
+            _stop(process, env[_MARK], _SRUN_GRACE_S if srun else _GRACE_S)
             for thread in threads:
                 thread.join(_GRACE_S)
     return process.returncode, wall_s, timed_out
@@ -299,7 +301,9 @@ def run_traced(
         code, wall_s, timed_out = attempt(tracer)
     for path in run_dir.glob("insn-*"):  # of ranks that were killed
         path.unlink(missing_ok=True)
-    verdict = diagnose.diagnose(run_dir, parsed, np, code, timeout_s if timed_out else None, trace)
+    counted = recording.work == INSTRUCTIONS
+    limit_s = timeout_s if timed_out else None
+    verdict = diagnose.diagnose(run_dir, parsed, np, code, limit_s, trace, counted)
     family = tracer.mpi_family if tracer else parsed.family
     info: dict[str, Any] = {
         "schema": RUN_SCHEMA,

@@ -170,7 +170,7 @@ def trace_fortran(install: mpi.MpiInstall, wrapper: str) -> Check:
 
     fix = f"try `{wrapper} -show`; Fortran programs on this MPI cannot be traced until it works"
     name = f"trace {install.family} fortran"
-    return _try(name, FORTRAN, install.mpiexec, make, fix, False)
+    return _try(name, FORTRAN, install.mpiexec, make, fix, install.usable_oversubscribed)
 
 
 def trace_python(mpiexec: str) -> Check:

@@ -173,6 +173,7 @@ class Writer:
             start = self.last_end + 5
         part = self.open.get(EVENTS)
         columns = 4 + len(self.counters)
+        counters = counters or (0,) * len(self.counters)
         for _ in range(2):  # once more if a new chunk has another base
             begin = part is None or not part.count
             gap = start - (self.last_end if not begin or part is None else part.base)

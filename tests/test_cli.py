@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import types
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,10 @@ from p3s.cli.main import run
 from p3s.errors import GateFailed, PartialResult, UsageError
 from p3s.study import Study
 
-COMMANDS = ["characterize", "model", "scale", "replay", "predict", "report", "validate", "doctor"]
+COMMANDS = [
+    "characterize", "exec", "add", "model", "scale", "replay", "predict", "report", "validate",
+    "check", "recover", "dump", "doctor",
+]  # fmt: skip
 HEAVY = ["numpy", "scipy", "sympy", "pyarrow", "mpi4py", "matplotlib", "jinja2", "rich", "psutil"]
 
 
@@ -57,7 +61,7 @@ def test_help_of_a_command_ends_with_an_example_and_the_next_step(
     text = capsys.readouterr().out
     last = text[text.index("Example:") :]
     assert f"p3s {name}" in last and "Next:" in last
-    assert "--json" in text
+    assert ("--json" in text) is (name != "exec"), "exec becomes the program: it prints nothing"
     assert last.count("\n") >= 4, "the example must not be folded into one line"
 
 
@@ -144,9 +148,9 @@ def test_json_errors_are_json_on_stdout(capsys: pytest.CaptureFixture[str]) -> N
     assert error["error"] in streams.err
 
 
-def fake_doctor(monkeypatch: pytest.MonkeyPatch, behaviour: object) -> None:
+def fake_doctor(monkeypatch: pytest.MonkeyPatch, behaviour: Callable[[], object]) -> None:
     module = types.ModuleType("signature_runner.doctor")
-    module.checks = behaviour  # type: ignore[attr-defined]
+    module.checks = lambda words: behaviour()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "signature_runner.doctor", module)
 
 

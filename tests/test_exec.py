@@ -119,7 +119,7 @@ class TestExec:
     def test_what_run_json_says(self, captured: Path, program: str) -> None:
         info = read_json(captured / "p3s-np3" / "run.json", "p3s.run")
         assert (info["np"], info["argv"]) == (3, [program, "none", "1"])
-        assert (info["traced"], info["status"], info["work"]) == (True, "unknown", "auto")
+        assert (info["traced"], info["status"], info["work"]) == (True, "unknown", "cpu")
 
     def test_a_directory_that_is_taken(self, captured: Path, tmp_path: Path) -> None:
         before = (captured / "p3s-np3" / "rank-000002.p3t").read_bytes()

@@ -80,19 +80,6 @@ def test_a_program_without_mpi(tmp_path: Path) -> None:
     assert "no MPI call seen" in said and "not linked to an MPI library" in said
 
 
-def test_fortran_on_open_mpi_is_named(
-    dies: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No capture, exit code 0, and the library through which Fortran passes the tracer by."""
-    text = "\tlibmpi_mpifh.so.40 => /l/libmpi_mpifh.so.40 (0x1)\n\tlibmpi.so.40 => /l/libmpi.so.40"
-    monkeypatch.setattr(mpi, "linked", lambda program: text)
-    monkeypatch.setattr(diagnose, "linked", lambda program: text)
-    command = Command(("/l/mpiexec",), "/l/mpiexec", mpi.OPENMPI, (str(dies),))
-    verdict = diagnose.diagnose(tmp_path, command, 2, 0, None, True)
-    assert verdict.status == "failed" and verdict.error is not None
-    assert "no MPI call seen" in verdict.error and "Fortran" in verdict.error
-
-
 def test_a_script_without_mpi(tmp_path: Path) -> None:
     said = refused([launcher(), "-n", "{np}", "sh", "-c", "echo hello"], 2, tmp_path / "run")
     assert "no MPI call seen" in said

@@ -130,6 +130,17 @@ class TestPrograms:
         assert len(LOOPS.findall(done.out)) == 2
         assert all(rank.complete for rank in read_run(tmp_path / "p3s-np2").ranks)
 
+    def test_a_script_that_leaves_the_emulator(self, program: Path, tmp_path: Path) -> None:
+        """What a shell starts runs natively: its count must not be taken for one."""
+        for number, text in enumerate((f"exec {program}", f"{program}; exit $?")):
+            script = tmp_path / f"run{number}.sh"
+            script.write_text(f"#!/bin/sh\n{text}\n")
+            script.chmod(0o755)
+            words = [launcher(), "-n", "{np}", str(script)]
+            # Its own check of the counter fails: there is none that moves.
+            with pytest.raises(P3SError, match=r"no counter|ran outside of qemu"):
+                run_traced(words, 2, tmp_path / "run", timeout_s=TIMEOUT_S, recording=COUNTED)
+
     def test_a_python_script(self, tmp_path: Path) -> None:
         install = the_mpi()
         loaded = mpi.library_of_python(sys.executable)

@@ -196,6 +196,26 @@ def test_events_span_chunks(tmp_path: Path) -> None:
     assert capture.events.work.tolist() == [turn // 2 for turn in range(3000)]
 
 
+def test_completions_of_several_threads_come_in_any_order(tmp_path: Path) -> None:
+    w = small(0, 1)
+    w.parts.pop()
+    for completing, posting in [(6, 1), (3, 2), (5, 0)]:
+        w.done(completing, posting)
+    w.end()
+    w.save(tmp_path)
+    rank = read_run(tmp_path).ranks[0]
+    assert rank.complete and rank.done[5:].tolist() == [[6, 1], [3, 2], [5, 0]]
+
+
+def test_only_the_last_event_is_kept_when_asked(tmp_path: Path) -> None:
+    path = small(0).save(tmp_path)
+    whole, last = read_capture(path), read_capture(path, last_only=True)
+    assert (last.event_count, len(last.events), last.complete) == (7, 1, True)
+    assert last.events["call"].tolist() == whole.events["call"][-1:].tolist()
+    empty = read_capture(Writer(0, 1).save(tmp_path), last_only=True)
+    assert (empty.event_count, len(empty.events)) == (0, 0)
+
+
 def test_one_file_can_be_read_alone(tmp_path: Path) -> None:
     run = read_file(small(1).save(tmp_path))
     assert run.np == 2 and run.problem == "" and len(run.ranks[1].call) == 7

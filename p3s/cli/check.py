@@ -31,7 +31,7 @@ def check(
     Exit code 0 when all is complete, 3 when something is partial or damaged, 1 when nothing can
     be used.
     """
-    from p3s.trace.check import COMPLETE
+    from p3s.trace.check import COMPLETE, PARTIAL
     from p3s.trace.check import check as check_place
     from p3s.trace.where import places_at
 
@@ -49,9 +49,9 @@ def check(
         say(f"p3s: {path} holds nothing that can be used; trace the program again")
         return 1
     if not whole:
-        bad = next(run for run in found if run.status != COMPLETE)
-        if bad.path.is_dir():
-            say(f"next: p3s recover {bad.path} -o NEW_DIR (saves what is intact)")
+        bad = [run for run in found if run.status not in (COMPLETE, PARTIAL) and run.path.is_dir()]
+        if bad:
+            say(f"next: p3s recover {bad[0].path} -o NEW_DIR (saves what is intact)")
         return 3
     return 0
 

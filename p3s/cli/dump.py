@@ -18,7 +18,9 @@ EPILOG = """\b
 Example:
   p3s dump study/runs/np0008.r0 --summary
   p3s dump study/runs/np0008.r0 --rank 3 | less
-  p3s dump study/runs/np0008.r0 --parquet events.parquet"""
+  p3s dump study/runs/np0008.r0 --parquet events.parquet
+Next:
+  p3s check study/runs/np0008.r0    (whether anything is missing)"""
 
 
 def dump(
@@ -117,7 +119,8 @@ def _run_json(path: Path, run: RunTrace, calls: dict[str, dict[str, Any]]) -> di
 
 
 def _show(run: dict[str, Any]) -> None:
-    out(f"{one_line(run['path'])}: {run['np']} ranks, {run['events']} events")
+    ranks = "1 rank" if run["np"] == 1 else f"{run['np']} ranks"
+    out(f"{one_line(run['path'])}: {ranks}, {run['events']} events")
     unit = run["work_unit"]
     timed = unit.endswith("_ns")
     rows = []

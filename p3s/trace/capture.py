@@ -60,6 +60,7 @@ class Capture:
     bytes: int = 0
     damages: tuple[Damage, ...] = ()
     lost_events: int = 0  # known to have been recorded, and not there
+    event_count: int = 0  # of the events that are intact
 
     @property
     def complete(self) -> bool:
@@ -90,9 +91,11 @@ class Capture:
         return ""
 
 
-def read_capture(path: Path) -> Capture:
+def read_capture(path: Path, last_only: bool = False) -> Capture:
     """Read one rank's file: every chunk of it that is intact.
 
+    With ``last_only`` the result keeps no event but the last one and no rows of ``done`` and
+    ``resolved``: all of it is still checked, but captures of many ranks fit into memory.
     Raises P3SError as read_header does; damage after the header never raises, ``problem`` says
     what it is.
     """
@@ -106,11 +109,16 @@ def read_capture(path: Path) -> Capture:
         header = parse_header(raw, path)
         size = os.fstat(handle).st_size
         scan = Scan(handle, size, header.header_bytes, header.rank, header.file_key)
-        return _Collector(path, header, size).collect(scan)
+        capture = _Collector(path, header, size).collect(scan)
     except OSError as error:
         raise P3SError(f"{path}: {error.strerror}") from error
     finally:
         os.close(handle)
+    if last_only:
+        capture.events = capture.events.pick(slice(max(len(capture.events) - 1, 0), None))
+        capture.done, capture.cancelled = capture.done[:0], capture.cancelled[:0]
+        capture.resolved = capture.resolved[:0]
+    return capture
 
 
 def intact_chunks(path: Path, header: Header | None) -> Iterator[tuple[Chunk, bytes]]:
@@ -200,7 +208,7 @@ class _Collector:
         capture = Capture(
             self.path, self._header(), self.defs.opnames, self.defs.sites, self.defs.comms,
             self.defs.windows, calls, events, resolved, done, cancelled, counted,
-            self.end, chunks, self.bytes, (), lost + dropped,
+            self.end, chunks, self.bytes, (), lost + dropped, len(events),
         )  # fmt: skip
         self._compare_with_end(capture)
         capture.damages = tuple(self.damages)
@@ -234,7 +242,7 @@ class _Collector:
         cancelled = np.concatenate([np.empty(0, dtype=bool), *[flags for _, flags in self.done]])
         sources, tags = resolved[:, 1], resolved[:, 2]
         good = (sources >= -3) & (sources < self.header.size) & (resolved[:, 3] >= 0)
-        good &= (np.abs(tags) < 1 << 31) & (resolved[:, 0] < self.expected)
+        good &= (tags >= -(1 << 31)) & (tags < 1 << 31) & (resolved[:, 0] < self.expected)
         inside = done[:, 0] < self.expected
         # Of a rank that was killed, or of a lost chunk, the event can be the one that is missing.
         excused = bool(self.damages) or self.end is None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from p3s.errors import P3SError
 from p3s.trace import layout, ops
 from p3s.trace.capture import NAME, Capture, intact_chunks, read_capture
+from p3s.trace.types import ANY_SOURCE
 from p3s.trace.where import Place
 
 COMPLETE, PARTIAL, DAMAGED, MISSING, UNREADABLE = (
@@ -18,6 +19,18 @@ COMPLETE, PARTIAL, DAMAGED, MISSING, UNREADABLE = (
 _NAMED_PAIRS = 3
 
 Pairs = Counter[tuple[int, int]]
+
+
+@dataclass
+class _Messages:
+    """Messages of a run by (sender, receiver), as the two sides recorded them.
+
+    ``unclear``: ranks with receives of which it is not known what they received.
+    """
+
+    sent: Pairs = field(default_factory=Counter)
+    received: Pairs = field(default_factory=Counter)
+    unclear: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,7 @@ def _check_file(path: Path, rank: int) -> tuple[RankCheck, Capture | None]:
     problem = capture.problem
     status = DAMAGED if capture.damages else PARTIAL if problem else COMPLETE
     found = RankCheck(
-        capture.header.rank, path, status, len(capture.events), capture.bytes, capture.chunks,
+        capture.header.rank, path, status, capture.event_count, capture.bytes, capture.chunks,
         capture.lost_events, capture.counted_events, capture.header.paused_calls, problem,
     )  # fmt: skip
     return found, capture
@@ -107,8 +120,7 @@ def _check_run(run_dir: Path) -> RunCheck:
     ranks: dict[int, RankCheck] = {}
     sizes: dict[int, str] = {}
     problems: list[str] = []
-    sent: Pairs = Counter()
-    received: Pairs = Counter()
+    messages = _Messages()
     for path in sorted(run_dir.glob("rank-*.p3t")):
         named = int(digits) if (digits := path.stem.removeprefix("rank-")).isdigit() else -1
         one, capture = _check_file(path, named)
@@ -118,7 +130,7 @@ def _check_run(run_dir: Path) -> RunCheck:
         ranks[one.rank] = one
         if capture is not None:
             sizes.setdefault(capture.header.size, path.name)
-            _count_messages(capture, sent, received)
+            _count_messages(capture, messages)
     if not ranks:
         problems.append("there is no capture: no MPI call was seen")
     if len(sizes) > 1:
@@ -131,7 +143,9 @@ def _check_run(run_dir: Path) -> RunCheck:
             ranks[rank] = RankCheck(rank, path, MISSING, problem="is missing")
     listed = tuple(ranks[rank] for rank in sorted(ranks))
     complete = bool(listed) and not problems and all(rank.status == COMPLETE for rank in listed)
-    notes = [*_notes(listed), *(_unmatched(sent, received) if complete else ())]
+    notes = list(_notes(listed))
+    if complete and not notes:  # all messages of the run were recorded
+        notes += _unmatched(messages)
     return RunCheck(
         run_dir, size, COMPLETE if complete else _worst(listed), listed, tuple(problems),
         tuple(notes),
@@ -145,7 +159,7 @@ def _worst(ranks: tuple[RankCheck, ...]) -> str:
     return DAMAGED if bad & {DAMAGED, UNREADABLE} else PARTIAL
 
 
-def _count_messages(capture: Capture, sent: Pairs, received: Pairs) -> None:
+def _count_messages(capture: Capture, messages: _Messages) -> None:
     """Add this rank's messages by (sender, receiver); cancelled ones moved nothing."""
     import numpy as np
 
@@ -159,17 +173,24 @@ def _count_messages(capture: Capture, sent: Pairs, received: Pairs) -> None:
     at, there = events.index_of(capture.done[:, 1])
     peer[at[there & capture.cancelled]] = -1
     me = capture.header.rank
-    for kind, pairs in ((ops.SEND, sent), (ops.RECV, received)):
+    for kind, pairs in ((ops.SEND, messages.sent), (ops.RECV, messages.received)):
         own = np.isin(calls["op"], [number for number, k in kinds.items() if k == kind])
         chosen = peer[own[events.call]]
+        if (chosen == ANY_SOURCE).any():
+            messages.unclear.add(me)
         for other, count in zip(*np.unique(chosen[chosen >= 0], return_counts=True), strict=True):
             pair = (me, int(other)) if kind == ops.SEND else (int(other), me)
             pairs[pair] += int(count)
 
 
-def _unmatched(sent: Pairs, received: Pairs) -> list[str]:
+def _unmatched(messages: _Messages) -> list[str]:
     """Return a note when what was sent is not what was received."""
-    pairs = [pair for pair in sorted(sent | received) if sent[pair] != received[pair]]
+    sent, received = messages.sent, messages.received
+    pairs = [
+        pair
+        for pair in sorted(sent | received)
+        if sent[pair] != received[pair] and pair[1] not in messages.unclear
+    ]
     if not pairs:
         return []
     shown = "; ".join(

@@ -59,14 +59,14 @@ class Events:
         there = self.ordinal[at] == ordinals
         return np.where(there, at, 0), there
 
-    def pick(self, rows: NDArray[np.generic]) -> Events:
-        """Return the chosen events (numbers or a mask), which keep their ordinals."""
+    def pick(self, rows: NDArray[np.generic] | slice) -> Events:
+        """Return the chosen events (numbers, mask or slice), which keep their ordinals."""
         import numpy as np
 
         ordinal = np.arange(len(self)) if self.ordinal is None else self.ordinal
         return Events(
-            self.call[rows], self.start_ns[rows], self.elapsed_ns[rows], self.work[rows],
-            self.counters[rows], ordinal[rows],
+            self.call[rows].copy(), self.start_ns[rows].copy(), self.elapsed_ns[rows].copy(),
+            self.work[rows].copy(), self.counters[rows].copy(), ordinal[rows].copy(),
         )  # fmt: skip
 
 
@@ -138,9 +138,10 @@ def read_events(chunk: Chunk, payload: bytes, source: int, counters: int) -> Eve
 def _check_count(chunk: Chunk, rows: int) -> None:
     """Raise ValueError unless the chunk's count is that of its rows.
 
-    The count is stored after the row: of a rank that was killed it may be one behind.
+    The count is stored after the row: of a rank that was killed it may be one behind, of one
+    that runs on it may be ahead by now.
     """
-    if chunk.count != rows and (chunk.sealed or chunk.count + 1 != rows):
+    if chunk.count != rows and (chunk.sealed or chunk.count + 1 < rows):
         raise ValueError(f"it has {rows} rows and says {chunk.count}")
 
 
@@ -184,17 +185,17 @@ def read_done(chunk: Chunk, payload: bytes) -> tuple[Int64s, NDArray[np.bool_]]:
     return np.stack([completing, posting], axis=1), (table[1] & np.uint64(1)).astype(bool)
 
 
-def _ordinals(chunk: Chunk, steps: UInt64s) -> Int64s:
-    """Return ordinals from their zigzag steps: of several threads they need not ascend."""
+def _ordinals(chunk: Chunk, coded: UInt64s) -> Int64s:
+    """Return the ordinals that are stored as steps from row to row."""
     import numpy as np
 
-    moves = unzigzag(steps)
-    most = _MOST_ORDINAL
-    if chunk.first > most or (len(moves) and max(int(moves.max()), -int(moves.min())) > most):
+    steps = unzigzag(coded)
+    far = max(-int(steps.min()), int(steps.max())) if len(steps) else 0
+    if chunk.first > _MOST_ORDINAL or far > _MOST_ORDINAL:
         raise ValueError("an ordinal is impossible")
-    ordinals = np.cumsum(moves) + np.int64(chunk.first)
+    ordinals: Int64s = np.cumsum(steps) + np.int64(chunk.first)
     if len(ordinals) and ordinals.min() < 0:
-        raise ValueError("an ordinal is impossible")
+        raise ValueError("an ordinal is negative")
     return ordinals
 
 

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -26,6 +27,11 @@ void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, void (*)(plugin_id, struct
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
 void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *, void (*)(unsigned, void *),
                                           int flags, void *);
+void qemu_plugin_register_vcpu_syscall_cb(
+    plugin_id, void (*)(plugin_id, unsigned, int64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                        uint64_t, uint64_t, uint64_t, uint64_t));
+void qemu_plugin_register_vcpu_syscall_ret_cb(plugin_id,
+                                              void (*)(plugin_id, unsigned, int64_t, int64_t));
 void qemu_plugin_register_atexit_cb(plugin_id, void (*)(plugin_id, void *), void *);
 
 static volatile uint64_t *counter;
@@ -44,6 +50,23 @@ static void translated(plugin_id id, struct qemu_plugin_tb *block)
     (void)id;
     qemu_plugin_register_vcpu_tb_exec_cb(block, executed, 0,
                                          (void *)(uintptr_t)qemu_plugin_tb_n_insns(block));
+}
+
+/* A program that a guest executes runs outside of qemu, under the same process id: it must not take
+ * a count that stands still for its own. */
+static void before_call(plugin_id id, unsigned vcpu, int64_t number, uint64_t a, uint64_t b,
+                        uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h)
+{
+    (void)id, (void)vcpu, (void)a, (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h;
+    if (number == SYS_execve || number == SYS_execveat)
+        counter[1] = 0;
+}
+
+static void after_call(plugin_id id, unsigned vcpu, int64_t number, int64_t result)
+{
+    (void)id, (void)vcpu, (void)result;
+    if (number == SYS_execve || number == SYS_execveat)
+        counter[1] = READY; /* it failed: this program goes on */
 }
 
 /* A forked child goes on counting, in a page of its own: the file is its parent's. */
@@ -89,6 +112,8 @@ PUBLIC int qemu_plugin_install(plugin_id id, const void *info, int argc, char **
     counter[1] = READY;
     pthread_atfork(NULL, NULL, in_child);
     qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+    qemu_plugin_register_vcpu_syscall_cb(id, before_call);
+    qemu_plugin_register_vcpu_syscall_ret_cb(id, after_call);
     qemu_plugin_register_atexit_cb(id, at_exit, NULL);
     return 0;
 }

@@ -1,0 +1,210 @@
+"""What tracing costs: time per call, bytes per event, memory per rank, speed of reading back.
+
+    python benchmarks/tracer_cost.py [--repeats 9] [--calls 1000000] [--json]
+
+Traced and untraced runs take turns; medians are printed. Nothing here passes or fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from p3s.characterize.tables import point_table
+from p3s.trace import RunTrace, read_run
+from p3s.trace.dump import write_parquet
+from signature_runner import build, mpi
+from signature_runner.launch import run_traced
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+TIMEOUT_S = 600.0
+MODES = ("untraced", "wall", "cpu")
+
+#: What is aimed at: see README.md beside this file.
+TARGETS = {
+    "added per call, wall clock [us]": "<= 0.30",
+    "added per call, CPU clock [us]": "<= 1.30",
+    "bytes per event on disk, jacobi2d": "<= 16",
+    "memory added per rank [MiB]": "<= 32",
+    "finalise to tables [million events/s]": ">= 2",
+    "finalise to Parquet [million events/s]": ">= 2",
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run of calls.c: nanoseconds per call, and memory in KiB."""
+
+    null_ns: float
+    self_ns: float
+    peak_kib: int
+    own_kib: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the result: what, its value, and what is aimed at (or nothing)."""
+
+    what: str
+    value: float
+    target: str = ""
+
+
+def compiled(install: mpi.MpiInstall, folder: Path) -> Path:
+    """Compile calls.c with an MPI."""
+    target = folder / "calls"
+    command = [install.mpicc, "-O2", "-std=gnu11", str(HERE / "calls.c"), "-o", str(target)]
+    subprocess.run(command, check=True, timeout=TIMEOUT_S)
+    return target
+
+
+def sample(
+    install: mpi.MpiInstall, program: Path, tracer: Path, mode: str, calls: int, folder: Path
+) -> Sample:
+    """Run calls.c on one rank, untraced or with one of the clocks."""
+    folder.mkdir(parents=True)
+    settings = []
+    if mode != "untraced":
+        settings = [f"LD_PRELOAD={tracer}", f"P3S_TRACE_DIR={folder}", f"P3S_WORK={mode}"]
+    assert install.mpiexec is not None
+    outcome = run_traced(
+        [install.mpiexec, "-n", "{np}", "env", *settings, str(program), str(calls)],
+        1, folder, timeout_s=TIMEOUT_S, trace=False,
+    )  # fmt: skip
+    words = (outcome.run_dir / "stdout.txt").read_text().split()
+    found = dict(zip(words[::2], words[1::2], strict=True))
+    for path in folder.glob("rank-*.p3t"):
+        path.unlink()  # a hundred runs would fill the disk
+    return Sample(
+        float(found["null"]), float(found["self"]), int(found["peak"]), int(found["own"])
+    )
+
+
+def middle(samples: list[Sample], value: Callable[[Sample], float]) -> float:
+    """Return the median of one figure over the repeats."""
+    return statistics.median(value(one) for one in samples)
+
+
+def cost_per_call(
+    install: mpi.MpiInstall, tracer: Path, repeats: int, calls: int, folder: Path
+) -> list[Row]:
+    """Return the rows about time and memory; the modes take turns, so that noise hits all."""
+    program = compiled(install, folder)
+    samples: dict[str, list[Sample]] = {mode: [] for mode in MODES}
+    for repeat in range(repeats):
+        for mode in MODES:
+            place = folder / f"{mode}-{repeat}"
+            samples[mode].append(sample(install, program, tracer, mode, calls, place))
+    rows = []
+    for name, value in (("null send", lambda s: s.null_ns), ("self message", lambda s: s.self_ns)):
+        plain = middle(samples["untraced"], value)
+        rows.append(Row(f"{name}, untraced [us]", plain / 1e3))
+        for mode, shown in (("wall", "wall clock"), ("cpu", "CPU clock")):
+            traced = middle(samples[mode], value)
+            # Of one turn each: what the machine does to both of them cancels.
+            pairs = zip(samples[mode], samples["untraced"], strict=True)
+            added = statistics.median(value(one) - value(other) for one, other in pairs)
+            key = f"added per call, {shown} [us]"
+            rows.append(Row(f"{name}, {shown} [us]", traced / 1e3))
+            rows.append(Row(f"{name}, {key}", added / 1e3, TARGETS[key]))
+            rows.append(Row(f"{name}, {shown} / untraced", traced / plain))
+    for name, memory in (("memory added per rank [MiB]", lambda s: s.peak_kib),
+                         ("of it not backed by the file [MiB]", lambda s: s.own_kib)):  # fmt: skip
+        added = middle(samples["wall"], memory) - middle(samples["untraced"], memory)
+        rows.append(Row(name, added / 1024, TARGETS.get(name, "")))
+    return rows
+
+
+def rate(events: int, action: Callable[[], object]) -> float:
+    """Return how many million events an action handles in a second: the best of three times."""
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - begin)
+    return events / min(times) / 1e6
+
+
+def columns(run: RunTrace) -> int:
+    """Decode every column of every rank; return the number of events."""
+    total = 0
+    for rank in run.ranks:
+        total += len(rank.call)
+        for values in (rank.start_ns, rank.elapsed_ns, rank.work):
+            int(values.sum())
+    return total
+
+
+def disk_and_reading(install: mpi.MpiInstall, folder: Path, iterations: int) -> list[Row]:
+    """Return the rows about the size of a regular program's capture, and reading it back."""
+    subprocess.run(
+        ["make", "-s", "-C", str(ROOT / "examples"), f"MPICC={install.mpicc}", f"BIN={folder}",
+         str(folder / "jacobi2d")], check=True, timeout=TIMEOUT_S,
+    )  # fmt: skip
+    run_dir = folder / "jacobi2d-run"
+    assert install.mpiexec is not None
+    run_traced(
+        [install.mpiexec, "-n", "{np}", str(folder / "jacobi2d"), "--nx", "32", "--ny", "32",
+         "--iterations", str(iterations)], 4, run_dir, timeout_s=TIMEOUT_S,
+    )  # fmt: skip
+    files = list(run_dir.glob("rank-*.p3t"))
+    events = columns(read_run(run_dir))
+    name, disk = "bytes per event on disk, jacobi2d", sum(path.stat().st_size for path in files)
+    rows = [
+        Row("events of jacobi2d at 4 ranks", events),
+        Row(name, disk / events, TARGETS[name]),
+        Row("decode [million events/s]", rate(events, lambda: columns(read_run(run_dir)))),
+    ]
+    parquet = folder / "events.parquet"
+    for name, action in (
+        ("finalise to tables [million events/s]", lambda: point_table([read_run(run_dir)])),
+        ("finalise to Parquet [million events/s]",
+         lambda: write_parquet(read_run(run_dir), parquet)),
+    ):  # fmt: skip
+        rows.append(Row(name, rate(events, action), TARGETS[name]))
+    return rows
+
+
+def arguments() -> argparse.Namespace:
+    """Return what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--repeats", type=int, default=9, help="turns of each kind of run")
+    parser.add_argument("--calls", type=int, default=1_000_000, help="null sends of one run")
+    parser.add_argument("--iterations", type=int, default=40_000, help="of jacobi2d")
+    parser.add_argument("--mpicc", help="the MPI to use [default: the first that is found]")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure and print."""
+    asked = arguments()
+    found = mpi.describe(asked.mpicc) if asked.mpicc else next(iter(mpi.find_mpi()), None)
+    if found is None or found.mpiexec is None:
+        sys.exit("no MPI found; install one (for example `pip install mpich`)")
+    tracer = build.ensure_tracer(mpicc=found.mpicc)
+    with tempfile.TemporaryDirectory(prefix="p3s-cost-") as name:
+        folder = Path(name)
+        rows = cost_per_call(found, tracer.path, asked.repeats, asked.calls, folder)
+        rows += disk_and_reading(found, folder, asked.iterations)
+    title = f"{found.family} {found.version}, {os.cpu_count()} CPUs, {asked.repeats} repeats"
+    if asked.json:
+        print(json.dumps({"mpi": title, "rows": [asdict(row) for row in rows]}, indent=1))
+        return
+    print(title)
+    for row in rows:
+        print(f"  {row.what:<52} {row.value:12.3f}  {row.target}".rstrip())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,401 @@
+"""p3s check, recover and dump on captures written here."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from capture_writer import DEFS, DONE, PAGE, Writer, small
+from test_trace_reader_damage import a_study, chunk_of, in_the_header, noise
+
+from p3s.cli.main import run
+from p3s.trace import read_run
+from p3s.trace.capture import read_capture
+
+
+def messages(rank: int, size: int = 2, sends: int = 3) -> Writer:
+    """A ring: every rank sends to the next and receives from the one before."""
+    w = Writer(rank, size)
+    w.opname(0, "MPI_Init")
+    w.opname(1, "MPI_Isend")
+    w.opname(2, "MPI_Irecv")
+    w.opname(3, "MPI_Waitall")
+    w.comm(0, list(range(size)), "MPI_COMM_WORLD")
+    w.site(5, "app+0x5")
+    w.event(w.call(0))
+    send = w.call(1, peer=(rank + 1) % size, nbytes=64, elem=8, count=8, tag=1)
+    receive = w.call(2, peer=-2, nbytes=64, elem=8, count=8)
+    wait = w.call(3, comm=-1, nbytes=2)
+    for _ in range(sends):
+        a, b = w.event(send), w.event(receive)
+        w.resolved(b, (rank - 1) % size, 1, 64)
+        done = w.event(wait)
+        w.done(done, a)
+        w.done(done, b)
+    w.end()
+    return w
+
+
+@pytest.fixture()
+def ring(tmp_path: Path) -> Path:
+    folder = tmp_path / "ring"
+    folder.mkdir()
+    for rank in (0, 1):
+        messages(rank).save(folder)
+    return folder
+
+
+def as_json(args: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    code = run([*args, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+# ---- check ---------------------------------------------------------------------------------
+
+
+def test_check_of_a_complete_run(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", str(ring)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"{ring}: complete, 2 ranks, 20 events") and "note" not in text
+    code, data = as_json(["check", str(ring)], capsys)
+    assert (code, data["schema"], data["ok"]) == (0, "p3s.check", True)
+    assert [rank["status"] for rank in data["runs"][0]["ranks"]] == ["complete"] * 2
+    assert [rank["events"] for rank in data["runs"][0]["ranks"]] == [10, 10]
+
+
+def test_check_of_a_study_and_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = a_study(tmp_path / "study", repeats=2)
+    code, data = as_json(["check", str(study.root)], capsys)
+    assert code == 0 and [Path(each["path"]).name for each in data["runs"]] == [
+        "np0002.r0",
+        "np0002.r1",
+    ]
+    path = study.runs_dir(2) / "rank-000001.p3t"
+    noise(path)
+    assert run(["check", str(study.root)]) == 3
+    assert run(["check", str(path)]) == 3
+    assert run(["check", str(path.with_name("rank-000000.p3t"))]) == 0
+    assert capsys.readouterr().out.count("7 events are lost") == 2
+
+
+def test_check_names_what_is_wrong_with_each_rank(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank in range(4):
+        messages(rank, 5).save(tmp_path)
+    os.truncate(tmp_path / "rank-000001.p3t", messages(1, 5).offsets()[-1])
+    in_the_header(tmp_path / "rank-000002.p3t")
+    noise_at = tmp_path / "rank-000003.p3t"
+    data = bytearray(noise_at.read_bytes())
+    data[messages(3, 5).offsets()[1] + 70] ^= 8
+    noise_at.write_bytes(data)
+    code, found = as_json(["check", str(tmp_path)], capsys)
+    ranks = found["runs"][0]["ranks"]
+    assert code == 3 and found["runs"][0]["status"] == "damaged"
+    assert [rank["status"] for rank in ranks] == [
+        "complete", "partial", "unreadable", "damaged", "missing",
+    ]  # fmt: skip
+    assert ranks[1]["problem"] == "ends before MPI_Finalize" and ranks[1]["events"] == 10
+    assert "5 intact chunks can be recovered" in ranks[2]["problem"]
+    assert "10 events are lost" in ranks[3]["problem"] and ranks[3]["lost_events"] == 10
+
+
+def test_messages_that_do_not_match_are_noted_not_refused(
+    ring: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    messages(1, sends=5).save(ring)
+    code, data = as_json(["check", str(ring)], capsys)
+    assert (code, data["ok"]) == (0, True)
+    assert data["runs"][0]["notes"] == [
+        "messages do not match: rank 0 sent 3 to rank 1, which received 5; "
+        "rank 1 sent 5 to rank 0, which received 3"
+    ]
+
+
+def test_cancelled_receives_are_no_messages(
+    ring: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    w = messages(1)
+    w.parts.pop()
+    posted = w.event(w.call(2, peer=0, nbytes=8))
+    w.done(w.event(w.call(3, comm=-1)), posted, 1)
+    w.end()
+    w.save(ring)
+    assert as_json(["check", str(ring)], capsys)[1]["runs"][0]["notes"] == []
+
+
+def test_receives_from_nobody_knows_whom_are_not_compared(
+    ring: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    w = messages(1, sends=4)
+    w.parts.pop()
+    w.event(w.call(2, peer=-2, nbytes=8))
+    w.end()
+    w.save(ring)
+    notes = as_json(["check", str(ring)], capsys)[1]["runs"][0]["notes"]
+    assert notes == [
+        "messages do not match: rank 1 sent 4 to rank 0, which received 3"
+    ], "what rank 0 received is clear, what rank 1 did is not"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"P3STRACE\x01\0\0\0" + bytes(9000)),
+        lambda path: os.truncate(path, PAGE),
+    ],
+)
+def test_nothing_usable_is_exit_code_one(
+    spoil: Any, ring: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in ring.glob("*.p3t"):
+        spoil(path)
+    assert run(["check", str(ring)]) == 1
+    assert "nothing that can be used" in capsys.readouterr().err
+    assert run(["recover", str(ring), "-o", str(ring.parent / "new")]) == 1
+    assert not (ring.parent / "new").exists()
+
+
+@pytest.mark.parametrize("command", ["check", "dump"])
+def test_places_without_captures(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, str(tmp_path / "nowhere")]) == 1
+    assert "is not there" in capsys.readouterr().err
+    assert run([command, str(tmp_path)]) == 1
+    assert "holds no capture" in capsys.readouterr().err
+
+
+# ---- recover -------------------------------------------------------------------------------
+
+
+def test_recover_keeps_what_is_intact(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (ring / "run.json").write_text(json.dumps({"np": 2, "status": "complete", "wall_s": 1}))
+    (ring / "stderr.txt").write_text("said\n")
+    w = messages(0)
+    path = ring / "rank-000000.p3t"
+    data = bytearray(path.read_bytes())
+    data[w.offsets()[[p.kind for p in w.parts].index(DONE)] + 66] ^= 1
+    path.write_bytes(data)
+    in_the_header(ring / "rank-000001.p3t")
+    before = {each.name: each.read_bytes() for each in ring.iterdir()}
+    new = ring.parent / "new"
+    assert run(["recover", str(ring), "-o", str(new)]) == 3
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("rank 0: kept 10 events in 4 chunks; it is damaged at byte")
+    assert said[1].startswith("rank 1: kept 10 events in 5 chunks, its header was made again")
+    assert {each.name: each.read_bytes() for each in ring.iterdir()} == before
+    first = read_capture(new / "rank-000000.p3t")
+    assert len(first.events) == 10 and len(first.done) == 0
+    assert "the chunk before it lost" in first.problem, "what is lost stays visible"
+    second = read_capture(new / "rank-000001.p3t")
+    assert second.complete and len(second.events) == 10
+    assert read_run(new).ranks[1].complete
+    info = json.loads((new / "run.json").read_text())
+    assert (info["status"], info["recovered"], info["np"]) == ("partial", True, 2)
+    assert (new / "stderr.txt").read_text() == "said\n"
+
+
+def test_recover_refuses_to_overwrite(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = ring.parent / "new"
+    assert run(["recover", str(ring), "-o", str(ring), "--force"]) == 2
+    assert run(["recover", str(ring), "-o", str(new)]) == 0
+    assert run(["recover", str(ring), "-o", str(new)]) == 2
+    assert "add --force" in capsys.readouterr().err
+    (new / "rank-000007.p3t").write_bytes(b"of another run")
+    code, data = as_json(["recover", str(ring), "-o", str(new), "--force"], capsys)
+    assert (code, data["schema"]) == (0, "p3s.recover")
+    assert [rank["events"] for rank in data["ranks"]] == [10, 10]
+    assert sorted(path.name for path in new.glob("*.p3t")) == [
+        "rank-000000.p3t",
+        "rank-000001.p3t",
+    ]
+    for rank in (0, 1):  # nothing was wrong: nothing is other than before
+        name = f"rank-{rank:06d}.p3t"
+        assert (new / name).read_bytes() == (ring / name).read_bytes()
+
+
+def test_a_header_is_rebuilt_without_any_other_rank(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    w = small(1, counters=("cycles",), pid=77)
+    path = w.save(folder)
+    data = bytearray(path.read_bytes())
+    data[8:512] = bytes(504)
+    path.write_bytes(data)
+    assert run(["recover", str(folder), "-o", str(tmp_path / "new")]) == 3
+    capture = read_capture(tmp_path / "new" / path.name)
+    assert (capture.header.rank, capture.header.size) == (1, 2)
+    assert capture.complete and len(capture.events) == 7
+
+
+def test_recovering_twice_changes_nothing(ring: Path) -> None:
+    path = ring / "rank-000000.p3t"
+    data = bytearray(path.read_bytes())
+    data[messages(0).offsets()[2] + 64] ^= 255
+    path.write_bytes(data)
+    one, two = ring.parent / "one", ring.parent / "two"
+    assert run(["recover", str(ring), "-o", str(one)]) == 3
+    assert run(["recover", str(one), "-o", str(two)]) == 3
+    assert (one / path.name).read_bytes() == (two / path.name).read_bytes()
+
+
+# ---- dump ----------------------------------------------------------------------------------
+
+
+def test_dump_prints_every_event(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["dump", str(ring)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  0 0000000000000005 app+0x5" in lines
+    assert "  0 MPI_COMM_WORLD #0 members=0-1" in lines
+    assert (
+        "2 0 35 10 5 MPI_Irecv peer=1 bytes=64 count=8 elem=8 tag=1 root=- comm=0 site=0" in lines
+    )
+    assert lines.count("request of event 2 completed by 3") == 2
+    assert sum(" MPI_Isend " in line for line in lines) == 6
+    assert run(["dump", str(ring), "--rank", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(" MPI_Isend " in line for line in lines) == 3 and "rank 1: 10 events" in lines
+    assert run(["dump", str(ring), "--rank", "2"]) == 1
+    assert "no capture of rank 2; there is 0 to 1" in capsys.readouterr().err
+
+
+def test_dump_as_json_has_the_same_numbers(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, data = as_json(["dump", str(ring)], capsys)
+    assert (code, data["schema"]) == (0, "p3s.dump")
+    trace = read_run(ring)
+    for rank, found in zip(trace.ranks, data["ranks"], strict=True):
+        columns = list(zip(*found["events"], strict=True))
+        assert data["columns"] == ["event", "thread", "start_ns", "elapsed_ns", "work", "call"]
+        assert list(columns[2]) == rank.start_ns.tolist()
+        assert [data["calls"][c]["op"] for c in columns[5]] == [
+            trace.calls[c].op for c in rank.call
+        ]
+        assert [row[:2] for row in found["done"]] == rank.done.tolist()
+
+
+def test_dump_summary(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["dump", str(ring), "--summary"]) == 0
+    text = capsys.readouterr().out
+    assert "MPI_Isend    send             6    384        48" in text
+    assert "14 polls found nothing" in text and "not modelled" not in text
+    code, data = as_json(["dump", str(ring), "--summary"], capsys)
+    assert code == 0 and data["runs"][0]["calls"]["MPI_Irecv"]["bytes"] == 384
+    assert data["runs"][0]["failed_polls"] == 14
+    assert run(["dump", str(ring), "--summary", "--rank", "0"]) == 2
+
+
+def test_dump_of_a_damaged_run_says_so(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.truncate(ring / "rank-000001.p3t", messages(1).offsets()[-1])
+    assert run(["dump", str(ring), "--summary"]) == 3
+    assert "ends before MPI_Finalize" in capsys.readouterr().err
+
+
+def test_a_study_of_several_runs_wants_one_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = a_study(tmp_path, repeats=2)
+    assert run(["dump", str(study.root)]) == 2
+    assert "holds 2 runs; give one of them" in capsys.readouterr().err
+    assert run(["dump", str(study.root), "--summary"]) == 0
+
+
+def test_dump_parquet(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import pyarrow.parquet as pq
+
+    target = ring.parent / "events.parquet"
+    code, data = as_json(["dump", str(ring), "--parquet", str(target)], capsys)
+    assert (code, data["events"]) == (0, 20)
+    with pq.ParquetFile(target) as file:
+        assert file.num_row_groups == 2
+        table = file.read()
+    meta = table.schema.metadata
+    assert meta[b"p3s.work_unit"] == b"cpu_ns" and meta[b"p3s.np"] == b"2"
+    assert json.loads(meta[b"p3s.sites"]) == {"0000000000000005": ["app+0x5"]}
+    trace = read_run(ring)
+    for rank in trace.ranks:
+        rows = [row for row in table.to_pylist() if row["rank"] == rank.rank]
+        assert [row["event"] for row in rows] == list(range(10))
+        assert [row["op"] for row in rows] == [trace.calls[c].op for c in rank.call]
+        assert [row["peer"] for row in rows] == [trace.calls[c].peer for c in rank.call]
+        assert [row["work"] for row in rows] == rank.work.tolist()
+        assert {row["site"] for row in rows} == {"0000000000000005"}
+    assert run(["dump", str(ring), "--parquet", str(ring / "no" / "where")]) == 1
+    assert "cannot be written" in capsys.readouterr().err
+    assert not list(ring.parent.glob(".events*"))
+
+
+def test_counters_are_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import pyarrow.parquet as pq
+
+    w = Writer(0, 1, counters=("cycles",), work_source=3)
+    w.opname(0, "MPI_Send")
+    w.comm(0, [0], "MPI_COMM_WORLD")
+    w.site(1, "a")
+    w.event(w.call(0, peer=0), counters=(123456,))
+    w.end()
+    w.save(tmp_path)
+    assert run(["dump", str(tmp_path), "--parquet", str(tmp_path / "e")]) == 0
+    assert pq.read_table(tmp_path / "e")["counter:cycles"].to_pylist() == [123456]
+    capsys.readouterr()
+    assert run(["dump", str(tmp_path)]) == 0
+    assert "0 0 5 10 5 123456 MPI_Send" in capsys.readouterr().out
+
+
+def _command(*args: str) -> list[str]:
+    return [sys.executable, "-m", "p3s", *args]
+
+
+@pytest.fixture()
+def long_run(tmp_path: Path) -> Path:
+    w = messages(0, 1, sends=40_000)
+    w.save(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_closed_pipe_ends_quietly(long_run: Path, more: list[str]) -> None:
+    with subprocess.Popen(
+        _command("dump", str(long_run), *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read().decode()
+        assert process.wait(timeout=60) != 0
+    assert said == ""
+
+
+def test_ctrl_c_ends_quietly(long_run: Path) -> None:
+    with subprocess.Popen(
+        _command("dump", str(long_run)), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline()
+        time.sleep(0.2)  # it now waits for its reader
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        said = process.stderr.read().decode()
+        assert process.wait(timeout=60) == 130
+    assert "Traceback" not in said and said.count("\n") == 1
+
+
+def test_definitions_are_needed_to_name_anything(ring: Path) -> None:
+    """All definitions of a rank are lost: nothing of it can be shown, nothing breaks."""
+    path = ring / "rank-000000.p3t"
+    data = bytearray(path.read_bytes())
+    at = messages(0).offsets()[[p.kind for p in messages(0).parts].index(DEFS)]
+    data[at + 64] ^= 1
+    path.write_bytes(data)
+    assert run(["check", str(ring)]) == 3
+    assert run(["dump", str(ring), "--summary"]) == 3
+    assert chunk_of(path, DEFS) == at
