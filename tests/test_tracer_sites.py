@@ -45,14 +45,12 @@ def test_places_and_sites_correspond(
     places = seen[0]
     # A place reached through two different lines of main is two sites; all others are one.
     several = {"one", "two", "three"}
-    # The deep recursion is cut off inside the cycle, the shallow one is whole.
-    deep = {"recursion"}
     ping = {"mutual recursion"}
     qsort = {"callback of qsort"}
     for place, keys in places.items():
         if place in several:
             assert len(keys) == 2, place
-        elif place in deep | ping:
+        elif place in ping:
             assert 1 <= len(keys) <= 2, place
         elif place in qsort:
             assert len(keys) >= 1
@@ -78,3 +76,21 @@ def test_frames_name_module_and_offset_up_to_main(
             assert not module.startswith("tracer-")
         assert frames[0].startswith("sites+0x"), "innermost frame is the program's"
         assert frames[-1].startswith("sites+0x"), "outermost frame is main"
+
+
+def test_recursion_is_one_site_and_keeps_its_depth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = compile_c(PROGRAMS / "sites.c", tmp_path / "sites", "-O1", "-fno-inline")
+    run = trace([str(program)], 2, tmp_path / "run")
+    for rank in run.ranks:
+        places = (tmp_path / f"places-{rank.rank:06d}.txt").read_text().splitlines()
+        levels = (tmp_path / f"depths-{rank.rank:06d}.txt").read_text().splitlines()
+        barriers = [c for c in (run.calls[k] for k in rank.call.tolist()) if c.op == "MPI_Barrier"]
+        recursive = [c for c, place in zip(barriers, places, strict=True) if place == "recursion"]
+        assert len({c.site for c in recursive}) == 1
+        # recurse(n) is on the stack n + 1 times; the innermost call is at another place in it,
+        # and of the n equal return addresses one stays.
+        assert [c.depth for c in recursive] == [int(level) - 1 for level in levels]
+        assert max(c.depth for c in recursive) == 2999

@@ -9,7 +9,7 @@
 #define NOINLINE __attribute__((noinline, noclone))
 #define NO_TAIL_CALL __asm__ volatile("" ::: "memory")
 
-static FILE *places;
+static FILE *places, *depths;
 static volatile int sink;
 
 static void at(const char *place) { fprintf(places, "%s\n", place); }
@@ -54,6 +54,14 @@ NOINLINE static void recurse(int level)
     NO_TAIL_CALL;
 }
 
+/* from one place, so that only the depth differs */
+NOINLINE static void recurse_to(int level) 
+{
+    fprintf(depths, "%d\n", level);
+    recurse(level);
+    NO_TAIL_CALL;
+}
+
 NOINLINE static void pong(int level);
 NOINLINE static void ping(int level)
 {
@@ -82,7 +90,9 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     snprintf(name, sizeof name, "places-%06d.txt", rank);
     places = fopen(name, "w");
-    if (!places)
+    snprintf(name, sizeof name, "depths-%06d.txt", rank);
+    depths = fopen(name, "w");
+    if (!places || !depths)
         MPI_Abort(MPI_COMM_WORLD, 2);
     for (int turn = 0; turn < 50; turn++) {
         void (*order[3])(void) = {one, two, three};
@@ -91,10 +101,11 @@ int main(int argc, char **argv)
         deeper("a in the loop");
         deeper("b in the loop");
         varying(16 + 64 * (turn % 7));
-        recurse(1 + turn % 9);
+        /* 3000: more frames than a site can have */
+        volatile int level = turn == 20 ? 400 : turn == 30 ? 3000 : 1 + turn % 9;
+        recurse_to(level);
         ping(1 + turn % 5);
     }
-    recurse(400);               /* more frames than the tracer walks */
     ping(5);
     qsort(numbers, 3, sizeof *numbers, compare);
     if (rank == 0) {
@@ -102,6 +113,7 @@ int main(int argc, char **argv)
         MPI_Barrier(MPI_COMM_SELF);
     }
     fclose(places);
+    fclose(depths);
     MPI_Finalize();
     return 0;
 }
