@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
+from test_exec import P3S
+from test_exec import run as run_command
 from test_launch import launcher
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
@@ -219,3 +221,11 @@ def test_a_program_name_the_shell_could_misread(program: Path, tmp_path: Path) -
 def test_an_unknown_launcher_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(P3SError, match="nolaunch: launcher not found"):
         run_traced(["nolaunch", "{np}", "--", "true"], 2, tmp_path / "run")
+
+
+def test_a_limit_that_is_reached_says_what_to_do(program: Path, tmp_path: Path) -> None:
+    words = [launcher(), "-n", "{np}", str(program), "none", "20000"]
+    options = ["-n", "1,2,3", "--limit", "8K", "-o", "study"]
+    done = run_command([*P3S, "characterize", *options, "--", *words], tmp_path)
+    assert done.code == 1
+    assert "reached the limit" in done.said()[-1] and "with a larger --limit" in done.said()[-1]

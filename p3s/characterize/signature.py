@@ -38,7 +38,8 @@ def characterize(study_dir: Path, np_: int) -> dict[str, Any]:
     runs, left_out = _intact_runs(study, np_)
     if not runs:
         why = left_out[0] if left_out else f"{study_dir} has no complete run at {np_} processes"
-        raise P3SError(f"characterize: {why}; run `p3s characterize -n {np_}` again")
+        advice = " with a larger --limit" if "reached the limit" in why else ""
+        raise P3SError(f"characterize: {why}; run `p3s characterize -n {np_}` again{advice}")
     table = point_table(runs)
     out = {**signature_json(table), "left_out": left_out}
     path = study.signature_path(np_)
