@@ -10,6 +10,8 @@
 #define NO_TAIL_CALL __asm__ volatile("" ::: "memory")
 
 static FILE *places, *depths;
+/* 3000: more frames than a site can have */
+static volatile int levels[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 400, 3000, 1};
 static volatile int sink;
 
 static void at(const char *place) { fprintf(places, "%s\n", place); }
@@ -101,9 +103,7 @@ int main(int argc, char **argv)
         deeper("a in the loop");
         deeper("b in the loop");
         varying(16 + 64 * (turn % 7));
-        /* 3000: more frames than a site can have */
-        volatile int level = turn == 20 ? 400 : turn == 30 ? 3000 : 1 + turn % 9;
-        recurse_to(level);
+        recurse_to(levels[turn % 12]);
         ping(1 + turn % 5);
     }
     ping(5);
