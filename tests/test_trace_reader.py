@@ -417,7 +417,7 @@ def _impossible() -> dict[str, tuple[int, dict[str, object]]]:
         "its numbers are impossible": (DEFS, {"first": 1 << 50}),
         "a record is cut off": (DEFS, {"payload": leb(4) * 4 + b"\xff\xff\xff\0" * 3}),
         "row of counts is cut off": (COUNTS, {"payload": b"1234567"}),
-        "too short": (END, {"payload": b"\0" * 79}),
+        "too short": (END, {"payload": b"\0" * 87}),
     }  # fmt: skip
 
 

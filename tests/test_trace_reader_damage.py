@@ -184,7 +184,7 @@ def test_truncation(mebibyte: Bench) -> None:
 
 def test_flipped_bits(small_bench: Bench) -> None:
     chance = random.Random(3)
-    places = [*range(552), *(o + d for o in small_bench.offsets for d in range(80))]
+    places = [*range(560), *(o + d for o in small_bench.offsets for d in range(80))]
     places += [chance.randrange(1 << 16) for _ in range(1500)]
     for at in places:
         small_bench.check_flip(at, chance.randrange(8))
