@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PROGRAMS = ("srun", "scontrol", "sinfo")
+PROGRAMS = ("srun", "scancel", "sinfo", "squeue")
 DAEMONS = ("munged", "slurmctld", "slurmd")
 TIMEOUT_S = 30.0
 SBIN = "/usr/sbin:/sbin"
@@ -165,7 +165,9 @@ class Cluster:
         return done.stdout.split() == [str(self.nodes), "idle"]
 
     def stop(self) -> None:
-        """End every process that was started, the last first, each by its own id."""
+        """End the jobs, then every process that was started, each by its own id."""
+        if len(self._running) > 1:
+            self._end_jobs()
         for process in reversed(self._running):
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
@@ -176,6 +178,17 @@ class Cluster:
                 process.kill()
                 process.wait()
         self._running.clear()
+
+
+    def _end_jobs(self) -> None:
+        """What serves a step outlives its slurmd: no job may be left when that ends."""
+        scancel = _find("scancel")
+        assert scancel is not None
+        with contextlib.suppress(subprocess.TimeoutExpired, RuntimeError):
+            env = {**os.environ, **self.env}
+            subprocess.run([scancel, "--user=root", "--signal=KILL"], env=env, timeout=TIMEOUT_S)
+            subprocess.run([scancel, "--user=root"], env=env, timeout=TIMEOUT_S)
+            wait_for(self._idle, "the end of the jobs")
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
