@@ -20,7 +20,8 @@ static void recorded(struct p3s_here *h)
     p3s_leave(h);
 }
 
-/* Under both names: mpif.h and `use mpi` call the first, the mpi_f08 module the second. */
+/* Under all names: mpif.h and `use mpi` call the first, the mpi_f08 module the second, or the
+ * third where it has to convert a logical. */
 #define SHIM(symbol, op, declared, passed)                                                       \
     P3S_EXPORT void symbol declared                                                              \
     {                                                                                            \
@@ -36,7 +37,9 @@ static void recorded(struct p3s_here *h)
         recorded(&h);                                                                            \
     }
 #define BOTH(name, op, declared, passed)                                                         \
-    SHIM(mpi_##name##_, op, declared, passed) SHIM(ompi_##name##_f, op, declared, passed)
+    SHIM(mpi_##name##_, op, declared, passed)                                                    \
+    SHIM(ompi_##name##_f, op, declared, passed)                                                  \
+    SHIM(pmpi_##name##_, op, declared, passed)
 
 BOTH(waitall, P3S_OP_Waitall, (arg a, arg b, arg c, arg e), (a, b, c, e))
 BOTH(testall, P3S_OP_Testall, (arg a, arg b, arg c, arg d, arg e), (a, b, c, d, e))

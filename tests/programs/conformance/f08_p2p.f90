@@ -112,6 +112,24 @@ program f08_p2p
     call say_int('data', [b(1, 1), b(2, 2), b(3, 3), b(4, 4)])
   end do
 
+  ! no request at all
+  call MPI_Waitall(0, requests, statuses)
+  call done('MPI_Waitall', 0)
+  call MPI_Testall(0, requests, flag, MPI_STATUSES_IGNORE)
+  call done('MPI_Testall', 0)
+  call label('all', flag)
+  call MPI_Waitany(0, requests, n, status)
+  call done('MPI_Waitany', 0)
+  call label('none', n == MPI_UNDEFINED)
+  call MPI_Testany(0, requests, n, flag, status)
+  call done('MPI_Testany', 0)
+  call label('none', flag .and. n == MPI_UNDEFINED)
+  call MPI_Waitsome(0, requests, n, indices, statuses)
+  call done('MPI_Waitsome', 0)
+  call MPI_Testsome(0, requests, n, indices, statuses)
+  call done('MPI_Testsome', 0)
+  call label('none', n == MPI_UNDEFINED)
+
   ! matched probe, cancel, errors
   call MPI_Isend(a, 6, MPI_INTEGER, right, 9, w, request)
   call did('MPI_Isend', 24)

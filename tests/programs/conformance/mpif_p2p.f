@@ -76,6 +76,18 @@ C     Waitall and Testall with arrays of statuses, and without.
       call done('MPI_Waitsome', 0, ierr)
       call label('undefined', outc .eq. MPI_UNDEFINED)
 
+C     No request at all.
+      call MPI_WAITALL(0, requests, MPI_STATUSES_IGNORE, ierr)
+      call done('MPI_Waitall', 0, ierr)
+      call MPI_TESTALL(0, requests, flag, statuses, ierr)
+      call done('MPI_Testall', 0, ierr)
+      call label('all', flag)
+      call MPI_WAITANY(0, requests, ic, status, ierr)
+      call done('MPI_Waitany', 0, ierr)
+      call MPI_TESTSOME(0, requests, outc, ind, statuses, ierr)
+      call done('MPI_Testsome', 0, ierr)
+      call label('undefined', outc .eq. MPI_UNDEFINED)
+
 C     Blocking exchange with wildcards and MPI_PROC_NULL.
       do i = 1, 5
         x(i) = me + i/8.0d0
