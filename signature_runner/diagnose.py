@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from p3s.errors import P3SError
 from p3s.trace import ops
 from p3s.trace.capture import Capture, read_capture
 from signature_runner.command import Command, executable
+from signature_runner.deaths import first_of
 from signature_runner.mpi import (
     MPICH,
     OPENMPI,
@@ -46,13 +48,15 @@ def diagnose(
     timeout_s: float | None,
     traced: bool,
     counted: bool = False,
+    deaths: Sequence[frozenset[int]] = (),
 ) -> Verdict:
     """Judge a run that ended with exit code ``code`` or was stopped after ``timeout_s``.
 
-    ``counted`` tells that instructions were asked for.
+    ``counted`` tells that instructions were asked for; ``deaths`` are the process ids of ranks
+    in the order in which they ended, as far as that was seen.
     """
     captures = captures_of(run_dir) if traced else {}
-    verdict = _judge(run_dir, command, np, code, timeout_s, traced, captures)
+    verdict = _judge(run_dir, command, np, code, timeout_s, traced, captures, deaths)
     rank = uncounted(captures) if counted and not verdict.error else None
     if rank is not None:
         error = (
@@ -88,6 +92,7 @@ def _judge(
     timeout_s: float | None,
     traced: bool,
     captures: dict[int, Capture],
+    deaths: Sequence[frozenset[int]],
 ) -> Verdict:
     shown = command.program[0]
     sizes = {capture.header.size for capture in captures.values()}
@@ -120,7 +125,7 @@ def _judge(
         if len(ended) == np:
             status = "failed"  # nothing is missing, but the program says it went wrong
         return Verdict(
-            status, _failure(run_dir, shown, np, code, captures, traced, command.family)
+            status, _failure(run_dir, shown, np, code, captures, traced, command.family, deaths)
         )
     if not traced:
         return Verdict("complete")
@@ -317,7 +322,13 @@ def _srun_how(task: re.Match[str]) -> str:
     return _signalled(number) if number else task["how"]
 
 
-def _death(run_dir: Path, captures: dict[int, Capture], family: str, code: int) -> _Death:
+def _death(
+    run_dir: Path,
+    captures: dict[int, Capture],
+    family: str,
+    code: int,
+    deaths: Sequence[frozenset[int]],
+) -> _Death:
     """Return which rank failed first and how, as far as launcher and captures tell."""
     for rank, capture in captures.items():
         if capture.header.aborting:
@@ -340,13 +351,16 @@ def _death(run_dir: Path, captures: dict[int, Capture], family: str, code: int) 
     unfinished = [rank for rank, capture in captures.items() if not capture.complete]
     outside = [rank for rank in unfinished if not captures[rank].header.in_call]
     named = _hydra_named(text) if family == MPICH else None
+    first = first_of(deaths, {captures[rank].header.pid: rank for rank in unfinished})
+    if first is not None and (named is None or named[0] != captures[first].header.pid):
+        return _Death(first, how_all)
     if named is not None:
         pid, status, number = named
         own = f"exit code {status}" if status else _signalled(number)
         ranks = [rank for rank in unfinished if captures[rank].header.pid == pid]
         # Whom Hydra has killed itself it names as well; else it is the one that failed. One that
         # SIGKILL met outside of MPI while all others waited inside was not killed by Hydra.
-        if ranks and (number not in _CLEANUP or outside == ranks):
+        if ranks and (number not in _CLEANUP or ranks in (outside, [first])):
             return _Death(ranks[0], own)
     # A rank that died by itself was computing; the others were stopped, waiting inside MPI.
     for ranks in (outside, unfinished):
@@ -363,10 +377,11 @@ def _failure(
     captures: dict[int, Capture],
     traced: bool,
     family: str,
+    deaths: Sequence[frozenset[int]],
 ) -> str:
     said = _said(run_dir)
     said = f": {said}" if said else ""
-    death = _death(run_dir, captures, family, code)
+    death = _death(run_dir, captures, family, code, deaths)
     how = f" ({death.how})" if death.how else ""
     if traced and not captures:
         return f"{shown}: failed at {np} ranks before MPI_Init returned{how}{said}"

@@ -18,6 +18,7 @@ from p3s.errors import P3SError
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, read_json, write_json
 from signature_runner import build, command, diagnose, emulate, mpi
 from signature_runner.cores import cores
+from signature_runner.deaths import Deaths
 from signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_preload
 
 #: Called with "stdout" or "stderr" and a piece of text as it appears.
@@ -143,14 +144,25 @@ def _end_with_parent() -> Callable[[], None] | None:
     return ask
 
 
+@dataclass(frozen=True)
+class _Ended:
+    """How a launcher ended, and in which order ranks did (process ids, see Deaths)."""
+
+    exit_code: int
+    wall_s: float
+    timed_out: bool
+    deaths: list[frozenset[int]]
+
+
 def _execute(
     argv: list[str],
     env: dict[str, str],
     run_dir: Path,
     timeout_s: float | None,
     on_output: OnOutput | None,
-) -> tuple[int, float, bool]:
-    """Run a launcher to its end; return (exit code, wall seconds, whether it was timed out)."""
+    np: int,
+) -> _Ended:
+    """Run a launcher to its end."""
     timed_out = False
     with open(run_dir / "stdout.txt", "wb") as out, open(run_dir / "stderr.txt", "wb") as err:
         begin = time.monotonic()
@@ -176,17 +188,20 @@ def _execute(
                 )
                 thread.start()
                 threads.append(thread)
+        deaths = Deaths(run_dir, np)
+        deaths.start()
         try:
             process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             timed_out = True
         finally:
+            order = deaths.end()
             wall_s = time.monotonic() - begin
             srun = any(os.path.basename(word) == "srun" for word in argv[:8])
             _stop(process, env[_MARK], _SRUN_GRACE_S if srun else _GRACE_S)
             for thread in threads:
                 thread.join(_GRACE_S)
-    return process.returncode, wall_s, timed_out
+    return _Ended(process.returncode, wall_s, timed_out, order)
 
 
 def _prepare(run_dir: Path) -> None:
@@ -287,23 +302,26 @@ def run_traced(
     tracer = _tracer(parsed, likely) if trace else None
     oversubscribed = np > cores()
 
-    def attempt(tracer: build.TracerBuild | None) -> tuple[int, float, bool]:
+    def attempt(tracer: build.TracerBuild | None) -> _Ended:
         mark = secrets.token_hex(16)
         argv = _argv(parsed, tracer, run_dir, recording, mark)
         _prepare(run_dir)
         env = _environment(oversubscribed, mark)
-        return _execute(argv, env, run_dir, timeout_s, on_output)
+        return _execute(argv, env, run_dir, timeout_s, on_output, np)
 
-    code, wall_s, timed_out = attempt(tracer)
+    ended = attempt(tracer)
     found = _other_family(parsed, tracer, run_dir)
     if found:  # MPI_Init failed, nothing was run yet; now it is known which MPI it is
         tracer = _tracer(parsed, found)
-        code, wall_s, timed_out = attempt(tracer)
+        ended = attempt(tracer)
     for path in run_dir.glob("insn-*"):  # of ranks that were killed
         path.unlink(missing_ok=True)
     counted = recording.work == INSTRUCTIONS
-    limit_s = timeout_s if timed_out else None
-    verdict = diagnose.diagnose(run_dir, parsed, np, code, limit_s, trace, counted)
+    limit_s = timeout_s if ended.timed_out else None
+    code, wall_s = ended.exit_code, ended.wall_s
+    verdict = diagnose.diagnose(
+        run_dir, parsed, np, code, limit_s, trace, counted, ended.deaths
+    )
     family = tracer.mpi_family if tracer else parsed.family
     info: dict[str, Any] = {
         "schema": RUN_SCHEMA,

@@ -19,6 +19,10 @@ HEADER_CRC_BYTES = 508
 #: Live totals, kept up to date while the program runs; not under the checksum.
 TOTALS = struct.Struct("<QqIIiIQq")
 TOTALS_OFFSET = 512
+#: A word that holds the id of the thread that called MPI_Init; the kernel sets this bit of it
+#: when the thread begins to end.
+ALIVE_OFFSET = 1024
+OWNER_DIED = 0x40000000
 HEADER_MIN_BYTES = TOTALS_OFFSET + TOTALS.size
 
 CHUNK = struct.Struct("<IHHiIIIQqIIQII")

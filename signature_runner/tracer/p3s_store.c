@@ -5,6 +5,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#ifdef __linux__
+#include <linux/futex.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +26,7 @@ _Static_assert(offsetof(struct p3s_header, work_origin) == 360, "header layout")
 _Static_assert(offsetof(struct p3s_header, header_crc) == 508, "header layout");
 _Static_assert(offsetof(struct p3s_header, failed_polls) == 512, "header layout");
 _Static_assert(offsetof(struct p3s_header, tracer_ns) == 552, "header layout");
+_Static_assert(offsetof(struct p3s_header, alive) == 1024, "header layout");
 
 struct p3s_header *p3s_header;
 
@@ -68,6 +72,20 @@ static bool next_chunk(struct p3s_chunk *c, int kind, uint32_t cols, uint64_t fi
 
 /* ---- header ---------------------------------------------------------------------------------- */
 
+static void mark_alive(pthread_mutex_t *mutex)
+{
+#if defined(__GLIBC__) && defined(FUTEX_WAITERS)                /* of others the layout is not known to the reader */
+    pthread_mutexattr_t kind;
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+    /* The bit makes the kernel wake whoever waits on the word when it marks it. */
+    if (pthread_mutex_init(mutex, &kind) == 0 && pthread_mutex_lock(mutex) == 0)
+        __atomic_fetch_or((uint32_t *)mutex, FUTEX_WAITERS, __ATOMIC_RELAXED);
+    pthread_mutexattr_destroy(&kind);
+#endif
+}
+
 bool p3s_store_open(const char *dir, const struct p3s_header *facts)
 {
     char path[4096];
@@ -95,6 +113,7 @@ bool p3s_store_open(const char *dir, const struct p3s_header *facts)
     memcpy(h->magic, "P3STRACE", 8);
     h->header_crc = p3s_crc(0, h, offsetof(struct p3s_header, header_crc));
     p3s_file_owner(my_rank, (uint32_t)((uint64_t)h->pid ^ (uint64_t)h->init_monotonic_ns));
+    mark_alive(&h->alive);
     p3s_header = h;
     limit_bytes = h->limit_bytes;
     columns = 4 + h->counters;

@@ -65,6 +65,10 @@ struct p3s_header {             /* first page of the file; stays mapped for the 
     uint32_t paused;            /* recording is off by MPI_Pcontrol */
     uint64_t paused_calls;
     int64_t tracer_ns;          /* what the tracer itself has taken */
+    char unused[464];
+    /* Held by the thread that called MPI_Init until it ends. The kernel marks it then, before it
+     * closes anything, so before a launcher can notice and end the other ranks. */
+    pthread_mutex_t alive;
 };
 
 struct p3s_call {               /* payload of a CALL record */
