@@ -53,8 +53,23 @@ def _own() -> list[Installed]:
     install = the_mpi()
     if install is None:
         return []
-    mpifort = shutil.which("mpifort.openmpi") if _is_debian_openmpi(install) else None
-    return [Installed("chosen", install.mpicc, mpifort, install.mpiexec, sys.executable)]
+    if _is_debian_openmpi(install):
+        return [_debian_openmpi("chosen")]
+    return [Installed("chosen", install.mpicc, None, install.mpiexec, sys.executable)]
+
+
+def _debian_openmpi(name: str) -> Installed:
+    library = "/usr/lib/x86_64-linux-gnu/libmpi.so.40"
+    which = shutil.which
+    return Installed(
+        name,
+        which("mpicc.openmpi"),
+        which("mpifort.openmpi"),
+        which("mpiexec.openmpi"),
+        sys.executable if os.path.exists(library) else None,
+        # Beside another MPI mpi4py would take that one.
+        {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": library},
+    )
 
 
 def _is_debian_openmpi(install: mpi.MpiInstall) -> bool:
@@ -73,15 +88,7 @@ def mpis() -> dict[str, Installed]:
     found = {tested.name: tested for tested in _own()}
     own, which = the_mpi(), shutil.which
     if which("mpiexec.openmpi") and not (own and _is_debian_openmpi(own)):
-        library = "/usr/lib/x86_64-linux-gnu/libmpi.so.40"
-        found["openmpi4"] = Installed(
-            "openmpi4",
-            which("mpicc.openmpi"),
-            which("mpifort.openmpi"),
-            which("mpiexec.openmpi"),
-            sys.executable if os.path.exists(library) else None,
-            {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": library},
-        )
+        found["openmpi4"] = _debian_openmpi("openmpi4")
     mpicc, mpifort = which("mpicc.mpich"), which("mpifort.mpich")
     if which("mpiexec.mpich"):
         found["mpich4"] = Installed(

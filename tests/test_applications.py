@@ -60,6 +60,7 @@ rvdw = 0.9
 gen-vel = yes
 gen-temp = 300
 gen-seed = 1
+ld-seed = 1
 tcoupl = v-rescale
 tc-grps = System
 tau-t = 0.1
@@ -117,7 +118,7 @@ APPLICATIONS = (
                 ("lmp", "-in", "in.melt", "-log", "none"), _melt),
     Application("gromacs", ("gmx_mpi", "/usr/share/gromacs/top/oplsaa.ff"),
                 ("gmx_mpi", "mdrun", "-s", "run.tpr", "-ntomp", "1", "-pin", "off", "-dlb", "no",
-                 "-notunepme"), _water),
+                 "-notunepme", "-reprod"), _water),
     Application("hpcc", ("hpcc", "/usr/share/doc/hpcc/examples/_hpccinf.txt"), ("hpcc",),
                 _linpack, varies=frozenset(
                     "MPI_Iprobe MPI_Test MPI_Testany MPI_Wait MPI_Waitall MPI_Waitany MPI_Recv"

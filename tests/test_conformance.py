@@ -45,6 +45,8 @@ PROGRAMS = (
     Program("linked-wrappers", "own_wrappers.c", flags=("-DWRAPPERS_ELSEWHERE",),
             library="wrappers.c", linked=True),
     Program("opened", "opened.c", library="opened_library.c"),
+    Program("plugin", "plugin_host.c", library="plugin.c", flags=("-Wl,--as-needed",)),
+    Program("forks", "forks.c"),
     Program("mpif-p2p", "mpif_p2p.f"),
     Program("mpif-collectives", "mpif_collectives.f", flags=("-fallow-argument-mismatch",)),
     Program("use-mpi", "use_mpi.f90"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -175,7 +176,7 @@ def test_a_killed_rank_loses_nothing(tmp_path: Path) -> None:
     assert (len(capture.events), len(capture.done)) == (7, 5)
     assert capture.problem == "ends before MPI_Finalize"
     with open(path, "r+b") as file:
-        file.truncate(1 << 40)  # a hole: neither read nor walked through page by page
+        file.truncate(1 << 34)  # a hole: neither read nor walked through page by page
     assert len(read_capture(path).events) == 7
 
 
@@ -416,6 +417,9 @@ def _impossible() -> dict[str, tuple[int, dict[str, object]]]:
         "its numbers are taken": (DEFS, {"first": 0}),
         "its numbers are impossible": (DEFS, {"first": 1 << 50}),
         "a record is cut off": (DEFS, {"payload": leb(4) * 4 + b"\xff\xff\xff\0" * 3}),
+        "a name is not printable": (
+            DEFS, {"payload": struct.pack("<III", 1, 8, 7) + b"\x1b[2J"},
+        ),
         "row of counts is cut off": (COUNTS, {"payload": b"1234567"}),
         "too short": (END, {"payload": b"\0" * 87}),
     }  # fmt: skip

@@ -436,3 +436,34 @@ def test_a_study_of_version_one_says_so_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(P3SError, match="capture version 1.*run `p3s characterize -n 2` again") as e:
         characterize(study.root, 2)
     assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("command", ["model", "predict"])
+def test_commands_on_a_study_of_version_one_say_so_in_one_line(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from p3s.cli.main import run
+
+    study = Study.create(tmp_path, ["mpiexec", "-n", "{np}", "./app"])
+    for np in (2, 4, 8):
+        folder = study.runs_dir(np)
+        folder.mkdir(parents=True)
+        for rank in range(np):
+            path = folder / f"rank-{rank:06d}.p3t"
+            path.write_bytes(b"P3STRACE" + b"\x01\0\0\0" + bytes(9000))
+        write_json(
+            folder / "run.json",
+            {
+                "schema": RUN_SCHEMA, "schema_version": SCHEMA_VERSION, "np": np, "exit_code": 0,
+                "wall_s": 1.0, "oversubscribed": False, "cores": 8, "mpi": "mpich 5",
+                "traced": True, "status": "complete",
+            },
+        )  # fmt: skip
+        signature = study.signature_path(np)
+        write_json(signature, {"schema": "p3s.signature", "schema_version": 1, "np": np})
+    study.update()
+    counts = ["-n", "16"] if command == "predict" else []
+    assert run([command, str(tmp_path), *counts]) == 1
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("p3s: ")]
+    assert len(said) == 1
+    assert "capture version 1" in said[0] and "run `p3s characterize -n 2` again" in said[0]

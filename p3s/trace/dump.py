@@ -64,8 +64,9 @@ def text(run: RunTrace, only: int | None = None) -> Iterator[str]:
     endings = [_call_text(call) for call in run.calls]
     for rank in ranks_of(run, only):
         names, columns = _columns(run, rank)
+        heads = " ".join(names).translate(_ONE_LINE)
         status = f" ({rank.problem})" if rank.problem else ""
-        yield f"\nrank {rank.rank}: {len(rank.call)} events{status}\n# {' '.join(names)} call"
+        yield f"\nrank {rank.rank}: {len(rank.call)} events{status}\n# {heads} call"
         for begin in range(0, len(rank.call), _BLOCK):
             part = [column[begin : begin + _BLOCK].tolist() for column in columns]
             calls = rank.call[begin : begin + _BLOCK].tolist()

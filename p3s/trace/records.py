@@ -130,7 +130,7 @@ class Definitions:
         try:
             if kind == layout.OPNAME:
                 (number,) = struct.unpack_from("<I", payload)
-                self.opnames[number] = payload[4:].rstrip(b"\0").decode("ascii")
+                self.opnames[number] = _name(payload[4:])
             elif kind == layout.SITE:
                 self._site(payload)
             elif kind == layout.COMM:
@@ -141,7 +141,7 @@ class Definitions:
                 self._push(payload[: layout.CALL_PAYLOAD_BYTES])
             elif kind == layout.WINDOW:
                 number, comm, what = struct.unpack_from("<iiI", payload)
-                op = payload[12:].rstrip(b"\0").decode("ascii")
+                op = _name(payload[12:])
                 self.windows.append(RawWindow(number, comm, what, op))
         except (struct.error, UnicodeDecodeError) as error:
             raise ValueError("a record cannot be what it says") from error
@@ -174,6 +174,14 @@ class Definitions:
         return table, known
 
 
+def _name(raw: bytes) -> str:
+    """Return the name of an MPI call; control characters have no place in it."""
+    name = raw.rstrip(b"\0").decode("ascii")
+    if not name.isprintable():
+        raise ValueError("a name is not printable")
+    return name
+
+
 def _comm(size: int, payload: bytes) -> RawComm:
     number, parent, inter, count, ndims, name_bytes = struct.unpack_from("<6i", payload)
     if min(count, ndims, name_bytes) < 0 or 24 + 4 * (count + 3 * ndims) + name_bytes > len(
@@ -185,7 +193,7 @@ def _comm(size: int, payload: bytes) -> RawComm:
     if any(not -1 <= member < size for member in members):
         raise ValueError("a communicator has a rank that is not there")
     start = 24 + 4 * len(values)
-    op = payload[start : start + name_bytes].decode("ascii")
+    op = _name(payload[start : start + name_bytes])
     dims = values[count : count + ndims] if ndims else None
     periods = tuple(bool(v) for v in values[count + ndims : count + 2 * ndims]) if ndims else None
     return RawComm(number, parent, bool(inter), members, dims, periods, op)

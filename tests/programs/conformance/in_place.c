@@ -7,7 +7,7 @@ static int n;
 
 static void fill(void)
 {
-    n = p * (p + 1);
+    n = p * (p + 4);
     for (int i = 0; i < n; i++)
         a[i] = (me + 1) * 1000 + i;
     for (int i = 0, at = 0; i < p; i++) {
