@@ -167,7 +167,7 @@ def captures_of(run_dir: Path) -> dict[int, Capture]:
     found = {}
     for path in sorted(run_dir.glob("rank-*.p3t")):
         try:
-            capture = read_capture(path)
+            capture = read_capture(path, last_only=True)
         except P3SError:
             continue
         found[capture.header.rank] = capture
