@@ -46,13 +46,13 @@ class Deaths(threading.Thread):
     def run(self) -> None:
         """Look for ranks and for ends of ranks."""
         while not self._done.is_set():
-            if len(self._known) < self._np:
-                self._find()
+            self._find()
             if not _wait_for_mark(list(self._page_of.values()), _LOOK_S):
                 self._done.wait(_LOOK_S)
             self._look()
 
     def _look(self) -> None:
+        self._find()  # one that was not known yet may have ended before those that were
         ended = frozenset(pid for pid, page in self._page_of.items() if _marked(page))
         if ended:
             self.order.append(ended)
@@ -60,6 +60,8 @@ class Deaths(threading.Thread):
             self._page_of.pop(pid).close()
 
     def _find(self) -> None:
+        if len(self._known) >= self._np:
+            return
         host = socket.gethostname()
         for path in self._run_dir.glob("rank-*.p3t"):
             if path.name in self._known:
@@ -78,7 +80,6 @@ class Deaths(threading.Thread):
         """Stop watching and return the order."""
         self._done.set()
         self.join()
-        self._find()
         self._look()
         for page in self._page_of.values():
             page.close()
@@ -131,10 +132,10 @@ def _wait_for_mark(pages: list[mmap.mmap], limit_s: float) -> bool:
     return got >= 0 or ctypes.get_errno() in (errno.ETIMEDOUT, errno.EAGAIN, errno.EINTR)
 
 
-def first_of(order: Iterable[frozenset[int]], unfinished: dict[int, int]) -> int | None:
-    """Return the rank that ended first of ``unfinished`` (process id -> rank), if one is known."""
+def first_of(order: Iterable[frozenset[int]], unfinished: dict[int, int]) -> list[int]:
+    """Return the ranks of ``unfinished`` (process id -> rank) one of which ended first."""
     for ended in order:
         ranks = [unfinished[pid] for pid in ended if pid in unfinished]
         if ranks:
-            return ranks[0] if len(ranks) == 1 else None
-    return None
+            return ranks
+    return []

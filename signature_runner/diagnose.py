@@ -352,19 +352,19 @@ def _death(
     outside = [rank for rank in unfinished if not captures[rank].header.in_call]
     named = _hydra_named(text) if family == MPICH else None
     first = first_of(deaths, {captures[rank].header.pid: rank for rank in unfinished})
-    if first is not None and (named is None or named[0] != captures[first].header.pid):
-        return _Death(first, how_all)
+    if len(first) == 1 and (named is None or named[0] != captures[first[0]].header.pid):
+        return _Death(first[0], how_all)
     if named is not None:
         pid, status, number = named
         own = f"exit code {status}" if status else _signalled(number)
         ranks = [rank for rank in unfinished if captures[rank].header.pid == pid]
         # Whom Hydra has killed itself it names as well; else it is the one that failed. One that
         # SIGKILL met outside of MPI while all others waited inside was not killed by Hydra.
-        if ranks and (number not in _CLEANUP or ranks in (outside, [first])):
+        if ranks and (number not in _CLEANUP or ranks in (outside, first)):
             return _Death(ranks[0], own)
     # A rank that died by itself was computing; the others were stopped, waiting inside MPI.
     for ranks in (outside, unfinished):
-        if len(ranks) == 1:
+        if len(ranks) == 1 and (not first or ranks[0] in first):
             return _Death(ranks[0], how_all)
     return _Death(None, how_all)
 
