@@ -47,7 +47,7 @@ def jacobi(steps: int = 12, guards: bool = True) -> Nest:
 
 def active(at: At, levels: int = 4) -> int:
     """Return on how many levels a rank works: level k has every 2^k-th rank."""
-    return next((k for k in range(levels) if at.rank % 2 ** (k + 1)), levels)
+    return next((k + 1 for k in range(levels) if at.rank % 2 ** (k + 1)), levels)
 
 
 def vcycle(cycles: int = 5, levels: int = 4) -> Nest:
