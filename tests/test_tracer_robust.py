@@ -140,6 +140,14 @@ def test_without_a_place_to_write_the_program_runs_on(
     assert not list(tmp_path.rglob("*.p3t"))
 
 
+def test_a_program_may_close_the_tracers_file(tmp_path: Path) -> None:
+    """The number of the descriptor is then that of a file of the program's own."""
+    program = compile_c(PROGRAMS / "closes.c", tmp_path / "closes")
+    run = trace([str(program), str(tmp_path / "own")], 1, tmp_path / "run")
+    assert (tmp_path / "own").read_text() == "mine"
+    assert run.problem == "" and len(run.ranks[0].call) == 20002
+
+
 def test_a_shell_between_launcher_and_program_is_no_obstacle(dies: Path, tmp_path: Path) -> None:
     script = tmp_path / "start.sh"
     script.write_text(f'#!/bin/sh\nls / >/dev/null\nexec "{dies}" "$@"\n')

@@ -177,6 +177,10 @@ static bool open_store(const char *directory, int64_t now_ns)
     return p3s_store_open(directory, &facts);
 }
 
+/* The file and its numbers are the parent's: what a child does is not recorded, not even an
+ * MPI_Finalize on its way out. */
+static void in_child(void) { p3s_active = 0; }
+
 static void begin_thread(struct p3s_thread *t)
 {
     t->known = true;
@@ -197,6 +201,7 @@ void p3s_init_done(struct p3s_here *h, int rc)
         !p3s_spawned() && open_store(directory, h->t1_ns)) {
         p3s_epoch_ns = h->t1_ns;
         pthread_key_create(&thread_key, thread_end);
+        pthread_atfork(NULL, NULL, in_child);
         begin_thread(t);
         if (p3s_work_source != P3S_WORK_CPU)
             h->work = 0;        /* what was before MPI_Init is not known in this clock */
