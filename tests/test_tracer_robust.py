@@ -148,6 +148,20 @@ def test_a_program_may_close_the_tracers_file(tmp_path: Path) -> None:
     assert run.problem == "" and len(run.ranks[0].call) == 20002
 
 
+def test_a_thread_may_have_a_small_stack(tmp_path: Path) -> None:
+    program = compile_c(PROGRAMS / "small_stack.c", tmp_path / "small", "-pthread")
+    tracer = build.ensure_tracer(program=str(program))
+    used = []
+    for more in ({}, {"LD_PRELOAD": str(tracer.path), "P3S_TRACE_DIR": str(tmp_path)}):
+        done = subprocess.run(
+            [str(program)], env={**os.environ, **more}, capture_output=True, text=True,
+            timeout=TIMEOUT_S, check=True,
+        )  # fmt: skip
+        used.append(int(done.stdout))
+    assert len(read_run(tmp_path).ranks[0].call) > 2
+    assert used[1] < used[0] + 8192
+
+
 def test_a_shell_between_launcher_and_program_is_no_obstacle(dies: Path, tmp_path: Path) -> None:
     script = tmp_path / "start.sh"
     script.write_text(f'#!/bin/sh\nls / >/dev/null\nexec "{dies}" "$@"\n')
