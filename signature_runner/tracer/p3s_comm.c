@@ -1,6 +1,7 @@
 /* Communicators in world ranks, by local MPI calls only. */
 #include "p3s_inside.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,8 +117,10 @@ struct p3s_comm *p3s_comm_of(MPI_Comm comm, const char *op, int parent)
     if (c)
         return c;
     c = calloc(1, sizeof *c);
-    if (!c)
+    if (!c) {
+        p3s_stop("no memory for the trace", ENOMEM);
         return NULL;
+    }
     sizes_of(comm, &size, &remote);
     PMPI_Comm_rank(comm, &c->me);
     members = world_ranks(comm, size, remote);
@@ -129,6 +132,7 @@ struct p3s_comm *p3s_comm_of(MPI_Comm comm, const char *op, int parent)
         free(members);
         free(c->world);
         free(c);
+        p3s_stop("no memory for the trace", ENOMEM);
         return NULL;
     }
     memcpy(c->world, members + (remote ? size : 0), sizeof(int) * (size_t)c->size);

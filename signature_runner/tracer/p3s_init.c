@@ -235,7 +235,7 @@ bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
     h->fa = fa;
     h->op = op;
     h->recorded = false;
-    if (!p3s_op_known[op]) {
+    if (!__atomic_load_n(&p3s_op_known[op], __ATOMIC_RELAXED)) {
         /* Named before the call: if the rank dies inside, the file says where. */
         p3s_hold();
         p3s_put_op(op);
@@ -246,7 +246,7 @@ bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
         for (int i = 0; i < p3s_counters; i++)
             h->counter[i] += t->carried_counter[i] - t->counter_at_return[i];
     }
-    p3s_header->in_call = op + 1;
+    __atomic_store_n(&p3s_header->in_call, op + 1, __ATOMIC_RELAXED);
     h->t1_ns = h->t0_ns = p3s_clock_ns(CLOCK_MONOTONIC);
     if (p3s_work_source == P3S_WORK_WALL)
         h->clock = h->t0_ns;
@@ -272,8 +272,11 @@ static int64_t clock_at_return(const struct p3s_here *h)
     /* On entry the clocks were read too. */
     int64_t tracer_ns = now - h->t1_ns + p3s_clock_cost;
     bool read_cpu = p3s_work_source == P3S_WORK_CPU && now - h->t0_ns >= SHORT_NS;
-    if (p3s_header)
-        p3s_header->tracer_ns += tracer_ns + (read_cpu ? p3s_clock_cost : 0);
+    tracer_ns += read_cpu ? p3s_clock_cost : 0;
+    if (p3s_header && __builtin_expect(p3s_threaded, 0))
+        __atomic_fetch_add(&p3s_header->tracer_ns, tracer_ns, __ATOMIC_RELAXED);
+    else if (p3s_header)
+        p3s_header->tracer_ns += tracer_ns;
     if (p3s_work_source == P3S_WORK_WALL)
         return now;
     return read_cpu ? p3s_work_now() : h->clock + (now - h->t0_ns);
@@ -283,7 +286,7 @@ void p3s_leave(struct p3s_here *h)
 {
     struct p3s_thread *t = &p3s_self;
     if (p3s_header)
-        p3s_header->in_call = 0;
+        __atomic_store_n(&p3s_header->in_call, 0, __ATOMIC_RELAXED);
     t->carried_work = h->recorded ? 0 : h->work;
     if (__builtin_expect(t->number && t->sites, 0) && !pthread_getspecific(thread_key))
         pthread_setspecific(thread_key, t->sites);

@@ -86,6 +86,7 @@ extern struct p3s_header *p3s_header;   /* NULL while nothing is recorded */
 void p3s_warn(const char *what, int error);
 extern unsigned char p3s_op_known[];    /* names that are in the file */
 /* The following need p3s_lock. */
+void p3s_stop(const char *what, int error); /* records nothing any more and says so */
 /* Write one definition of the given parts; false when the file could not be extended. */
 bool p3s_define(uint32_t kind, const void *head, size_t head_bytes, const void *tail,
                 size_t tail_bytes);
@@ -197,7 +198,7 @@ void p3s_cancel(uint64_t request);
 struct p3s_request;
 struct p3s_wait {
     int n, nonnull;
-    bool tracked, own_statuses;
+    bool tracked, own_statuses, given;  /* given: there are statuses */
     struct p3s_request **requests;      /* what was known of each before the call */
     MPI_Status *statuses;
     struct p3s_request *small_requests[P3S_SMALL];
