@@ -265,12 +265,44 @@ bool p3s_spawned(void)
     return PMPI_Comm_get_parent(&parent) == MPI_SUCCESS && parent != p3s_mpi.comm_null;
 }
 
-int p3s_comm_forget(MPI_Comm comm)
+struct p3s_comm *p3s_comm_forget(MPI_Comm comm)
 {
-    int id = comm == p3s_mpi.comm_null ? P3S_NONE : p3s_id_of(comm);
     p3s_hold();
-    p3s_neighbours_forget(id);
-    p3s_release(p3s_map_take(&comms, P3S_HANDLE(comm)));
+    struct p3s_comm *c = comm == p3s_mpi.comm_null ? NULL : p3s_known(comm);
+    p3s_map_take(&comms, P3S_HANDLE(comm));
     p3s_let_go();
-    return id;
+    return c;
+}
+
+static void drop(struct p3s_comm *c)
+{
+    p3s_hold();
+    if (c)
+        p3s_neighbours_forget(c->id);
+    p3s_release(c);
+    p3s_let_go();
+}
+
+void p3s_comm_freed(struct p3s_here *h, struct p3s_comm *c)
+{
+    p3s_simple(h, c ? c->id : P3S_NONE, 0);
+    drop(c);
+}
+
+void p3s_comm_kept(uint64_t handle, struct p3s_comm *c)
+{
+    p3s_hold();
+    if (c)
+        p3s_release(p3s_map_put(&comms, handle, c));
+    p3s_let_go();
+}
+
+void p3s_comm_gone(MPI_Comm comm)
+{
+    if (!p3s_active)
+        return;
+    p3s_hold();
+    struct p3s_comm *c = p3s_map_take(&comms, P3S_HANDLE(comm));
+    p3s_let_go();
+    drop(c);
 }

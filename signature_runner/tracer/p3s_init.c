@@ -131,11 +131,11 @@ static bool right_mpi(void *ra, int *rc)
 int p3s_init_enter(struct p3s_here *h, void *ra, void *fa, int *rc)
 {
     *h = (struct p3s_here){.ra = ra, .fa = fa, .op = P3S_OP_Init};
-    if (p3s_self.depth)
+    if (p3s_nested(fa))
         return P3S_FORWARD;     /* MPI_Init of another tool calls PMPI_Init */
     if (!right_mpi(ra, rc))
         return P3S_REFUSE;
-    p3s_self.depth = 1;
+    p3s_go_in(ra, fa);
     h->work = p3s_clock_ns(CLOCK_THREAD_CPUTIME_ID);
     h->t0_ns = p3s_clock_ns(CLOCK_MONOTONIC);
     return P3S_RECORD;
@@ -224,13 +224,13 @@ bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
     struct p3s_thread *t = &p3s_self;
     if (!resolved_mpi)
         p3s_late(ra);
-    if (!p3s_active || t->depth)
+    if (!p3s_active || p3s_nested(fa))
         return false;
     bool first = !t->known;
     if (__builtin_expect(first, 0))
         begin_thread(t);
     h->clock = p3s_work_source == P3S_WORK_WALL ? 0 : p3s_work_now();
-    t->depth = 1;
+    p3s_go_in(ra, fa);
     h->ra = ra;
     h->fa = fa;
     h->op = op;
@@ -311,6 +311,8 @@ void p3s_finalize(struct p3s_here *h)
 
 void p3s_aborting(int code)
 {
+    if (!p3s_active)
+        return;
     p3s_header->abort_code = code;
     p3s_header->flags |= P3S_FLAG_ABORT;
 }
@@ -319,7 +321,7 @@ void p3s_aborting(int code)
 void p3s_pcontrol(int level)
 {
     struct p3s_thread *t = &p3s_self;
-    if (!p3s_active || t->depth)
+    if (!p3s_active)
         return;
     bool was = p3s_header->paused;
     p3s_header->paused = level == 0;

@@ -171,20 +171,22 @@ void p3s_posted(uint64_t request)
     p3s_let_go();
 }
 
-void p3s_request_free(uint64_t request)
+void p3s_request_free(uint64_t request, bool nested)
 {
-    if (!p3s_active || p3s_self.depth || !any_tracked())
+    if (!p3s_active || !any_tracked())
         return;
     p3s_hold();
-    struct p3s_request *r = take(request);
-    if (r)
-        release(r);
+    /* Inside another call the library frees its own, which may share a handle; but a persistent
+     * request has one of its own, and programs free those in delete callbacks. */
+    struct p3s_request *r = find(request);
+    if (r && (!nested || r->persistent))
+        release(take(request));
     p3s_let_go();
 }
 
 void p3s_cancel(uint64_t request)
 {
-    if (!p3s_active || p3s_self.depth || !any_tracked())
+    if (!p3s_active || !any_tracked())
         return;
     p3s_hold();
     struct p3s_request *r = find(request);
