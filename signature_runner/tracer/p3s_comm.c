@@ -268,8 +268,10 @@ bool p3s_spawned(void)
 struct p3s_comm *p3s_comm_forget(MPI_Comm comm)
 {
     p3s_hold();
-    struct p3s_comm *c = comm == p3s_mpi.comm_null ? NULL : p3s_known(comm);
-    p3s_map_take(&comms, P3S_HANDLE(comm));
+    struct p3s_comm *c = p3s_map_take(&comms, P3S_HANDLE(comm));
+    /* Nothing is asked about one that is not known: it may have been freed before. */
+    if (!c && pending && comm != p3s_mpi.comm_null && (c = p3s_known(comm)))
+        p3s_map_take(&comms, P3S_HANDLE(comm));
     p3s_let_go();
     return c;
 }
