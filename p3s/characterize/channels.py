@@ -112,7 +112,7 @@ class Spans:
     received: Ints
     length: Ints
 
-    def pick(self, rows: NDArray[np.generic]) -> Spans:
+    def pick(self, rows: NDArray[np.generic] | slice) -> Spans:
         """Return the chosen rows."""
         return Spans(
             self.src[rows], self.dst[rows], self.sent[rows], self.received[rows],

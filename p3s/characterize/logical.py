@@ -210,7 +210,7 @@ class _Build:
     """Turns the ranks, one after the other, into the nodes of their lanes."""
 
     def __init__(self, matching: Matching, table: CallTable) -> None:
-        sends = sum(len(matching.sends(rank)[1]) for rank in np.flatnonzero(matching.events))
+        sends = matching.all_sends
         self.matching, self.table = matching, table
         self.number = np.zeros(sends, dtype=np.int64)  # place of the number before each send
         self.before = np.zeros(sends, dtype=np.int32)

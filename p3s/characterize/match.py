@@ -99,7 +99,7 @@ class Matching:
     _collectives: _Flat = field(repr=False)
     _numbers: Ints = field(repr=False)
     _spans: Spans = field(repr=False)
-    _by_src: Ints = field(repr=False)
+    _by_src: Spans = field(repr=False)
 
     def of(self, rank: int) -> Partners:
         """Return the partners of one rank's events; raises IndexError for no rank of the run."""
@@ -135,6 +135,11 @@ class Matching:
         own = self._sends.of(rank)
         return own.start, self._sends.index[own]
 
+    @property
+    def all_sends(self) -> int:
+        """How many sends of all ranks :meth:`sends` lists."""
+        return len(self._sends.index)
+
     def collectives(self, rank: int) -> tuple[Index, Ints]:
         """Return (event, instance) of each collective of a rank that has a number."""
         own = self._collectives.of(rank)
@@ -144,41 +149,59 @@ class Matching:
     @property
     def lines(self) -> tuple[str, ...]:
         """What has no partner, one line for people per reason."""
-        return tuple(f"{_counted(k, reason)}" for reason, k in self.unmatched.items() if k)
+        return tuple(f"{k:,} {_SAID[reason][k != 1]}" for reason, k in self.unmatched.items())
 
     def _to(self, rank: int) -> Spans:
         first, last = np.searchsorted(self._spans.dst, [rank, rank + 1])
-        return self._spans.pick(slice(first, last))  # type: ignore[arg-type]
+        return self._spans.pick(slice(first, last))
 
     def _from(self, rank: int) -> Spans:
-        src = self._spans.src[self._by_src]
-        first, last = np.searchsorted(src, [rank, rank + 1])
-        return self._spans.pick(self._by_src[first:last])
+        first, last = np.searchsorted(self._by_src.src, [rank, rank + 1])
+        return self._by_src.pick(slice(first, last))
 
 
-#: Reasons, in the order in which they are told: one event, several.
-NOT_RECEIVED = "send without a receive"
-NOT_SENT = "receive without a send"
-RECEIVER_CUT = "send to a rank whose capture is incomplete or missing"
-SENDER_CUT = "receive from a rank whose capture is incomplete or missing"
-LOST = "message beside events that are lost"
-NOBODY = "message with a partner that is no rank of the run or was never known"
-CANCELLED = "cancelled request"
-COLLECTIVE_LOST = "collective beside events that are lost"
-COLLECTIVE_PART = "collective that not all members of its communicator recorded"
-COLLECTIVE_MIXED = "collective call that differs from what the other members called"
-REASONS = (
-    NOT_RECEIVED, NOT_SENT, RECEIVER_CUT, SENDER_CUT, LOST, NOBODY, CANCELLED, COLLECTIVE_LOST,
-    COLLECTIVE_PART, COLLECTIVE_MIXED,
+#: Keys of Matching.unmatched.
+NOT_RECEIVED, NOT_SENT, RECEIVER_CUT, SENDER_CUT, LOST, NOBODY, CANCELLED = (
+    "not received", "not sent", "receiver incomplete", "sender incomplete", "events lost",
+    "no such rank", "cancelled",
 )  # fmt: skip
-
-
-def _counted(k: int, reason: str) -> str:
-    noun, _, rest = reason.partition(" ")
-    if noun in ("cancelled", "collective") and rest.split()[0] in ("request", "call"):
-        first, _, more = rest.partition(" ")
-        noun, rest = f"{noun} {first}", more
-    return f"{k:,} {noun if k == 1 else noun + 's'} {rest}".strip()
+COLLECTIVE_LOST, COLLECTIVE_PART, COLLECTIVE_MIXED = (
+    "collective: events lost", "collective: members missing", "collective: calls differ",
+)  # fmt: skip
+#: In the order in which they are told: the words for one, and for several.
+_SAID = {
+    NOT_RECEIVED: ("send without a receive", "sends without a receive"),
+    NOT_SENT: ("receive without a send", "receives without a send"),
+    RECEIVER_CUT: (
+        "send to a rank whose capture is incomplete or missing",
+        "sends to ranks whose capture is incomplete or missing",
+    ),
+    SENDER_CUT: (
+        "receive from a rank whose capture is incomplete or missing",
+        "receives from ranks whose capture is incomplete or missing",
+    ),
+    LOST: (
+        "send or receive between ranks that have lost events",
+        "sends and receives between ranks that have lost events",
+    ),
+    NOBODY: (
+        "message whose partner is no rank of the run or was never known",
+        "messages whose partner is no rank of the run or was never known",
+    ),
+    CANCELLED: ("cancelled request", "cancelled requests"),
+    COLLECTIVE_LOST: (
+        "call of a collective by a rank that has lost events",
+        "calls of collectives by ranks that have lost events",
+    ),
+    COLLECTIVE_PART: (
+        "collective that not all members of its communicator recorded",
+        "collectives that not all members of their communicator recorded",
+    ),
+    COLLECTIVE_MIXED: (
+        "call of a collective where other members called another one",
+        "calls of collectives where other members called another one",
+    ),
+}
 
 
 @dataclass
@@ -215,8 +238,9 @@ def match(run: RunTrace) -> Matching:
     collectives, numbers, comm, arrivals = _collectives(found, run)
     return Matching(
         run.np, events, int(spans.length.sum()), len(comm), comm, arrivals,
-        {reason: found.unmatched[reason] for reason in REASONS if found.unmatched[reason]},
-        sends, receives, collectives, numbers, spans, np.argsort(spans.src, kind="stable"),
+        {reason: found.unmatched[reason] for reason in _SAID if found.unmatched[reason]},
+        sends, receives, collectives, numbers, spans,
+        spans.pick(np.argsort(spans.src, kind="stable")),
     )  # fmt: skip
 
 

@@ -86,7 +86,10 @@ def communication_matrix(run: RunTrace) -> CommMatrix:
         notes.append(f"{few} no readable capture: what was sent there is not in the matrix")
     if lost:
         notes.append(f"{lost:,} messages to no rank of the run are not in the matrix")
-    return CommMatrix(run.np, *whole, calls, volume, tuple(notes))
+    source, destination, messages, moved = whole
+    return CommMatrix(
+        run.np, source, destination, messages, moved, calls, volume, tuple(notes)
+    )
 
 
 def _events_of_calls(trace: RankTrace, length: int) -> Ints:

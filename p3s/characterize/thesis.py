@@ -112,7 +112,7 @@ class _Table:
 
 def thesis_phases(
     run: RunTrace,
-    settings: Similarity = Similarity(),  # noqa: B008 - frozen
+    settings: Similarity = Similarity(),
     time: LogicalTime | None = None,
 ) -> list[ThesisPhase]:
     """Return the phases of a run in the order of their first occurrence (thesis A.4.3, A.5).
@@ -177,10 +177,11 @@ def _table(run: RunTrace, time: LogicalTime, settings: Similarity) -> _Table:
         ):  # fmt: skip
             column.append(np.asarray(values, dtype=np.int64))
     if not columns[0]:
-        return _Table(*(np.empty(0, dtype=np.int64) for _ in range(6)), 0)
+        columns = [[np.empty(0, dtype=np.int64)]] * 6
     whole = [np.concatenate(column) for column in columns]
     order = np.argsort(whole[0], kind="stable")  # ranks and program order are in order already
-    return _Table(*(column[order] for column in whole), total)
+    ticks, ranks, turn, call, after, elapsed = (column[order] for column in whole)
+    return _Table(ticks, ranks, turn, call, after, elapsed, total)
 
 
 def _turns(tick: Ints) -> Ints:
@@ -279,10 +280,10 @@ class _Segments:
             if np.array_equal(a, b):
                 near = np.arange(len(a))
                 return self.first[one] + near, near
-        _, a, b = np.intersect1d(
+        _, mine, theirs = np.intersect1d(
             self.place[self.events(one)], self.place[self.events(other)], return_indices=True
         )
-        return self.first[one] + a, b
+        return self.first[one] + mine, theirs
 
     def sequence(self, groups: Sequence[tuple[Ints, bool]]) -> Ints:
         """Return the phase of each segment."""
