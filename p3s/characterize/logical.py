@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from p3s.characterize import worklist
 from p3s.characterize.calltable import (
     COLLECTIVE,
     POSTED_COLLECTIVE,
@@ -33,7 +34,6 @@ from p3s.characterize.calltable import (
 from p3s.characterize.match import Matching, match
 from p3s.characterize.worklist import (
     COMPLETION,
-    MOST_CUTS,
     POST,
     TOGETHER,
     Nodes,
@@ -164,17 +164,15 @@ class LogicalTime:
     @property
     def lines(self) -> tuple[str, ...]:
         """What was left out of the order, in one line each."""
-        found = []
-        if self.cut_messages:
-            found.append(f"{self.cut_messages:,} receives come before what they received")
-        if self.cut_instances:
-            found.append(
-                f"{len(self.cut_instances):,} collectives wait for messages that their callers"
-                " send only afterwards"
-            )
-        if self.open_receives:
-            found.append(f"{self.open_receives:,} receives were never completed")
-        return tuple(found)
+        said = (
+            (self.cut_messages, "receive comes before what it received",
+             "receives come before what they received"),
+            (len(self.cut_instances),
+             "collective waits for a message that one of its callers sends later",
+             "collectives wait for messages that some of their callers send later"),
+            (self.open_receives, "receive was never completed", "receives were never completed"),
+        )  # fmt: skip
+        return tuple(f"{k:,} {one if k == 1 else several}" for k, one, several in said if k)
 
 
 def logical_time(run: RunTrace, matching: Matching | None = None) -> LogicalTime:
@@ -190,18 +188,18 @@ def logical_time(run: RunTrace, matching: Matching | None = None) -> LogicalTime
     build = _Build(matching, table)
     for rank in present_ranks(run):
         build.take(rank, run.ranks[rank])
-    worklist = Worklist(build.linked(), matching.arrivals)
+    work = Worklist(build.linked(), matching.arrivals)
     try:
-        worklist.run()
+        work.run()
     except TooManyCuts:
         raise P3SError(
             f"logical time: the messages in {run.path} contradict each other in more than"
-            f" {MOST_CUTS:,} places, so there is no order of its events; run `p3s check` and"
-            " trace the program again"
+            f" {worklist.MOST_CUTS:,} places, so there is no order of its events; run `p3s check`"
+            " and trace the program again"
         ) from None
     return LogicalTime(
-        run, worklist.cut_messages, frozenset(worklist.cut_instances), build.open, table,
-        np.frombuffer(worklist.ahead, dtype=np.int64), build.heads, build.places,
+        run, work.cut_messages, frozenset(work.cut_instances), build.open, table,
+        np.frombuffer(work.ahead, dtype=np.int64), build.heads, build.places,
         build.first_lane,
     )  # fmt: skip
 
