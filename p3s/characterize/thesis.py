@@ -7,7 +7,8 @@ do not tell one place from another.
 - The run is a table of events by rank and tick (logical time). An event carries the computation
   *after* it, up to the next one of its rank: a phase begins with communication.
 - A segment ends before a tick that looks like one that it already has: the same operations, with
-  the same partners and tags, on all ranks.
+  the same partners and tags, on all ranks. What hangs on the first and the last turn of a loop
+  is cut off where the next or the last segment tells how long a turn is.
 - A segment is compared with the phases known so far, in their order: the same number of ticks,
   and enough events that agree in operation, volume and computation. It is another occurrence of
   the first one that it is similar to, else a new phase.
@@ -218,14 +219,41 @@ def _segments(table: _Table, look_of: Ints) -> Ints:
     first = np.flatnonzero(np.diff(table.tick, prepend=table.tick[0] - 1))
     looks = np.add.reduceat(_mixed(table.rank, table.turn, look_of[table.call]), first)
     _, label = np.unique(looks, return_inverse=True)
-    ticks = table.tick[first].tolist()
+    starts = _refined(label.tolist(), _cut_at_repeats(label.tolist()))
+    ticks = table.tick[first]
+    return np.append(ticks[starts], ticks[-1] + 1)
+
+
+def _cut_at_repeats(labels: list[int]) -> list[int]:
+    """Return where segments begin: each before the first label that it has already."""
     seen: dict[int, int] = {}
     starts = [0]
-    for i, each in enumerate(label.tolist()):
+    for i, each in enumerate(labels):
         if seen.get(each, -1) >= starts[-1]:
             starts.append(i)
         seen[each] = i
-    return np.array([ticks[i] for i in starts] + [ticks[-1] + 1], dtype=np.int64)
+    return starts
+
+
+def _refined(labels: list[int], starts: list[int]) -> list[int]:
+    """Cut the first and the last turn of a loop off what is before and after the loop.
+
+    They hang on it, as nothing repeats there: a segment that begins with all of the segment
+    before it is cut behind that, one that ends with all of the next one before that; not if it
+    is itself a turn that is repeated.
+    """
+    bounds = [*starts, len(labels)]
+    parts = [labels[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    again = [one == other for one, other in zip(parts, parts[1:], strict=False)]
+    repeated = [a or b for a, b in zip([*again, False], [False, *again], strict=True)]
+    cuts = set()
+    for k, (one, other) in enumerate(zip(parts, parts[1:], strict=False)):
+        here = bounds[k + 1]
+        if len(other) > len(one) and not repeated[k + 1] and other[: len(one)] == one:
+            cuts.add(here + len(one))
+        if len(one) > len(other) and not repeated[k] and one[-len(other) :] == other:
+            cuts.add(here - len(other))
+    return sorted({*starts, *cuts})
 
 
 class _Segments:
