@@ -58,8 +58,8 @@ class CallTable:
     blocking twin). ``way`` numbers the distinct (peer, communicator, tag) of messages, -1 where
     the peer is no rank; ``way_peer`` and ``way_label`` (a number for communicator and tag) belong
     to it. ``matched_probe`` and ``matched_recv`` mark MPI_Mprobe and MPI_Mrecv with their
-    nonblocking twins. ``null`` and ``unknown`` mark messages with MPI_PROC_NULL and with a
-    partner that is no rank of the run.
+    nonblocking twins. ``null`` and ``unknown`` mark messages with MPI_PROC_NULL, and those whose
+    partner is no rank of the run or whose partner or tag was never known.
     """
 
     role: NDArray[np.uint8]
@@ -95,7 +95,9 @@ def call_table(calls: Iterable[Call], size: int) -> CallTable:
     tag = _column((call.tag for call in calls), len(calls))
     probes = marked(_MATCHED_PROBES)
     message = ((role >= SEND) & (role <= POSTED_RECV)) | probes
-    known = message & (peer >= 0) & (peer < size)
+    receives = (role == RECV) | (role == POSTED_RECV)
+    vague = receives & (tag < 0)  # MPI_ANY_TAG, and not known what it received
+    known = message & (peer >= 0) & (peer < size) & ~vague
     way = np.full(len(calls), -1, dtype=np.int32)
     rows = np.flatnonzero(known)
     _, label = np.unique(comm[rows] << 32 | tag[rows] & 0xFFFFFFFF, return_inverse=True)

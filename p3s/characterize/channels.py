@@ -129,8 +129,11 @@ class Joined:
     received: Ints
 
 
-def join(sent: Rows, received: Rows, reach: dict[int, Reach], size: int) -> Joined:
-    """Match the k-th send of each channel with its k-th receive."""
+def join(sent: Rows, received: Rows, gap: NDArray[np.bool_], size: int) -> Joined:
+    """Match the k-th send of each channel with its k-th receive.
+
+    ``gap``: for each rank whether some of its sends (row 0) and receives (row 1) are lost.
+    """
     pair = np.concatenate([sent.src * size + sent.dst, received.src * size + received.dst])
     _, pair = np.unique(pair, return_inverse=True)
     label = np.concatenate([sent.label, received.label])
@@ -140,13 +143,12 @@ def join(sent: Rows, received: Rows, reach: dict[int, Reach], size: int) -> Join
     )
     src, dst = sent.src[a], sent.dst[a]
     fewer = np.minimum(sent.count[a], received.count[b])
-    gap = np.zeros(size, dtype=bool)
-    gap[[rank for rank, each in reach.items() if each.gap]] = True
+    lacking, missing = gap[0, src], gap[1, dst]
     # Equal numbers on both sides: nothing of this channel is lost, if one side is without a gap.
-    equal = (sent.count[a] == received.count[b]) & ~(gap[src] & gap[dst])
+    equal = (sent.count[a] == received.count[b]) & ~(lacking & missing)
     head = np.where(equal, fewer, np.minimum(sent.front[a], received.front[b]))
     tail = np.where(
-        equal | ~(gap[src] | gap[dst]), 0, np.minimum(sent.back[a], received.back[b])
+        equal | ~(lacking | missing), 0, np.minimum(sent.back[a], received.back[b])
     )
     tail = np.minimum(tail, fewer - head)
     heads = Spans(

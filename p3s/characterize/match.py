@@ -13,13 +13,14 @@ Nothing here raises for what a capture lacks: what has no partner is counted by 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.characterize.calltable import (
     COLLECTIVE,
+    LOCAL,
     POSTED_COLLECTIVE,
     POSTED_RECV,
     RECV,
@@ -181,8 +182,8 @@ _SAID = {
         "receives from ranks whose capture is incomplete or missing",
     ),
     LOST: (
-        "send or receive between ranks that have lost events",
-        "sends and receives between ranks that have lost events",
+        "send or receive beside lost events or receives of nobody knows what",
+        "sends and receives beside lost events or receives of nobody knows what",
     ),
     NOBODY: (
         "message whose partner is no rank of the run or was never known",
@@ -213,6 +214,7 @@ class _Gathered:
     receives: dict[int, Queue] = field(default_factory=dict)
     collectives: dict[int, Queue] = field(default_factory=dict)
     ops: dict[int, NDArray[np.int16]] = field(default_factory=dict)
+    vague: set[int] = field(default_factory=set)  # with receives of nobody knows what
     unmatched: Counter[str] = field(default_factory=Counter)
 
 
@@ -232,8 +234,11 @@ def match(run: RunTrace) -> Matching:
         events[rank] = reach.events
     sends, sent = _rows(found.sends, table, run.np, sending=True)
     receives, received = _rows(found.receives, table, run.np, sending=False)
-    joined = join(sent, received, found.reach, run.np)
-    _count_messages(found, sent, received, joined, run.np)
+    gap = np.zeros((2, run.np), dtype=bool)
+    gap[:, [rank for rank, reach in found.reach.items() if reach.gap]] = True
+    gap[1, list(found.vague)] = True
+    joined = join(sent, received, gap, run.np)
+    _count_messages(found, sent, received, joined, gap)
     spans = joined.spans.pick(np.argsort(joined.spans.dst, kind="stable"))
     collectives, numbers, comm, arrivals = _collectives(found, run)
     return Matching(
@@ -270,17 +275,26 @@ def _take(found: _Gathered, rank: int, trace: RankTrace, table: CallTable) -> No
     if trace.cancelled.any():
         cancelled = trace.done[trace.cancelled, 1]
         found.unmatched[CANCELLED] += len(cancelled)
-        role[cancelled] = 0
+        role[cancelled] = LOCAL
     order = posting_order(trace, table)
     way = table.way[call]
+    received = (role == RECV) | (role == POSTED_RECV)
+    taken = reach
     if table.unknown.any():
-        found.unmatched[NOBODY] += int((table.unknown[call] & (role != 0)).sum())
-    for chosen, into in (
-        (role == SEND, found.sends),
-        ((role == RECV) | (role == POSTED_RECV), found.receives),
-    ):
+        unknown = table.unknown[call] & (role != LOCAL)
+        found.unmatched[NOBODY] += int(unknown.sum())
+        vague = np.flatnonzero(unknown & received)
+        if len(vague):  # they may have taken any message: as if they were lost
+            taken = replace(
+                reach, first_loss=min(reach.first_loss, int(vague[0])),
+                after_loss=max(reach.after_loss, int(vague[-1]) + 1),
+            )  # fmt: skip
+            found.vague.add(rank)
+    for chosen, into, trusted in (
+        (role == SEND, found.sends, reach), (received, found.receives, taken)
+    ):  # fmt: skip
         at = np.flatnonzero(chosen & (way >= 0))
-        into[rank] = queue(at, way[at], order, reach)
+        into[rank] = queue(at, way[at], order, trusted)
     at = np.flatnonzero((role == COLLECTIVE) | (role == POSTED_COLLECTIVE))
     comm = table.comm[call[at]]
     at, comm = at[comm >= 0], comm[comm >= 0]
@@ -320,17 +334,17 @@ def _rows(
 
 
 def _count_messages(
-    found: _Gathered, sent: Rows, received: Rows, joined: Joined, size: int
+    found: _Gathered, sent: Rows, received: Rows, joined: Joined, gap: NDArray[np.bool_]
 ) -> None:
-    gap, whole = np.zeros((2, size), dtype=bool)
-    for rank, reach in found.reach.items():
-        gap[rank], whole[rank] = reach.gap, reach.whole
+    whole, there = np.zeros(gap.shape, dtype=bool)
+    there[list(found.reach)] = True
+    whole[[rank for rank, reach in found.reach.items() if reach.whole]] = True
     for rows, matched, missing, cut, other in (
         (sent, joined.sent, NOT_RECEIVED, RECEIVER_CUT, sent.dst),
         (received, joined.received, NOT_SENT, SENDER_CUT, received.src),
     ):
         left = rows.count - matched
-        lost = gap[rows.src] | gap[rows.dst]
+        lost = (gap[0, rows.src] | gap[1, rows.dst]) & there[other]
         found.unmatched[LOST] += int(left[lost].sum())
         found.unmatched[cut] += int(left[~lost & ~whole[other]].sum())
         found.unmatched[missing] += int(left[~lost & whole[other]].sum())
