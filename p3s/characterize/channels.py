@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
     Index = NDArray[np.int32]
+    Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -129,10 +130,11 @@ class Joined:
     received: Ints
 
 
-def join(sent: Rows, received: Rows, gap: NDArray[np.bool_], size: int) -> Joined:
+def join(sent: Rows, received: Rows, gap: Bools, ends: Bools, size: int) -> Joined:
     """Match the k-th send of each channel with its k-th receive.
 
-    ``gap``: for each rank whether some of its sends (row 0) and receives (row 1) are lost.
+    ``gap``: for each rank whether some of its sends (row 0) and receives (row 1) are lost;
+    ``ends``: whether it was recorded to its end.
     """
     pair = np.concatenate([sent.src * size + sent.dst, received.src * size + received.dst])
     _, pair = np.unique(pair, return_inverse=True)
@@ -144,8 +146,9 @@ def join(sent: Rows, received: Rows, gap: NDArray[np.bool_], size: int) -> Joine
     src, dst = sent.src[a], sent.dst[a]
     fewer = np.minimum(sent.count[a], received.count[b])
     lacking, missing = gap[0, src], gap[1, dst]
-    # Equal numbers on both sides: nothing of this channel is lost, if one side is without a gap.
-    equal = (sent.count[a] == received.count[b]) & ~(lacking & missing)
+    # As many as on a side that has them all: nothing of this channel is lost.
+    sure = (ends[src] & ~lacking) | (ends[dst] & ~missing) | ~(lacking | missing)
+    equal = (sent.count[a] == received.count[b]) & sure
     head = np.where(equal, fewer, np.minimum(sent.front[a], received.front[b]))
     tail = np.where(
         equal | ~(lacking | missing), 0, np.minimum(sent.back[a], received.back[b])
@@ -177,7 +180,8 @@ def runs(starts: Ints, lengths: Ints) -> Ints:
 def number(own: Queue, expected: Ints, reach: Reach) -> Ints:
     """Return the number of each collective on its communicator, -1 where it is not known.
 
-    ``own`` is one rank's queue by communicator; ``expected`` how many there were on each.
+    ``own`` is one rank's queue by communicator; ``expected`` how many there were on each, -1
+    where no rank has recorded all of them.
     """
     turn = runs(np.zeros_like(own.count), own.count)
     if not reach.gap:

@@ -237,7 +237,9 @@ def match(run: RunTrace) -> Matching:
     gap = np.zeros((2, run.np), dtype=bool)
     gap[:, [rank for rank, reach in found.reach.items() if reach.gap]] = True
     gap[1, list(found.vague)] = True
-    joined = join(sent, received, gap, run.np)
+    ends = np.zeros(run.np, dtype=bool)
+    ends[[rank for rank, reach in found.reach.items() if reach.ends]] = True
+    joined = join(sent, received, gap, ends, run.np)
     _count_messages(found, sent, received, joined, gap)
     spans = joined.spans.pick(np.argsort(joined.spans.dst, kind="stable"))
     collectives, numbers, comm, arrivals = _collectives(found, run)
@@ -370,8 +372,7 @@ def _collectives(found: _Gathered, run: RunTrace) -> tuple[_Flat, Ints, Index, I
     numbers = np.full(len(flat.index), -1, dtype=np.int64)
     for rank in sorted(found.collectives):
         own = found.collectives[rank]
-        reference = np.where(expected > 0, expected, most)[own.key]
-        turn = number(own, reference, found.reach[rank])
+        turn = number(own, np.where(expected > 0, expected, -1)[own.key], found.reach[rank])
         instance = np.where(turn < 0, -1, np.repeat(base[own.key], own.count) + turn)
         found.unmatched[COLLECTIVE_LOST] += int((instance < 0).sum())
         at, op = instance[instance >= 0], found.ops[rank][instance >= 0]
