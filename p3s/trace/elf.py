@@ -10,12 +10,14 @@ import bisect
 import contextlib
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from p3s.trace.dwarf import Line, lines_of
 from p3s.trace.names import readable
+
+T = TypeVar("T")
 
 #: Where distributions put debug information that was split off.
 _DEBUG_ROOTS = (Path("/usr/lib/debug"),)
@@ -27,7 +29,8 @@ _X86_64 = "EM_X86_64"
 class Binary:
     """An ELF file that is open; use as a context manager.
 
-    Raises ValueError when the file is no readable ELF file and OSError when it cannot be opened.
+    Raises ValueError, also later, when the file is no ELF file or is damaged, and OSError when it
+    cannot be opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,6 +63,9 @@ class Binary:
 
     def search_path(self) -> list[Path]:
         """Return the directories of DT_RPATH and DT_RUNPATH, $ORIGIN filled in."""
+        return _sound(self._search_path)
+
+    def _search_path(self) -> list[Path]:
         section = self._elf.get_section_by_name(".dynamic")
         if section is None:
             return []
@@ -78,6 +84,9 @@ class Binary:
 
         True where it cannot be known: another machine than x86-64.
         """
+        return _sound(lambda: self._follows_call(address))
+
+    def _follows_call(self, address: int) -> bool:
         if self._elf["e_machine"] != _X86_64:
             return True
         code = b""
@@ -206,7 +215,8 @@ def _unsound() -> tuple[type[Exception], ...]:
 _UNSOUND: tuple[type[Exception], ...] = _unsound()
 
 
-def _sound(action: Any) -> Any:
+def _sound(action: Callable[[], T]) -> T:
+    """Return what an action returns; raises ValueError for whatever a damaged file leads to."""
     try:
         return action()
     except _UNSOUND as error:
