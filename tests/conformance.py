@@ -73,17 +73,26 @@ def _debian_openmpi(name: str) -> Installed:
 
 
 def _is_debian_openmpi(install: mpi.MpiInstall) -> bool:
+    """Tell whether the MPI is Debian's Open MPI, also behind a script that only forwards."""
     real = shutil.which("mpicc.openmpi")
-    return real is not None and os.path.realpath(install.mpicc) == os.path.realpath(real)
+    return real is not None and _links(install.mpicc) == _links(real)
+
+
+def _links(mpicc: str) -> str:
+    shown = subprocess.run(  # only Open MPI's compilers know the option
+        [mpicc, "--showme:link"], capture_output=True, text=True, timeout=60, check=False
+    )
+    return shown.stdout.strip() if shown.returncode == 0 else mpicc
 
 
 @functools.cache
 def mpis() -> dict[str, Installed]:
-    """Every MPI of this machine by name: chosen, openmpi4, mpich4, mpich4-on-wheel, openmpi5.
+    """Every MPI of this machine by name.
 
-    ``openmpi4`` and ``mpich4`` are Debian's. ``openmpi5`` is the one of a virtual environment
-    named by P3S_TEST_OPENMPI5. ``mpich4-on-wheel`` compiles with Debian's MPICH and runs on the
-    MPICH beside this Python, which has the same binary interface.
+    ``chosen``, ``openmpi4``, ``mpich4``, ``mpich4-on-wheel``, ``openmpi5``, ``mpich5``: numbers 4
+    are Debian's, numbers 5 the wheels of the virtual environments that P3S_TEST_OPENMPI5 and
+    P3S_TEST_MPICH5 name. ``mpich4-on-wheel`` compiles with Debian's MPICH and runs on the MPICH
+    beside this Python, which has the same binary interface.
     """
     found = {tested.name: tested for tested in _own()}
     own, which = the_mpi(), shutil.which
@@ -100,12 +109,13 @@ def mpis() -> dict[str, Installed]:
         found["mpich4-on-wheel"] = Installed(
             "mpich4-on-wheel", mpicc, mpifort, hydra, library=library
         )
-    venv = os.environ.get("P3S_TEST_OPENMPI5")
-    if venv:
-        bin = Path(venv) / "bin"
-        found["openmpi5"] = Installed(
-            "openmpi5", str(bin / "mpicc"), None, str(bin / "mpiexec"), str(bin / "python")
-        )
+    for name in ("openmpi5", "mpich5"):
+        venv = os.environ.get(f"P3S_TEST_{name.upper()}")
+        if venv:
+            bin = Path(venv).absolute() / "bin"
+            found[name] = Installed(
+                name, str(bin / "mpicc"), None, str(bin / "mpiexec"), str(bin / "python")
+            )
     return found
 
 

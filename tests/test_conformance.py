@@ -68,6 +68,8 @@ QUICK = {
     ("chosen", "fortran"): (3,),
     ("chosen", "python"): (3,),
     ("openmpi4", "fortran"): (3,),
+    ("mpich5", "c"): (3,),
+    ("mpich5", "python"): (3,),
 }
 
 
