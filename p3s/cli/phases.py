@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, say
+from p3s.errors import P3SError
 
 if TYPE_CHECKING:
     from p3s.report.phases import Phases
@@ -47,7 +48,13 @@ def phases(
 
     wanted = parse_counts(counts) if counts is not None else None
     study = Study.open(study_dir)
-    found = load(study.root / "signature" / "phases.json")
+    path = study.root / "signature" / "phases.json"
+    if not path.exists():
+        raise P3SError(
+            f"{study.root}: no phases yet; trace it: p3s characterize -n COUNTS -o {study.root} "
+            "-- LAUNCHER"
+        )
+    found = load(path)
     if wanted is not None:
         found = found.only(wanted, study.root)
     places, notes = _places(study, found, list(modules))
@@ -67,7 +74,6 @@ def _places(
     study: Study, found: Phases, more: list[Path]
 ) -> tuple[dict[str, Where], list[str]]:
     """Return the place of every frame, and what could not be resolved."""
-    from p3s.errors import P3SError
     from p3s.trace.modules import Modules
     from p3s.trace.source import resolve, shown
 

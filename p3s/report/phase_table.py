@@ -232,7 +232,7 @@ def accounting(found: Phases) -> list[str]:
         if account.failed_polls:
             parts.append(f"{account.failed_polls:,} polls found nothing and are no events")
         if parts:
-            lines.append(f"{n} processes: {'; '.join(parts)}")
+            lines += wrap(f"{n} processes: {'; '.join(parts)}", WIDTH)
     return lines
 
 

@@ -38,7 +38,9 @@ def tree(found: Phases, places: Places, everything: bool = False) -> list[str]:
         lines.hidden += len(text) - MAX_LINES
         text = text[:MAX_LINES]
     if lines.hidden:
-        text.append(f"{lines.hidden} lines of the tree are hidden: --all shows them")
+        one = lines.hidden == 1
+        what = "1 line of the tree is" if one else f"{lines.hidden} lines of the tree are"
+        text.append(f"{what} hidden: --all shows {'it' if one else 'them'}")
     return text
 
 
@@ -87,9 +89,9 @@ class _Lines:
         if trips is None:
             return f"{walk}not at {self.count}"
         text = f"{walk}× {turns(trips, depth > 0)}"
-        others = {n: each for n in self.found.counts if (each := loop.trips.get(n)) is not None}
-        if len({each.per_entry for each in others.values()}) > 1:
-            listed = [f"{n}: {span(*each.per_entry)}" for n, each in others.items()]
+        each = {n: loop.trips.get(n) for n in self.found.counts}
+        if len({None if t is None else t.per_entry for t in each.values()}) > 1:
+            listed = [f"{n}: {span(*t.per_entry) if t else 'none'}" for n, t in each.items()]
             text += f" ({', '.join(listed)})"
         return text
 
