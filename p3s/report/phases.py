@@ -16,6 +16,8 @@ from p3s.study import read_json
 SCHEMA = "p3s.phases"
 #: Parts of a run in the order they are shown; together they are all of it.
 PARTS = ("start", "relevant", "rest", "end")
+#: No program nests its loops deeper; a file that does is damaged.
+_MAX_DEPTH = 100
 
 
 #: What reading JSON of another shape raises.
@@ -176,7 +178,9 @@ def _parsed(raw: Mapping[str, Any]) -> Phases:
     return Phases(counts, _text(raw["work_unit"]), sites, tree, phases, accounts, raw)
 
 
-def _loop(raw: Mapping[str, Any]) -> Loop:
+def _loop(raw: Mapping[str, Any], depth: int = 0) -> Loop:
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"loops are nested deeper than {_MAX_DEPTH}")
     walk = raw["walk"]
     if walk not in (None, "partners", "requests"):
         raise ValueError(f"unknown walk {walk!r:.40}")
@@ -187,7 +191,9 @@ def _loop(raw: Mapping[str, Any]) -> Loop:
         )  # fmt: skip
         for n, row in _by_count(raw["trips"]).items()
     }
-    body = tuple(_loop(item) if "loop" in item else _call(item) for item in _list(raw["body"]))
+    body = tuple(
+        _loop(item, depth + 1) if "loop" in item else _call(item) for item in _list(raw["body"])
+    )
     return Loop(_whole(raw["loop"]), walk, trips, body)
 
 
