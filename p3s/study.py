@@ -170,6 +170,11 @@ class Study:
         return self.root / "signature" / f"np{np:04d}.json"
 
     @property
+    def phases_path(self) -> Path:
+        """Phases and loop nest over all counts: signature/phases.json."""
+        return self.root / "signature" / "phases.json"
+
+    @property
     def model_path(self) -> Path:
         """model.json."""
         return self.root / "model.json"
