@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, say
+from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, progress, say
 from p3s.errors import P3SError
 
 if TYPE_CHECKING:
@@ -48,13 +48,8 @@ def phases(
 
     wanted = parse_counts(counts) if counts is not None else None
     study = Study.open(study_dir)
-    path = study.root / "signature" / "phases.json"
-    if not path.exists():
-        raise P3SError(
-            f"{study.root}: no phases yet; trace it: p3s characterize -n COUNTS -o {study.root} "
-            "-- LAUNCHER"
-        )
-    found = load(path)
+    _make(study)
+    found = load(study.phases_path)
     if wanted is not None:
         found = found.only(wanted, study.root)
     places, notes = _places(study, found, list(modules))
@@ -68,6 +63,22 @@ def phases(
     for note in notes:
         say(f"note: {note}")
     return 0
+
+
+def _make(study: Study) -> None:
+    """Make phases.json when it is missing or older than what it is made from."""
+    from p3s.characterize import load_phases
+    from p3s.cli.pipeline import ensure_signatures
+
+    with progress(len(study.counts())) as bar:
+        ensure_signatures(study, bar)
+    if study.signature_counts():
+        load_phases(study.root)
+    elif not study.phases_path.exists():
+        raise P3SError(
+            f"{study.root}: no phases yet; trace it: p3s characterize -n COUNTS -o {study.root} "
+            "-- LAUNCHER"
+        )
 
 
 def _places(
