@@ -359,8 +359,9 @@ def command(capsys: pytest.CaptureFixture[str], *args: str, lines: int = 1) -> t
 
 
 @pytest.mark.parametrize(
-    ("captured", "case"), [(case, case) for case in CASES], ids=names.values(), indirect=["captured"]
-)
+    ("captured", "case"), [(case, case) for case in CASES], ids=names.values(),
+    indirect=["captured"],
+)  # fmt: skip
 def test_every_command_says_what_is_wrong(
     captured: Path, case: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

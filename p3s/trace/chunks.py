@@ -167,7 +167,7 @@ def _header(raw: bytes, path: Path) -> Header:
             f" {layout.MAX_RANKS:,} can be traced; trace the run again"
         )
     if (
-        not 1 <= size
+        size < 1
         or not 0 <= rank < size
         or header_bytes < layout.PAGE_BYTES
         or header_bytes % layout.PAGE_BYTES
