@@ -161,7 +161,7 @@ def test_a_call_that_only_ever_moves_nothing_is_part_of_the_order_alone():
             rec("Send", site="null", peer=-3, nbytes=8)
             rec("Allreduce", nbytes=8)
 
-    model = build_model([table(program, n) for n in (2, 3, 5)])
+    model = build_model([corpus.table(program, n) for n in (2, 3, 5)])
     assert [p["weight_points"] for p in model["phases"]] == [[[2, 1], [3, 1], [5, 1]],
                                                             [[2, 5], [3, 5], [5, 5]]]
     assert all(item["site"] != "null" for item in model["items"])
