@@ -82,6 +82,9 @@ void in_library(void)
 }
 """
 
+#: The inlined function's note is the second and the fourth; called from these.
+CALLERS = {1: "outer", 3: "main"}
+
 Truth = list[tuple[str, str, int]]
 
 
@@ -138,12 +141,16 @@ def test_functions_and_lines_are_those_of_the_source(
     program, truth = build(tmp_path, *flags)
     places, notes = places_of(program, truth)
     assert notes == []
-    for frame, function, line in truth:
+    for frame_number, (frame, function, line) in enumerate(truth):
         where = places[frame]
         source = "library.c" if frame.startswith("libown") else "program.c"
         assert (where.function, where.line) == (function, line)
         assert Path(where.file) == tmp_path / source
         assert str(where) == f"{function} {source}:{line}"
+        around = [(each.function, Path(each.file).name) for each in where.around]
+        assert around == ([(CALLERS[frame_number], "program.c")] if function == "inlined" else [])
+        # The place it was inlined into is that of the call, in the function's own lines.
+        assert all(each.line != line and each.line > 0 for each in where.around)
 
 
 def test_without_debug_information_there_are_functions(tmp_path: Path) -> None:

@@ -12,8 +12,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from p3s.trace.modules import Modules
+
+if TYPE_CHECKING:
+    from p3s.trace.dwarf import Line
 
 _NATIVE = re.compile(r"^(?P<module>.+)\+0x(?P<offset>[0-9a-fA-F]{1,16})$", re.DOTALL)
 _PYTHON = re.compile(r"^(?P<file>.+?):(?P<name>.+):(?P<line>\d+)$", re.DOTALL)
@@ -25,7 +29,8 @@ class Where:
 
     ``frame`` is its text in the capture; ``function``, ``file`` and ``line`` are empty and 0
     where they are not known; ``offset`` is that of the return address in ``function``, or in
-    ``module`` when there is no function.
+    ``module`` when there is no function. ``around``: the functions this one was inlined into,
+    innermost first, each at the place of its call.
     """
 
     frame: str
@@ -34,6 +39,7 @@ class Where:
     file: str = ""
     line: int = 0
     offset: int = 0
+    around: tuple[Where, ...] = ()
 
     @property
     def python(self) -> bool:
@@ -123,6 +129,7 @@ def _in_module(
                     found[where.frame] = Where(
                         where.frame, where.module, line.function or name, line.file, line.line,
                         where.offset - start if symbol else where.offset,
+                        tuple(_inlined_into(where.module, each) for each in line.around),
                     )  # fmt: skip
                 elif symbol is not None:
                     found[where.frame] = Where(
@@ -144,11 +151,21 @@ def _in_module(
     return found, ""
 
 
+def _inlined_into(module: str, line: Line) -> Where:
+    # There is no address of its own: the place stands for it.
+    frame = f"{line.function} {line.file}:{line.line}"
+    return Where(frame, module, line.function, line.file, line.line)
+
+
 def shown(frames: Sequence[str]) -> list[str]:
     """Return the frames of a site that people want: of a Python program only the Python ones."""
     return [frame for frame in frames if parse(frame).python] or list(frames)
 
 
 def stack(frames: Sequence[str], places: Mapping[str, Where]) -> list[Where]:
-    """Return the places of :func:`shown` frames, innermost first."""
-    return [places.get(frame) or parse(frame) for frame in shown(frames)]
+    """Return the places of :func:`shown` frames, innermost first, with those inlined into."""
+    found = []
+    for frame in shown(frames):
+        where = places.get(frame) or parse(frame)
+        found += [where, *where.around]
+    return found
