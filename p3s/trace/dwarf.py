@@ -43,6 +43,14 @@ def lines_of(dwarf: Any, wanted: list[int]) -> dict[int, Line]:
     return found
 
 
+def units_of(dwarf: Any, wanted: Sequence[int]) -> int:
+    """Return in how many compilation units addresses lie, as far as there is a table of them."""
+    table = dwarf.get_aranges()
+    if table is None or not table.entries:
+        return 0
+    return len({table.cu_offset_at_addr(address) for address in wanted})
+
+
 def _units(dwarf: Any, wanted: Sequence[int]) -> Iterator[tuple[Any, list[int]]]:
     """Yield the compilation units that hold addresses, with these."""
     table = dwarf.get_aranges()

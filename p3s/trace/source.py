@@ -7,6 +7,7 @@ files that were traced.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -81,9 +82,12 @@ def resolve(
         if where.module:
             by_module.setdefault(where.module, []).append(where)
     notes: dict[str, str] = {}
+    for program in modules.programs():
+        with contextlib.suppress(OSError, ValueError):
+            modules.also(_search_path(program))
     todo = sorted(by_module)
     while todo:  # a module may know where others are: ask again for those not found
-        later = []
+        later: list[str] = []
         for name in todo:
             path = modules.find(name)
             if path is None:
@@ -100,6 +104,13 @@ def resolve(
         if modules.find(name) is None:
             notes[name] = f"{name}: not found on this machine, so its calls are addresses"
     return found, [notes[name] for name in sorted(notes)]
+
+
+def _search_path(path: Path) -> list[Path]:
+    from p3s.trace.elf import Binary
+
+    with Binary(path) as binary:
+        return binary.search_path()
 
 
 def _in_module(
@@ -158,8 +169,13 @@ def _inlined_into(module: str, line: Line) -> Where:
 
 
 def shown(frames: Sequence[str]) -> list[str]:
-    """Return the frames of a site that people want: of a Python program only the Python ones."""
-    return [frame for frame in frames if parse(frame).python] or list(frames)
+    """Return the frames of a site that people want.
+
+    Of a Python program these are its own, without those of the interpreter and its import system.
+    """
+    python = [frame for frame in frames if parse(frame).python]
+    own = [frame for frame in python if not frame.startswith("<frozen ")]
+    return own or python or list(frames)
 
 
 def stack(frames: Sequence[str], places: Mapping[str, Where]) -> list[Where]:
