@@ -45,8 +45,8 @@ HALO, INNER, GUARDED, END = (1, 2, 3, 4, 5), (6, 7, 8), 9, 10
 def sequence(events: int, rank: int, irregular: bool) -> np.ndarray:
     """Return about so many events of one rank as numbers into OPS.
 
-    Regular: three inner turns and the guarded call in every turn. Irregular: none to four by chance, and by chance
-    the guarded call, on every rank differently.
+    Regular: three inner turns and the guarded call in every turn. Irregular: none to four by
+    chance, and by chance the guarded call, on every rank differently.
     """
     turns = [np.array([*HALO, *INNER * k, *([GUARDED] if guarded else []), END])
              for guarded in (False, True) for k in range(5)]
