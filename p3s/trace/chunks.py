@@ -267,7 +267,7 @@ class Scan:
             return None
         payload = os.pread(self.handle, chunk.used, chunk.offset + layout.CHUNK_BYTES)
         known = chunk.kind in layout.KIND_NAMES
-        checked = chunk.sealed or (known and chunk.kind != layout.COUNTS)
+        checked = chunk.sealed or (known and chunk.kind not in layout.IN_PLACE)
         if len(payload) < chunk.used or (checked and zlib.crc32(payload) != chunk.crc):
             self.damages.append(Damage(chunk.offset, f"the checksum of a chunk of {name}"))
             return None

@@ -14,7 +14,14 @@ from p3s.errors import P3SError, UsageError
 from p3s.trace import layout
 from p3s.trace.capture import NAME, Header, intact_chunks, read_capture, read_header
 from p3s.trace.chunks import Chunk
-from p3s.trace.events import read_counts, read_done, read_end, read_events, read_resolved
+from p3s.trace.events import (
+    read_counts,
+    read_done,
+    read_end,
+    read_events,
+    read_phases,
+    read_resolved,
+)
 from p3s.trace.reader import capture_files
 from p3s.trace.records import Definitions
 
@@ -141,6 +148,8 @@ def _decodable(chunks: list[tuple[Chunk, bytes]]) -> Iterator[tuple[Chunk, bytes
                 read_resolved(chunk, payload)
             elif chunk.kind == layout.COUNTS:
                 read_counts(chunk, payload)
+            elif chunk.kind == layout.PHASES:
+                read_phases(payload)
             elif chunk.kind == layout.END:
                 read_end(payload)
         except ValueError:
@@ -189,6 +198,7 @@ def _rebuilt(
     if (pid ^ monotonic) & 0xFFFFFFFF != first.file_key:
         fields[9] = first.file_key ^ (monotonic & 0xFFFFFFFF)
     columns = next((c.columns for c, _ in chunks if c.kind == layout.EVENTS), 4)
+    columns -= any(c.kind == layout.PHASES for c, _ in chunks)  # the one after the counters
     counters = min(max(columns - layout.EVENT_COLUMNS, 0), layout.MAX_COUNTERS)
     if model is not None:
         fields[10] = model.work_source
