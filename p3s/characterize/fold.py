@@ -15,6 +15,11 @@ from typing import Any
 
 START, END = -1, -2
 Edge = tuple[int, int]
+#: Turns of a loop without inner ones may differ this much, relative, between ranks: where a turn
+#: of a corner rank only receives and its next one only sends, the two look like one.
+_EQUAL_TURNS = 0.1
+#: Up to so many nodes the best order is found exactly.
+_EXACT_ORDER = 10
 
 
 @dataclass
@@ -123,7 +128,8 @@ def fold(members: Mapping[Hashable, Mapping[Edge, int]], position: Mapping[int, 
     """Return the loop nest of all members as one tree.
 
     members: member (for example (np, rank)) -> transitions with counts, START and END
-    included; position: node -> mean place in the run, used only where order is free.
+    included; position: node -> mean place in the run, used only where order is free. Members
+    that are tuples belong together if their first entries are equal.
     """
     by_shape: dict[frozenset[Edge], _Class] = {}
     for member, counts in members.items():
@@ -136,9 +142,53 @@ def fold(members: Mapping[Hashable, Mapping[Edge, int]], position: Mapping[int, 
     nodes = {v for c in classes for e in c.active for v in e if v >= 0}
     for c in classes:
         c.active = {e for e in c.active if e[0] >= 0 and e[1] >= 0}
-    root = Loop(turns=dict.fromkeys(members, 1))
+    root = Loop()
     root.children = _nest(nodes, classes, position)
+    count_turns(root, members)
     return root
+
+
+def count_turns(root: Loop, members: Mapping[Hashable, Mapping[Edge, int]]) -> None:
+    """Set the turns of every loop of a tree for all members from their transitions.
+
+    A transition to an earlier place, or the same, begins a turn of the innermost loop that holds
+    both ends; every loop further inside that holds its target is entered.
+    """
+    path: dict[int, tuple[tuple[int, ...], list[Loop]]] = {}
+
+    def walk(loop: Loop, places: tuple[int, ...], around: list[Loop]) -> None:
+        loop.turns = {}
+        for k, c in enumerate(loop.children):
+            if isinstance(c, Loop):
+                walk(c, (*places, k), [*around, c])
+            else:
+                path[c] = ((*places, k), [*around])
+
+    walk(root, (), [root])
+    begun: dict[Edge, list[Loop]] = {}
+
+    def begins(edge: Edge) -> list[Loop]:
+        u, v = edge
+        if v < 0:
+            return []
+        place, loops = path[v]
+        if u < 0:
+            return loops[1:]
+        from_place, from_loops = path[u]
+        common = 0
+        while common + 1 < min(len(loops), len(from_loops)) \
+                and loops[common + 1] is from_loops[common + 1]:
+            common += 1
+        turned = place[common] <= from_place[common] and common > 0
+        return loops[common if turned else common + 1:]
+
+    for member, counts in members.items():
+        root.turns[member] = 1
+        for e, k in counts.items():
+            if e not in begun:
+                begun[e] = begins(e)
+            for loop in begun[e]:
+                loop.turns[member] = loop.turns.get(member, 0) + k
 
 
 def _nest(nodes: set[int], classes: Sequence[_Class],
@@ -150,6 +200,7 @@ def _nest(nodes: set[int], classes: Sequence[_Class],
         if not _cyclic(comp, union):
             items.append((comp, next(iter(comp))))
             continue
+        before = [set(c.active) for c in classes]
         loop = _one_loop(comp, classes)
         if loop is None:  # only the orders of different ranks disagree: no loop anywhere
             for c in classes:
@@ -160,36 +211,190 @@ def _nest(nodes: set[int], classes: Sequence[_Class],
                 items.append((child.nodes() if isinstance(child, Loop) else {child}, child))
             continue
         loop.children = _nest(comp, classes, position)
-        items.append((comp, loop))
+        if len(loop.children) == 1 and isinstance(loop.children[0], Loop):
+            loop = loop.children[0]  # nothing of its own: two loops that cannot be told apart
+        flat = _better_flat(loop, comp, classes, before, position)
+        items.append((comp, flat or loop))
     return _ordered(items, union, position)
 
 
+def _better_flat(loop: Loop, comp: set[int], classes: Sequence[_Class],
+                 before: Sequence[set[Edge]], position: Mapping[int, float]) -> Loop | None:
+    """Return one loop without inner ones if that makes the turns of all ranks nearly equal.
+
+    Ranks that leave out different parts of each turn (the corners of a sweep whose direction
+    changes) show cycles that are no loops: their numbers of turns differ from rank to rank.
+    """
+    members = {m: counts for c in classes
+               for m, counts in zip(c.members, c.counts, strict=True)}
+    inside = {m: local for m, counts in members.items()
+              if (local := {_inside(e, comp): 0 for e in counts
+                            if e[0] in comp or e[1] in comp})}
+    for m, local in inside.items():
+        for e, k in members[m].items():
+            if e[0] in comp or e[1] in comp:
+                local[_inside(e, comp)] += k
+    nested = _spread(Loop([loop]), inside)
+    if not nested:
+        return None
+    flat = Loop(list(_least_backward(comp, classes, before, position)))
+    inner = any(isinstance(c, Loop) for c in loop.children)
+    if _spread(Loop([flat]), inside) > min(_EQUAL_TURNS, nested / 2 if inner else 1.0):
+        return None
+    # Two orders of a loop without inner ones: that which needs fewer turns.
+    return flat if inner or sum(flat.turns.values()) < sum(loop.turns.values()) else None
+
+
+def _inside(edge: Edge, comp: set[int]) -> Edge:
+    return (edge[0] if edge[0] in comp else START, edge[1] if edge[1] in comp else END)
+
+
+def _spread(root: Loop, members: Mapping[Hashable, Mapping[Edge, int]]) -> float:
+    """Return how much the turns differ between ranks, relative, summed over loops and counts.
+
+    A rank that executes nothing directly in a loop says nothing about its turns.
+    """
+    count_turns(root, members)
+    seen = {m: {v for e in counts for v in e} for m, counts in members.items()}
+    spread = 0.0
+    for loop in root.loops():
+        if loop is root:
+            continue
+        own = set(loop.own_nodes())
+        values: dict[Any, set[int]] = {}
+        for m, t in loop.turns.items():
+            if own & seen[m]:
+                values.setdefault(m[0] if isinstance(m, tuple) else None, set()).add(t)
+        spread += max((1 - min(v) / max(v) for v in values.values()), default=0.0)
+    return spread
+
+
+def _least_backward(comp: set[int], classes: Sequence[_Class], active: Sequence[set[Edge]],
+                    position: Mapping[int, float]) -> list[int]:
+    """Return an order of a component's nodes with the fewest backward transitions.
+
+    Exact for few nodes; for more the best of several local searches.
+    """
+    weight: dict[Edge, int] = {}
+    for c, edges in zip(classes, active, strict=True):
+        for e in edges:
+            if e[0] in comp and e[1] in comp and e[0] != e[1]:
+                weight[e] = weight.get(e, 0) + c.total[e]
+    start = sorted(comp, key=lambda v: (position[v], v))
+    if len(start) <= _EXACT_ORDER:
+        return _exact_order(start, weight)
+    net = {v: 0 for v in start}
+    for (a, b), k in weight.items():
+        net[a] += k
+        net[b] -= k
+    tries = [_local_order(order, weight) for order in
+             (start, start[::-1], sorted(start, key=lambda v: -net[v]))]
+    return min(tries, key=lambda t: t[0])[1]
+
+
+def _exact_order(nodes: list[int], weight: Mapping[Edge, int]) -> list[int]:
+    """Return the order with the least weight backward (dynamic programming over subsets)."""
+    size = len(nodes)
+    # cost[i][j]: weight of the transitions from j to i, backward when i is placed before j
+    cost = [[weight.get((b, a), 0) for b in nodes] for a in nodes]
+    best: list[tuple[int, int]] = [(0, -1)] * (1 << size)
+    for chosen in range(1, 1 << size):
+        options = []
+        for i in range(size):
+            if chosen >> i & 1:
+                before = chosen & ~(1 << i)
+                back = sum(cost[j][i] for j in range(size) if before >> j & 1)
+                options.append((best[before][0] + back, -i))
+        total, last = min(options)
+        best[chosen] = (total, -last)
+    order = []
+    left = (1 << size) - 1
+    while left:
+        last = best[left][1]
+        order.append(nodes[last])
+        left &= ~(1 << last)
+    return order[::-1]
+
+
+def _local_order(order: list[int], weight: Mapping[Edge, int]) -> tuple[int, list[int]]:
+    """Return an order that no move of a single node improves, with its backward weight."""
+    for _ in range(len(order)):
+        moved = False
+        for v in list(order):
+            at = order.index(v)
+            rest = order[:at] + order[at + 1:]
+            # Cost of v at place 0: everything that leads to v comes from behind it.
+            cost = best = sum(weight.get((u, v), 0) for u in rest)
+            where, costs = 0, [cost]
+            for k, u in enumerate(rest):
+                cost += weight.get((v, u), 0) - weight.get((u, v), 0)
+                costs.append(cost)
+                if cost < best:
+                    best, where = cost, k + 1
+            if best < costs[at]:
+                order = [*rest[:where], v, *rest[where:]]
+                moved = True
+        if not moved:
+            break
+    place = {v: k for k, v in enumerate(order)}
+    return sum(k for (a, b), k in weight.items() if place[a] > place[b]), order
+
+
 def _one_loop(comp: set[int], classes: Sequence[_Class]) -> Loop | None:
-    """Take one level of back edges out of ``comp`` in every class; count the turns."""
-    turns: dict[Hashable, int] = {}
+    """Take one level of back edges out of ``comp`` in every class."""
+    closer = _closer(comp, classes)
     removed: list[tuple[_Class, set[Edge]]] = []
-    found = False
     for cls in classes:
         local = {e for e in cls.active if e[0] in comp and e[1] in comp}
-        entries = {e for e in cls.total if e[1] in comp and e not in local}
         touched = {v for e in cls.total for v in e if v in comp}
-        if not touched:
+        if closer is not None:
+            removed.append((cls, {e for e in local if e[0] == closer}))
             continue
-        back: set[Edge] = set()
         for scc in strongly_connected(sorted(touched), _adjacency(touched, local)):
             if _cyclic(scc, local):
-                found = True
-                back |= _outer_back_edges(scc, cls, {e for e in local
-                                                     if e[0] in scc and e[1] in scc})
-        counting = back | entries
-        for m, counts in zip(cls.members, cls.counts, strict=True):
-            turns[m] = sum(counts.get(e, 0) for e in counting)
-        removed.append((cls, back))
-    if not found:
+                removed.append((cls, _outer_back_edges(scc, cls, {
+                    e for e in local if e[0] in scc and e[1] in scc})))
+    if not removed:
         return None
     for cls, back in removed:
         cls.active -= back
-    return Loop(turns=turns)
+    return Loop()
+
+
+def _closer(comp: set[int], classes: Sequence[_Class]) -> int | None:
+    """Return the node that ends every turn of a loop that ranks enter at different places.
+
+    All ranks execute it, those of one process count equally often, and it leads to nothing in
+    the component but its entries: the Allreduce at the end of a step. Where several do, the one
+    executed least is of the outermost loop.
+    """
+    candidates: dict[int, int] = {}
+    first = True
+    headers: set[int] = set()
+    times: dict[tuple[int, Any], int] = {}
+    for cls in classes:
+        touched = {v for e in cls.total for v in e if v in comp}
+        if not touched:
+            continue
+        local = {e for e in cls.active if e[0] in comp and e[1] in comp}
+        entries = {e[1] for e in cls.total if e[1] in comp and e not in local}
+        headers |= entries
+        out: dict[int, set[int]] = {}
+        for a, b in local:
+            out.setdefault(a, set()).add(b)
+        mine = {v for v in touched if v in out and out[v] <= entries}
+        for v in list(mine):
+            for m, counts in zip(cls.members, cls.counts, strict=True):
+                k = sum(c for e, c in counts.items() if e[1] == v)
+                if times.setdefault((v, m[0] if isinstance(m, tuple) else None), k) != k:
+                    mine.discard(v)
+        total = {v: sum(k for e, k in cls.total.items() if e[1] == v) for v in mine}
+        candidates = total if first else {v: candidates[v] + k for v, k in total.items()
+                                          if v in candidates}
+        first = False
+    if len(headers) < 2 or not candidates:
+        return None
+    return min(candidates, key=lambda v: (candidates[v], v))
 
 
 def _outer_back_edges(scc: set[int], cls: _Class, local: set[Edge]) -> set[Edge]:
