@@ -283,7 +283,7 @@ def _least_backward(comp: set[int], classes: Sequence[_Class], active: Sequence[
     start = sorted(comp, key=lambda v: (position[v], v))
     if len(start) <= _EXACT_ORDER:
         return _exact_order(start, weight)
-    net = {v: 0 for v in start}
+    net = dict.fromkeys(start, 0)
     for (a, b), k in weight.items():
         net[a] += k
         net[b] -= k

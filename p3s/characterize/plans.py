@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -54,6 +53,12 @@ def load_phases(study: Study) -> dict[str, Any]:
     return data
 
 
+def calls_of(phases: Mapping[str, Any]) -> list[KnownCall]:
+    """Return the calls of all phases, in the order of the program."""
+    return [row for row in _walk(phases["tree"], -1, 0, -1, phases, [0])
+            if isinstance(row, KnownCall)]
+
+
 def _check(data: Mapping[str, Any]) -> None:
     numbers = [int(phase["phase"]) for phase in data["phases"]]
     if numbers != list(range(len(numbers))) or not numbers:
@@ -97,7 +102,7 @@ def plan_of(phases: Mapping[str, Any], np: int, enough: Enough) -> Plan:
 
     A phase is relevant if it was at that count, or at any where that was not traced.
     """
-    found = list(_walk(phases["tree"], -1, 0, -1, phases, [0]))
+    loops = [row for row in _walk(phases["tree"], -1, 0, -1, phases, [0]) if isinstance(row, Row)]
     relevant, ranks = [], {}
     for phase in phases["phases"]:
         rows = phase["per_count"]
@@ -108,8 +113,7 @@ def plan_of(phases: Mapping[str, Any], np: int, enough: Enough) -> Plan:
         relevant.append(wanted)
         if wanted:
             ranks[int(phase["phase"])] = _ranks(rows, np, enough)
-    return Plan([row for row in found if isinstance(row, Row)],
-                [call for call in found if isinstance(call, KnownCall)], relevant, enough, ranks)
+    return Plan(loops, calls_of(phases), relevant, enough, ranks)
 
 
 def _ranks(rows: Mapping[str, Any], np: int, enough: Enough) -> int:
@@ -133,40 +137,11 @@ def too_rare(phases: Mapping[str, Any], np: int, plan: Plan) -> list[str]:
     return found
 
 
-def weights_at(study: Study, phases: Mapping[str, Any], np: int) -> Weights:
-    """Return the weights of a whole run: as traced at that count, else by the model.
-
-    Raises P3SError when neither can tell.
-    """
+def traced_weights(phases: Mapping[str, Any], np: int) -> Weights | None:
+    """Return the weights of the earlier runs at that count, None if it was not traced."""
+    if str(np) not in map(str, phases["counts"]):
+        return None
     rows = [phase["per_count"].get(str(np)) for phase in phases["phases"]]
-    if str(np) in map(str, phases["counts"]):
-        most = tuple(float(row["weight"]) if row else 0.0 for row in rows)
-        fewest = tuple(float(row["weight_min"]) if row else 0.0 for row in rows)
-        return Weights(f"the earlier signature of {np} processes", most, fewest)
-    if not study.model_path.exists():
-        raise P3SError(
-            f"{study.root}: the weights at {np} processes are not known: there is neither a"
-            f" signature of that count nor a model; run `p3s model {study.root}` first, or leave"
-            " --stop out")
-    most = _of_model(study, phases, np)
-    return Weights("the model", most, most)
-
-
-def _of_model(study: Study, phases: Mapping[str, Any], np: int) -> tuple[float, ...]:
-    """Return the model's weight of each phase, found by the calls both have in it."""
-    from p3s.model.evaluate import model_grid, phase_weight
-    from p3s.model.stage import load
-
-    model = load(study.root)
-    grid = model_grid(model, np)
-    calls = [call for call in _walk(phases["tree"], -1, 0, -1, phases, [0])
-             if isinstance(call, KnownCall)]
-    of_model = {(item["site"], item["op"]): int(item["phase"]) for item in model["items"]}
-    weights = {int(p["phase"]): float(phase_weight(p, grid)) for p in model["phases"]}
-    found = []
-    for phase in phases["phases"]:
-        votes = Counter(of_model[(c.site, c.op)] for c in calls
-                        if c.phase == phase["phase"] and (c.site, c.op) in of_model)
-        found.append(weights[max(sorted(votes), key=lambda k: votes[k])] if votes else 0.0)
-    found[0] = 1.0
-    return tuple(found)
+    most = tuple(float(row["weight"]) if row else 0.0 for row in rows)
+    fewest = tuple(float(row["weight_min"]) if row else 0.0 for row in rows)
+    return Weights(f"the earlier signature of {np} processes", most, fewest)

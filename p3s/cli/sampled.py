@@ -1,4 +1,4 @@
-"""``p3s characterize --signature``: run a signature, see what its phases cost, say what it saves."""
+"""``p3s characterize --signature``: run a signature, say what it cost and saved."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def run_signature(
     Exit code 0; 3 where some of a program was not seen. Raises UsageError when the study is of
     another command or unit of work, P3SError when it cannot be run.
     """
-    from p3s.characterize.plans import load_phases, too_rare, weights_at
+    from p3s.characterize.plans import load_phases, too_rare
+    from p3s.cli.weights import weights_at
     from p3s.study import Study
 
     study = Study.open(root)

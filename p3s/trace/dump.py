@@ -43,7 +43,9 @@ def _columns(run: RunTrace, rank: RankTrace) -> tuple[list[str], list[NDArray[np
     thread = np.zeros(length, dtype=np.int32) if rank.thread is None else rank.thread
     names = ["event", "thread", "start_ns", "elapsed_ns", "work", *run.counter_names]
     counters = [rank.counters[:, i] for i in range(len(run.counter_names))]
-    columns = [ordinal, thread, rank.start_ns, rank.elapsed_ns, rank.work, *counters]
+    columns: list[NDArray[np.generic]] = [
+        ordinal, thread, rank.start_ns, rank.elapsed_ns, rank.work, *counters,
+    ]  # fmt: skip
     if run.counted_events:  # the step to an event from the one before need not be the program's
         names.append("gap")
         columns.append(np.zeros(length, dtype=np.int64) if rank.gap is None else rank.gap)
