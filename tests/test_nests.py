@@ -7,6 +7,7 @@ import pytest
 from nests import Nest, compare, lines, plain, positions, ranks_of, sequences, transitions, truth
 
 from p3s.characterize.fold import fold
+from p3s.characterize.refine import refine
 
 
 def text(top: Nest, counts: tuple[int, ...]) -> list[str]:
@@ -78,6 +79,7 @@ def test_weights_are_those_of_the_source(name):
 def test_the_fold_finds_the_nest(name):
     top, counts = programs.PROGRAMS[name]
     members, nodes = sequences(top, counts)
-    loop = fold({m: transitions(s) for m, s in members.items()}, positions(members))
+    edges = {m: transitions(s) for m, s in members.items()}
+    loop = refine(fold(edges, positions(members)), edges, members, len(nodes))
     true, got = compare(top, counts, loop, nodes)
     assert got == true
