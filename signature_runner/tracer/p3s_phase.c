@@ -202,7 +202,8 @@ static bool spread(struct phase *p, struct row *r, double cost)
     int n = p->batches;
     double mean = 0, squares = 0;
     for (int i = 0; i < n; i++)
-        mean += p->sum[i] / n;
+        mean += p->sum[i];
+    mean /= n;
     for (int i = 0; i < n; i++)
         squares += (p->sum[i] - mean) * (p->sum[i] - mean);
     r->measured = (uint64_t)n * p->length;
