@@ -312,6 +312,7 @@ def with_gaps(rank: int, minor: int = 1) -> Writer:
         start = w.last_end + 5
         row = b"".join(map(leb, (call, zigzag(5), 10, zigzag(0), gap)))
         part = w.add(EVENTS, row, 5)
+        part.version = 2
         assert part.columns == 5
         w.last_end = start + 10
         w.totals["events"] += 1

@@ -110,7 +110,7 @@ def read_events(chunk: Chunk, payload: bytes, source: int, counters: int) -> Eve
     import numpy as np
 
     columns = layout.EVENT_COLUMNS + counters
-    if chunk.columns < columns:
+    if chunk.columns < columns + (chunk.version == layout.GAP_VERSION):
         raise ValueError("an event has too few columns")
     if chunk.first > _MOST_ORDINAL:
         raise ValueError("its ordinals are impossible")
@@ -136,7 +136,7 @@ def read_events(chunk: Chunk, payload: bytes, source: int, counters: int) -> Eve
     start -= elapsed
     more = table[layout.EVENT_COLUMNS : columns].T.view(np.int64)
     left_out = None
-    if chunk.columns > columns:
+    if chunk.version == layout.GAP_VERSION:
         left_out = table[columns].view(np.int64)
         if left_out.min() < 0 or left_out.max() > _MOST_ORDINAL:
             raise ValueError("a number of events left out is impossible")

@@ -31,7 +31,8 @@ CHUNK = struct.Struct("<IHHiIIIQqIIQII")
 CHUNK_BYTES = 64
 CHUNK_CRC_BYTES = 44
 CHUNK_MAGIC = 0x4B433350
-CHUNK_VERSION = 1
+#: Versions of a chunk that are read; version 2 of EVENTS has a column more, the gap.
+CHUNK_VERSION, GAP_VERSION = 1, 2
 
 DEFS, EVENTS, DONE, RESOLVED, COUNTS, END, PHASES = range(1, 8)
 KIND_NAMES = {
@@ -55,7 +56,7 @@ CALL_FIELDS = [
 CALL_PAYLOAD_BYTES = 56
 RECORD_HEAD = struct.Struct("<II")
 
-#: Columns of an EVENTS row before the counters; after them, where there are phases, one more.
+#: Columns of an EVENTS row before the counters.
 EVENT_COLUMNS = 4
 COUNT_FIELDS = [("events", "<u8"), ("elapsed_ns", "<i8"), ("work", "<i8"), ("reserved", "<u8")]
 

@@ -140,7 +140,7 @@ def _decodable(chunks: list[tuple[Chunk, bytes]]) -> Iterator[tuple[Chunk, bytes
             if chunk.kind == layout.DEFS:
                 defs.add(chunk, payload)
             elif chunk.kind == layout.EVENTS:
-                counters = max(chunk.columns - layout.EVENT_COLUMNS, 0)
+                counters = _counters(chunk)
                 read_events(chunk, payload, layout.WALL, counters)
             elif chunk.kind == layout.DONE:
                 read_done(chunk, payload)
@@ -197,9 +197,7 @@ def _rebuilt(
     monotonic, pid = fields[7], fields[9]
     if (pid ^ monotonic) & 0xFFFFFFFF != first.file_key:
         fields[9] = first.file_key ^ (monotonic & 0xFFFFFFFF)
-    columns = next((c.columns for c, _ in chunks if c.kind == layout.EVENTS), 4)
-    columns -= any(c.kind == layout.PHASES for c, _ in chunks)  # the one after the counters
-    counters = min(max(columns - layout.EVENT_COLUMNS, 0), layout.MAX_COUNTERS)
+    counters = next((_counters(c) for c, _ in chunks if c.kind == layout.EVENTS), 0)
     if model is not None:
         fields[10] = model.work_source
         names = b"".join(
@@ -210,6 +208,12 @@ def _rebuilt(
         fields[10] = layout.CPU
     fields[11] = counters
     return fields
+
+
+def _counters(chunk: Chunk) -> int:
+    """Return how many counters the events of a chunk have."""
+    gap = chunk.version == layout.GAP_VERSION
+    return min(max(chunk.columns - layout.EVENT_COLUMNS - gap, 0), layout.MAX_COUNTERS)
 
 
 def _world_size(chunks: list[tuple[Chunk, bytes]]) -> int:

@@ -260,7 +260,7 @@ uint64_t p3s_put_event(const struct p3s_call *call, int64_t start_ns, int64_t el
             count_only((uint32_t)number, elapsed_ns, work);
             return P3S_NO_EVENT;
         }
-        if (!next_chunk(&events, P3S_CHUNK_EVENTS, columns, event_count, previous_end_ns,
+        if (!next_chunk(&events, P3S_CHUNK_EVENTS + p3s_phases * P3S_CHUNK_VERSION_2, columns, event_count, previous_end_ns,
                         LONGEST_ROW))
             return P3S_NO_EVENT;
     }
