@@ -171,7 +171,7 @@ class Study:
 
     @property
     def phases_path(self) -> Path:
-        """Phases over all counts: signature/phases.json."""
+        """Phases and loop nest over all counts: signature/phases.json."""
         return self.root / "signature" / "phases.json"
 
     def sampled_dir(self, np: int) -> Path:

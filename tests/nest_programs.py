@@ -47,7 +47,7 @@ def jacobi(steps: int = 12, guards: bool = True) -> Nest:
 
 def active(at: At, levels: int = 4) -> int:
     """Return on how many levels a rank works: level k has every 2^k-th rank."""
-    return next((k for k in range(levels) if at.rank % 2 ** (k + 1)), levels)
+    return next((k + 1 for k in range(levels) if at.rank % 2 ** (k + 1)), levels)
 
 
 def vcycle(cycles: int = 5, levels: int = 4) -> Nest:
@@ -69,6 +69,40 @@ def vcycle(cycles: int = 5, levels: int = 4) -> Nest:
               Call("Waitall", "up_w"))
     return main(Call("Bcast"), nest("cycles", cycles, down, up, Call("Allreduce", "norm")),
                 Call("Reduce"))
+
+
+def levels_of(n: int) -> int:
+    """Return how many levels tests/programs/phases/vcycle.c has."""
+    return (n - 1).bit_length()
+
+
+def vcycle_exits(cycles: int = 5) -> Nest:
+    """Multigrid as in vcycle.c: a rank leaves the way down by a send, and returns by a receive.
+
+    On its last level it does not take part of another rank, on its first on the way up it does
+    not give one back, unless it is rank 0, which works on all levels.
+    """
+    def mine(at: At) -> int:
+        return active(at, levels_of(at.n))
+
+    def exchange(name: str) -> tuple[Call, ...]:
+        return (Call("Irecv", name + "_r", peer=lambda at: at.rank),
+                Call("Isend", name + "_s", peer=lambda at: at.rank), Call("Waitall", name + "_w"))
+
+    def keeps(at: At, level: int) -> bool:
+        return at.rank % 2 ** (level + 1) == 0 and at.rank + 2 ** level < at.n
+
+    return main(nest("cycles", cycles,
+                     nest("down", mine, *exchange("down"),
+                          Call("Recv", "take", lambda at: keeps(at, at["down"]),
+                               lambda at: at.rank + 2 ** at["down"])),
+                     Call("Send", "leave", lambda at: at.rank > 0),
+                     Call("Recv", "return", lambda at: at.rank > 0),
+                     nest("up", mine,
+                          Call("Send", "give", lambda at: keeps(at, mine(at) - 1 - at["up"]),
+                               lambda at: at.rank + 2 ** (mine(at) - 1 - at["up"])),
+                          *exchange("up")),
+                     Call("Allreduce", "norm")))
 
 
 def fft(steps: int = 6) -> Nest:
@@ -319,6 +353,8 @@ PROGRAMS: dict[str, tuple[Nest, tuple[int, ...]]] = {
     "jacobi-guards": (jacobi(), (4, 8, 16, 27)),
     "jacobi-null": (jacobi(guards=False), (4, 9, 16, 25)),
     "vcycle": (vcycle(), (4, 8, 16, 27)),
+    "vcycle-exits": (vcycle_exits(), (4, 8, 16)),
+    "vcycle-exits-27": (vcycle_exits(), (4, 8, 16, 27)),
     "fft": (fft(), (4, 8, 16, 27)),
     "multipartition": (multipartition(), (4, 9, 16, 25)),
     "every-tenth": (every_tenth(), (4, 8, 16, 27)),

@@ -52,7 +52,7 @@ def test_times_under_emulation_are_no_times() -> None:
     assert timed.elapsed_ns.any() and not counted.elapsed_ns.any() and counted.work.any()
     text = render(build_model(tables("instructions", "instructions", "instructions"), False))
     assert " instructions" in text and "work = " in text
-    shares = [p["share_of_time"] for p in signature_json(counted)["phases"]]
+    shares = [p["per_count"]["8"]["share"] for p in signature_json(counted)["phases"]]
     assert sum(shares) == pytest.approx(1.0), "shares are of instructions"
 
 
@@ -94,7 +94,7 @@ def test_a_signature_of_version_one_is_refused_in_one_line(tmp_path: Path) -> No
     path.parent.mkdir()
     _write_tables(made, path)
     write_json(path, {**signature_json(made), "schema_version": 1})
-    with pytest.raises(P3SError, match="p3s.signature version 1, but p3s .* reads version 2") as e:
+    with pytest.raises(P3SError, match="p3s.signature version 1, but p3s .* reads version 3") as e:
         load_table(tmp_path, 4)
     assert "\n" not in str(e.value)
 
@@ -116,7 +116,7 @@ def test_calls_that_the_table_does_not_tell_apart_share_a_row() -> None:
         ]
     )  # fmt: skip
     assert made.count.tolist() == [4] and made.work.tolist() == [6]
-    assert made.edges.tolist() == [[0, -1, 0, 1], [0, 0, 0, 3], [0, 0, -2, 1]]
+    assert made.edges.tolist() == [[0, -1, 0, 1, 0], [0, 0, 0, 3, 1], [0, 0, -2, 1, 4]]
 
 
 def corpus_comms() -> tuple:

@@ -13,21 +13,22 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from p3s.characterize.order import least_backward
+
 START, END = -1, -2
 Edge = tuple[int, int]
 #: Turns of a loop without inner ones may differ this much, relative, between ranks: where a turn
 #: of a corner rank only receives and its next one only sends, the two look like one.
 _EQUAL_TURNS = 0.1
-#: Up to so many nodes the best order is found exactly.
-_EXACT_ORDER = 10
 
 
 @dataclass
 class Loop:
-    """A loop (or, as the root, the whole program): ordered children and turns per member."""
+    """A loop (or, as the root, the whole program): ordered children, turns, entries per member."""
 
     children: list[int | Loop] = field(default_factory=list)
-    turns: dict[Hashable, int] = field(default_factory=dict)
+    turns: dict[Any, int] = field(default_factory=dict)
+    entries: dict[Any, int] = field(default_factory=dict)
 
     def nodes(self) -> set[int]:
         """Return all nodes inside, however deep."""
@@ -124,7 +125,7 @@ def _natural_loop(tail: int, head: int, pred: Mapping[int, list[int]]) -> set[in
     return loop
 
 
-def fold(members: Mapping[Hashable, Mapping[Edge, int]], position: Mapping[int, float]) -> Loop:
+def fold(members: Mapping[Any, Mapping[Edge, int]], position: Mapping[int, float]) -> Loop:
     """Return the loop nest of all members as one tree.
 
     members: member (for example (np, rank)) -> transitions with counts, START and END
@@ -148,8 +149,8 @@ def fold(members: Mapping[Hashable, Mapping[Edge, int]], position: Mapping[int, 
     return root
 
 
-def count_turns(root: Loop, members: Mapping[Hashable, Mapping[Edge, int]]) -> None:
-    """Set the turns of every loop of a tree for all members from their transitions.
+def count_turns(root: Loop, members: Mapping[Any, Mapping[Edge, int]]) -> None:
+    """Set turns and entries of every loop of a tree for all members from their transitions.
 
     A transition to an earlier place, or the same, begins a turn of the innermost loop that holds
     both ends; every loop further inside that holds its target is entered.
@@ -157,7 +158,7 @@ def count_turns(root: Loop, members: Mapping[Hashable, Mapping[Edge, int]]) -> N
     path: dict[int, tuple[tuple[int, ...], list[Loop]]] = {}
 
     def walk(loop: Loop, places: tuple[int, ...], around: list[Loop]) -> None:
-        loop.turns = {}
+        loop.turns, loop.entries = {}, {}
         for k, c in enumerate(loop.children):
             if isinstance(c, Loop):
                 walk(c, (*places, k), [*around, c])
@@ -165,30 +166,35 @@ def count_turns(root: Loop, members: Mapping[Hashable, Mapping[Edge, int]]) -> N
                 path[c] = ((*places, k), [*around])
 
     walk(root, (), [root])
-    begun: dict[Edge, list[Loop]] = {}
+    begun: dict[Edge, tuple[Loop | None, list[Loop]]] = {}
 
-    def begins(edge: Edge) -> list[Loop]:
+    def begins(edge: Edge) -> tuple[Loop | None, list[Loop]]:
+        """Return the loop that goes on to its next turn, and those that are entered."""
         u, v = edge
         if v < 0:
-            return []
+            return None, []
         place, loops = path[v]
         if u < 0:
-            return loops[1:]
+            return None, loops[1:]
         from_place, from_loops = path[u]
         common = 0
         while common + 1 < min(len(loops), len(from_loops)) \
                 and loops[common + 1] is from_loops[common + 1]:
             common += 1
         turned = place[common] <= from_place[common] and common > 0
-        return loops[common if turned else common + 1:]
+        return loops[common] if turned else None, loops[common + 1:]
 
     for member, counts in members.items():
-        root.turns[member] = 1
+        root.turns[member] = root.entries[member] = 1
         for e, k in counts.items():
             if e not in begun:
                 begun[e] = begins(e)
-            for loop in begun[e]:
+            again, entered = begun[e]
+            if again is not None:
+                again.turns[member] = again.turns.get(member, 0) + k
+            for loop in entered:
                 loop.turns[member] = loop.turns.get(member, 0) + k
+                loop.entries[member] = loop.entries.get(member, 0) + k
 
 
 def _nest(nodes: set[int], classes: Sequence[_Class],
@@ -213,9 +219,42 @@ def _nest(nodes: set[int], classes: Sequence[_Class],
         loop.children = _nest(comp, classes, position)
         if len(loop.children) == 1 and isinstance(loop.children[0], Loop):
             loop = loop.children[0]  # nothing of its own: two loops that cannot be told apart
+        _rotate(loop, comp, classes)
         flat = _better_flat(loop, comp, classes, before, position)
         items.append((comp, flat or loop))
     return _ordered(items, union, position)
+
+
+def _rotate(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None:
+    """Let a loop that ranks enter at different places begin where that takes fewest turns."""
+    headers = {e[1] for c in classes for e in c.total if e[1] in comp and e[0] not in comp}
+    starts = [k for k, child in enumerate(loop.children)
+              if headers & (child.nodes() if isinstance(child, Loop) else {child})]
+    if len(starts) < 2:
+        return
+    inside = _local_members(comp, classes)
+    given = list(loop.children)
+    ways = []
+    for k in sorted({0, *starts}):
+        loop.children = given[k:] + given[:k]
+        count_turns(Loop([loop]), inside)
+        ways.append((sum(loop.turns.values()), k))
+    best = min(ways)[1]
+    loop.children = given[best:] + given[:best]
+
+
+def _local_members(comp: set[int], classes: Sequence[_Class]) -> dict[Any, dict[Edge, int]]:
+    """Return the transitions of a component's members, from and to it as START and END."""
+    out: dict[Any, dict[Edge, int]] = {}
+    for c in classes:
+        mine = [(e, _inside(e, comp)) for e in c.total if e[0] in comp or e[1] in comp]
+        for m, counts in zip(c.members, c.counts, strict=True):
+            local: dict[Edge, int] = {}
+            for e, renamed in mine:
+                local[renamed] = local.get(renamed, 0) + counts[e]
+            if local:
+                out[m] = local
+    return out
 
 
 def _better_flat(loop: Loop, comp: set[int], classes: Sequence[_Class],
@@ -225,19 +264,11 @@ def _better_flat(loop: Loop, comp: set[int], classes: Sequence[_Class],
     Ranks that leave out different parts of each turn (the corners of a sweep whose direction
     changes) show cycles that are no loops: their numbers of turns differ from rank to rank.
     """
-    members = {m: counts for c in classes
-               for m, counts in zip(c.members, c.counts, strict=True)}
-    inside = {m: local for m, counts in members.items()
-              if (local := {_inside(e, comp): 0 for e in counts
-                            if e[0] in comp or e[1] in comp})}
-    for m, local in inside.items():
-        for e, k in members[m].items():
-            if e[0] in comp or e[1] in comp:
-                local[_inside(e, comp)] += k
+    inside = _local_members(comp, classes)
     nested = _spread(Loop([loop]), inside)
     if not nested:
         return None
-    flat = Loop(list(_least_backward(comp, classes, before, position)))
+    flat = Loop(list(_transition_order(comp, classes, before, position)))
     inner = any(isinstance(c, Loop) for c in loop.children)
     if _spread(Loop([flat]), inside) > min(_EQUAL_TURNS, nested / 2 if inner else 1.0):
         return None
@@ -249,7 +280,7 @@ def _inside(edge: Edge, comp: set[int]) -> Edge:
     return (edge[0] if edge[0] in comp else START, edge[1] if edge[1] in comp else END)
 
 
-def _spread(root: Loop, members: Mapping[Hashable, Mapping[Edge, int]]) -> float:
+def _spread(root: Loop, members: Mapping[Any, Mapping[Edge, int]]) -> float:
     """Return how much the turns differ between ranks, relative, summed over loops and counts.
 
     A rank that executes nothing directly in a loop says nothing about its turns.
@@ -269,75 +300,15 @@ def _spread(root: Loop, members: Mapping[Hashable, Mapping[Edge, int]]) -> float
     return spread
 
 
-def _least_backward(comp: set[int], classes: Sequence[_Class], active: Sequence[set[Edge]],
-                    position: Mapping[int, float]) -> list[int]:
-    """Return an order of a component's nodes with the fewest backward transitions.
-
-    Exact for few nodes; for more the best of several local searches.
-    """
+def _transition_order(comp: set[int], classes: Sequence[_Class], active: Sequence[set[Edge]],
+                      position: Mapping[int, float]) -> list[int]:
+    """Return an order of a component's nodes with the fewest backward transitions."""
     weight: dict[Edge, int] = {}
     for c, edges in zip(classes, active, strict=True):
         for e in edges:
             if e[0] in comp and e[1] in comp and e[0] != e[1]:
                 weight[e] = weight.get(e, 0) + c.total[e]
-    start = sorted(comp, key=lambda v: (position[v], v))
-    if len(start) <= _EXACT_ORDER:
-        return _exact_order(start, weight)
-    net = dict.fromkeys(start, 0)
-    for (a, b), k in weight.items():
-        net[a] += k
-        net[b] -= k
-    tries = [_local_order(order, weight) for order in
-             (start, start[::-1], sorted(start, key=lambda v: -net[v]))]
-    return min(tries, key=lambda t: t[0])[1]
-
-
-def _exact_order(nodes: list[int], weight: Mapping[Edge, int]) -> list[int]:
-    """Return the order with the least weight backward (dynamic programming over subsets)."""
-    size = len(nodes)
-    # cost[i][j]: weight of the transitions from j to i, backward when i is placed before j
-    cost = [[weight.get((b, a), 0) for b in nodes] for a in nodes]
-    best: list[tuple[int, int]] = [(0, -1)] * (1 << size)
-    for chosen in range(1, 1 << size):
-        options = []
-        for i in range(size):
-            if chosen >> i & 1:
-                before = chosen & ~(1 << i)
-                back = sum(cost[j][i] for j in range(size) if before >> j & 1)
-                options.append((best[before][0] + back, -i))
-        total, last = min(options)
-        best[chosen] = (total, -last)
-    order = []
-    left = (1 << size) - 1
-    while left:
-        last = best[left][1]
-        order.append(nodes[last])
-        left &= ~(1 << last)
-    return order[::-1]
-
-
-def _local_order(order: list[int], weight: Mapping[Edge, int]) -> tuple[int, list[int]]:
-    """Return an order that no move of a single node improves, with its backward weight."""
-    for _ in range(len(order)):
-        moved = False
-        for v in list(order):
-            at = order.index(v)
-            rest = order[:at] + order[at + 1:]
-            # Cost of v at place 0: everything that leads to v comes from behind it.
-            cost = best = sum(weight.get((u, v), 0) for u in rest)
-            where, costs = 0, [cost]
-            for k, u in enumerate(rest):
-                cost += weight.get((v, u), 0) - weight.get((u, v), 0)
-                costs.append(cost)
-                if cost < best:
-                    best, where = cost, k + 1
-            if best < costs[at]:
-                order = [*rest[:where], v, *rest[where:]]
-                moved = True
-        if not moved:
-            break
-    place = {v: k for k, v in enumerate(order)}
-    return sum(k for (a, b), k in weight.items() if place[a] > place[b]), order
+    return least_backward(sorted(comp, key=lambda v: (position[v], v)), weight)
 
 
 def _one_loop(comp: set[int], classes: Sequence[_Class]) -> Loop | None:

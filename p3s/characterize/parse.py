@@ -120,7 +120,7 @@ def loop_indices(parsed: Parsed) -> Ints:
         begins = np.cumsum(parsed.begins(level))
         first = np.where(parsed.enters(level), begins, 0)
         inside = parsed.nest.depth[parsed.node] >= level
-        turn = begins - np.maximum.accumulate(first)
+        turn: Ints = begins - np.maximum.accumulate(first)
         out[inside, level - 1] = turn[inside]
     return out
 
@@ -157,7 +157,7 @@ def turns_with(parsed: Parsed) -> dict[int, tuple[Ints, Ints]]:
         entered = np.flatnonzero(enters)
         last = np.append(number[entered[1:]] - 1, number[-1])
         entry = np.searchsorted(entered, own, side="right") - 1
-        turn = number[own] - number[entered[entry]]
+        turn: Ints = number[own] - number[entered[entry]]
         total = last[entry] - number[entered[entry]] + 1
         node = parsed.node[own]
         order = np.argsort(node, kind="stable")

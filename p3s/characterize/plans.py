@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from p3s.study import Study
 
-SCHEMA = "p3s.phases"
-
 
 @dataclass(frozen=True)
 class Weights:
@@ -39,17 +37,14 @@ class Weights:
 
 def load_phases(study: Study) -> dict[str, Any]:
     """Return signature/phases.json, its shape checked; raises P3SError when it is not usable."""
-    from p3s.study import read_json
+    from p3s.characterize import phases
 
-    path = study.phases_path
-    if not path.exists():
-        raise P3SError(f"{path}: not there; run `p3s characterize` without --signature first")
-    data = read_json(path, SCHEMA)
+    data = phases.load_phases(study.root)
     try:
         _check(data)
     except (KeyError, TypeError, ValueError, AttributeError) as err:
-        raise P3SError(f"{path}: damaged ({type(err).__name__}: {str(err)[:60]}); run"
-                       " `p3s characterize` again") from err
+        raise P3SError(f"{study.phases_path}: damaged ({type(err).__name__}: {str(err)[:60]});"
+                       " delete it, it is made again from the signatures") from err
     return data
 
 

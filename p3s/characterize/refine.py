@@ -6,7 +6,7 @@ ranks can be the branches of one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,9 @@ import numpy as np
 from p3s.characterize.fold import Edge, Loop, count_turns
 from p3s.characterize.parse import Ints, Nest, nest_of, parse, trips
 
-Member = Hashable
 
-
-def refine(root: Loop, members: Mapping[Member, Mapping[Edge, int]],
-           sequences: Mapping[Member, Sequence[int] | Ints], nodes: int) -> Loop:
+def refine(root: Loop, members: Mapping[Any, Mapping[Edge, int]],
+           sequences: Mapping[Any, Sequence[int] | Ints], nodes: int) -> Loop:
     """Return the tree with regular guards in place of irregular nests, branches joined.
 
     members: transitions of all ranks; sequences: node numbers in program order of some of them,
@@ -39,7 +37,7 @@ def refine(root: Loop, members: Mapping[Member, Mapping[Edge, int]],
     return root
 
 
-def _guarded(nest: Nest, found: Mapping[Member, Mapping[int, Ints]]) -> tuple[Loop, Loop] | None:
+def _guarded(nest: Nest, found: Mapping[Any, Mapping[int, Ints]]) -> tuple[Loop, Loop] | None:
     """Return an outer and an inner loop that are one loop with a call in every k-th turn."""
     number = {id(loop): k for k, loop in enumerate(nest.loops)}
     for outer in nest.loops[1:]:

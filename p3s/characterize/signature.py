@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.characterize.fold import Loop, fold
+from p3s.characterize.phases import phases_json
+from p3s.characterize.structure import structure
 from p3s.characterize.tables import Group, Place, PointTable, point_table
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
-from p3s.trace.ops import RECV, SEND
 
 if TYPE_CHECKING:
     from p3s.study import Study
     from p3s.trace import RunTrace
 
 SCHEMA = "p3s.signature"
-#: Version 2 has the unit of work; the captures of version 1 cannot be read any more either.
-VERSION = 2
+#: Version 3 has transitions between places in the program, and the tree.
+VERSION = 3
 _CALL_COLUMNS = ("rank", "group", "nbytes", "elem_bytes", "count", "work", "elapsed_ns",
                  "first")
-_EDGE_COLUMNS = ("rank", "from_group", "to_group", "count")
+_EDGE_COLUMNS = ("rank", "from_node", "to_node", "count", "first")
 
 
 def characterize(study_dir: Path, np_: int) -> dict[str, Any]:
@@ -80,16 +80,17 @@ def _without_advice(problem: str) -> str:
 
 def signature_json(t: PointTable) -> dict[str, Any]:
     """Return the readable signature: groups, communicators, loop tree, accounted time."""
-    tree = _own_tree(t)
-    total = float((t.work + t.elapsed_ns).sum())
+    found = phases_json(structure([t]))
+    key = str(t.np)
     return {
         "schema": SCHEMA, "schema_version": VERSION, "np": t.np, "repeats": t.repeats,
         "events": t.events, "null_events": t.null_events, "failed_polls": t.failed_polls,
         "wall_ns": t.wall_ns, "work": int(t.work.sum()), "work_unit": t.work_unit,
         "communication_ns": int(t.elapsed_ns.sum()), "varying": list(t.varying),
         "unmodelled": t.unmodelled, "not_modelled": unmodelled_calls([t]),
-        "tracing": t.tracing,
-        "phases": _phases(t, tree, max(total, 1.0)),
+        "tracing": t.tracing, "accounting": found["accounting"][key],
+        "phases": found["phases"], "tree": found["tree"],
+        "nodes": [list(node) for node in t.nodes],
         "groups": [[g.site, g.op, g.comm, g.peer, g.tag, g.root] for g in t.groups],
         "places": [{"members": _packed(p.members), "ordinal": p.ordinal, "op": p.op,
                     "dims": list(p.dims) if p.dims else None,
@@ -110,51 +111,6 @@ def _unpacked(data: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(range(int(data["first"]), int(data["first"]) + int(data["size"])))
 
 
-def _own_nodes(t: PointTable) -> tuple[list[tuple[str, str, int]], np.ndarray]:
-    """Return the nodes (site, op, partner offset) of one count and each (rank, group)'s node."""
-    numbers: dict[tuple[str, str, int], int] = {}
-    of = np.full((t.np, len(t.groups)), -1, dtype=np.int64)
-    for r, gi in np.unique(np.stack([t.rank, t.group], axis=1), axis=0):
-        g = t.groups[gi]
-        offset = (g.peer - int(r)) % t.np if g.kind in (SEND, RECV) and g.peer >= 0 else 0
-        of[r, gi] = numbers.setdefault((g.site, g.op, offset), len(numbers))
-    return list(numbers), of
-
-
-def _own_tree(t: PointTable) -> Loop:
-    """Fold one count by itself; partners are told apart by their distance in ranks."""
-    nodes, of = _own_nodes(t)
-    members: dict[Any, dict[tuple[int, int], int]] = {}
-    for rank, a, b, k in t.edges:
-        u = int(of[rank, a]) if a >= 0 else int(a)
-        v = int(of[rank, b]) if b >= 0 else int(b)
-        edges = members.setdefault(int(rank), {})
-        edges[(u, v)] = edges.get((u, v), 0) + int(k)
-    place: dict[int, list[int]] = {}
-    for r, gi, first in zip(t.rank, t.group, t.first, strict=True):
-        place.setdefault(int(of[r, gi]), []).append(int(first))
-    return fold(members, {i: float(np.mean(v)) for i, v in place.items()})
-
-
-def _phases(t: PointTable, tree: Loop, total: float) -> list[dict[str, Any]]:
-    nodes, of = _own_nodes(t)
-    node_time = np.zeros(len(nodes))
-    np.add.at(node_time, of[t.rank, t.group], t.work + t.elapsed_ns)
-    node_events = np.zeros(len(nodes), dtype=np.int64)
-    np.add.at(node_events, of[t.rank, t.group], t.count)
-    out = []
-    for k, loop in enumerate(tree.loops()):
-        own = loop.own_nodes()
-        out.append({
-            "phase": k, "weight": max(loop.turns.values(), default=0),
-            "weight_min": min(loop.turns.values(), default=0),
-            "share_of_time": float(node_time[own].sum() / total),
-            "events": int(node_events[own].sum()),
-            "operations": [nodes[i][1] for i in own],
-        })
-    return out
-
-
 def _write_tables(t: PointTable, json_path: Path) -> None:
     import pyarrow as pa
 
@@ -162,8 +118,11 @@ def _write_tables(t: PointTable, json_path: Path) -> None:
 
     calls = pa.table({c: getattr(t, c) for c in _CALL_COLUMNS})
     edges = pa.table({c: t.edges[:, i] for i, c in enumerate(_EDGE_COLUMNS)})
+    samples = pa.table({"rank": np.array(list(t.samples), dtype=np.int64),
+                        "nodes": pa.array(list(t.samples.values()), pa.list_(pa.int32()))})
     for table, path in ((calls, json_path.with_suffix(".parquet")),
-                        (edges, json_path.with_suffix(".edges.parquet"))):
+                        (edges, json_path.with_suffix(".edges.parquet")),
+                        (samples, json_path.with_suffix(".samples.parquet"))):
         write_bytes(path, _parquet_bytes(table))
 
 
@@ -188,6 +147,11 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
     try:
         calls = pq.read_table(path.with_suffix(".parquet"), page_checksum_verification=True)
         edges = pq.read_table(path.with_suffix(".edges.parquet"), page_checksum_verification=True)
+        kept = pq.read_table(path.with_suffix(".samples.parquet"),
+                             page_checksum_verification=True)
+        samples = {rank: part.values.to_numpy()
+                   for rank, part in zip(kept.column("rank").to_pylist(), kept.column("nodes"),
+                                         strict=True)}
         cols = {c: calls.column(c).to_numpy() for c in _CALL_COLUMNS}
         rows = np.stack([edges.column(c).to_numpy() for c in _EDGE_COLUMNS], axis=1)
         groups = tuple(Group(*g) for g in data["groups"])
@@ -201,7 +165,8 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
     return PointTable(
         np=data["np"], groups=groups, places=places,
         sites={k: tuple(v) for k, v in data["sites"].items()},
-        **cols, edges=rows, events=data["events"], null_events=data["null_events"],
+        **cols, nodes=tuple((site, op) for site, op in data["nodes"]), edges=rows,
+        samples=samples, events=data["events"], null_events=data["null_events"],
         failed_polls=data["failed_polls"], repeats=data["repeats"],
         varying=tuple(data["varying"]), unmodelled=data["unmodelled"], wall_ns=data["wall_ns"],
         work_unit=data["work_unit"], tracing=data.get("tracing", {}))

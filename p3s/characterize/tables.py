@@ -1,9 +1,9 @@
 """From captured runs of one process count to compact tables: calls, transitions, places.
 
-A *group* is one distinct (site, operation, communicator, partner, tag, root); transitions are
-counted between groups, so that any later regrouping (by relation) needs no second pass over
-the events. Messages to MPI_PROC_NULL move nothing: their computation is added to the next
-event and they are counted in ``null_events``.
+A *group* is one distinct (site, operation, communicator, partner, tag, root); a *node* is one
+distinct (site, operation), a place in the program. Transitions are counted between nodes.
+Messages to MPI_PROC_NULL move nothing: they are part of the order of nodes, but of no group;
+their computation is added to the next event and they are counted in ``null_events``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 START, END = -1, -2
 PROC_NULL = -3
+#: Sequences of nodes are kept of so many ranks, of so many events each and in all.
+_SAMPLES, _SAMPLE_EVENTS, _ALL_SAMPLES = 64, 1 << 22, 1 << 24
 #: Units of work; those in nanoseconds can be mixed.
 INSTRUCTIONS, CPU = "instructions", "cpu_ns"
 
@@ -62,8 +64,10 @@ class PointTable:
 
     rank, group, nbytes, elem_bytes, count, work, elapsed_ns, first: one row per rank, group and
     size (count: events; work, in ``work_unit``, and elapsed_ns: sums; first: ordinal of the first
-    event). edges: rows (rank, from group, to group, count), START and END included. Where work is
-    in instructions, elapsed_ns is 0: times under emulation tell nothing.
+    event). nodes: (site, operation). edges: rows (rank, from node, to node, count, ordinal of the
+    first), START and END included. samples: rank -> its events as node numbers, in program order,
+    of one rank of each kind (equal transitions, equally often), the beginning of very long ones.
+    Where work is in instructions, elapsed_ns is 0: times under emulation tell nothing.
     """
 
     np: int  # the field hides the module inside the class, hence numpy.ndarray below
@@ -78,7 +82,9 @@ class PointTable:
     work: numpy.ndarray
     elapsed_ns: numpy.ndarray
     first: numpy.ndarray
+    nodes: tuple[tuple[str, str], ...]
     edges: numpy.ndarray
+    samples: dict[int, numpy.ndarray]
     events: int
     null_events: int
     failed_polls: int
@@ -96,7 +102,9 @@ class _OneRun:
 
     groups: list[Group]
     table: dict[str, np.ndarray]
+    nodes: list[tuple[str, str]]
     edges: np.ndarray
+    samples: dict[int, np.ndarray]
     events: int
     null_events: int
     failed_polls: int
@@ -114,7 +122,9 @@ def _one_run(run: RunTrace) -> _OneRun:
         of_call[i] = groups.setdefault(key, len(groups))
         null[i] = c.peer == PROC_NULL and kind_of(c.op) in (SEND, RECV)
     starts = np.array([c.op.startswith("MPI_Init") for c in calls], dtype=bool)
-    n_groups = len(groups)
+    nodes: dict[tuple[str, str], int] = {}
+    node_of_call = np.array([nodes.setdefault((site_key[c.site] if c.site >= 0 else "", c.op),
+                                              len(nodes)) for c in calls], dtype=np.int64)
     # Calls that differ in nothing the table tells apart share a row.
     distinct: dict[tuple[int, int, int], int] = {}
     row_of = np.array([distinct.setdefault((int(of_call[i]), c.bytes, max(c.elem_bytes, 1)),
@@ -125,6 +135,7 @@ def _one_run(run: RunTrace) -> _OneRun:
                                          ("rank", "group", "nbytes", "elem_bytes", "count",
                                           "work", "elapsed_ns", "first")}
     edges: list[np.ndarray] = []
+    samples = _Samples()
     events = nulls = polls = 0
     tracing: Cost = {}
     for rt in run.ranks:
@@ -134,6 +145,10 @@ def _one_run(run: RunTrace) -> _OneRun:
         keep = np.flatnonzero(~null[call])
         events += len(call)
         nulls += len(call) - len(keep)
+        if len(call):
+            sequence = node_of_call[call]
+            edges.append(_transitions(rt.rank, sequence, len(nodes)))
+            samples.offer(rt.rank, sequence, edges[-1])
         if not len(keep):
             continue
         total_work = np.concatenate([[0], np.cumsum(np.asarray(rt.work, dtype=np.int64))])
@@ -156,19 +171,52 @@ def _one_run(run: RunTrace) -> _OneRun:
         cols["work"].append(_sums(inverse, work, len(used)))
         cols["elapsed_ns"].append(_sums(inverse, elapsed, len(used)))
         cols["first"].append(first.astype(np.int64))
-        g = of_call[call]
-        pair, times = np.unique(g[:-1] * n_groups + g[1:], return_counts=True)
-        rows = np.stack([np.full(len(pair), rt.rank), pair // n_groups, pair % n_groups, times],
-                        axis=1)
-        edges += [np.array([[rt.rank, START, g[0], 1]]), rows,
-                  np.array([[rt.rank, g[-1], END, 1]])]
     if not edges:
         raise P3SError(f"characterize: the capture in {run.path} holds no events; "
                        "run `p3s characterize` again")
     listed = [Group(site_key[k[0]] if k[0] >= 0 else "", *k[1:]) for k in groups]
-    table = {k: np.concatenate(v) for k, v in cols.items()}
-    return _OneRun(listed, table, np.concatenate(edges).astype(np.int64), events, nulls, polls,
-                   tracing)
+    none = [np.zeros(0, dtype=np.int64)]
+    table = {k: np.concatenate(v or none) for k, v in cols.items()}
+    return _OneRun(listed, table, list(nodes), np.concatenate(edges), samples.kept, events, nulls,
+                   polls, tracing)
+
+
+def _transitions(rank: int, sequence: np.ndarray, nodes: int) -> np.ndarray:
+    """Return one rank's rows of PointTable.edges from its events as node numbers."""
+    codes = sequence[:-1] * nodes + sequence[1:]
+    if nodes * nodes <= max(4 * len(codes), 1 << 16):
+        number = np.bincount(codes, minlength=nodes * nodes)
+        pair = np.flatnonzero(number)
+        first = np.zeros(nodes * nodes, dtype=np.int64)
+        first[codes[::-1]] = np.arange(len(codes), 0, -1)  # the last one written is the first
+        count, at = number[pair], first[pair]
+    else:
+        pair, at, count = np.unique(codes, return_index=True, return_counts=True)
+        at = at + 1
+    rows = np.stack([np.full(len(pair), rank), pair // nodes, pair % nodes, count, at], axis=1)
+    ends = np.array([[rank, START, sequence[0], 1, 0],
+                     [rank, sequence[-1], END, 1, len(sequence)]])
+    return np.concatenate([ends[:1], rows, ends[1:]]).astype(np.int64)
+
+
+class _Samples:
+    """Keeps the sequence of one rank of each kind."""
+
+    def __init__(self) -> None:
+        self.kept: dict[int, np.ndarray] = {}
+        self._kinds: set[bytes] = set()
+        self._events = 0
+
+    def offer(self, rank: int, sequence: np.ndarray, edges: np.ndarray) -> None:
+        """Keep a rank's sequence if it is of a new kind and there is room."""
+        kind = edges[:, 1:4].tobytes()
+        part = sequence[:_SAMPLE_EVENTS]
+        if kind in self._kinds or len(self.kept) >= _SAMPLES \
+                or self._events + len(part) > _ALL_SAMPLES:
+            return
+        self._kinds.add(kind)
+        self._events += len(part)
+        self.kept[rank] = part.astype(np.int32)
 
 
 def _sums(place: np.ndarray, values: np.ndarray, length: int) -> np.ndarray:
@@ -216,7 +264,8 @@ def point_table(runs: Sequence[RunTrace]) -> PointTable:
         sites={s.key: tuple(s.frames) for s in first_run.sites},
         rank=table["rank"], group=table["group"], nbytes=table["nbytes"],
         elem_bytes=table["elem_bytes"], count=table["count"], work=table["work"],
-        elapsed_ns=table["elapsed_ns"], first=table["first"], edges=one.edges,
+        elapsed_ns=table["elapsed_ns"], first=table["first"], nodes=tuple(one.nodes),
+        edges=one.edges, samples=one.samples,
         events=one.events, null_events=one.null_events, failed_polls=one.failed_polls,
         repeats=len(runs), varying=tuple(sorted(varying)),
         unmodelled=dict(first_run.unmodelled), wall_ns=min(walls) if walls else None,

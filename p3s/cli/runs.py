@@ -143,6 +143,7 @@ def trace_counts(
     ``made`` tells that the study is new: it is removed when not even its first run leaves
     anything. ``recording`` is settled with the study's runs: one unit of work for all.
     """
+    from p3s.characterize import load_phases
     from p3s.cli.recording import check_unit, settle
     from signature_runner.cores import cores
     from signature_runner.recording import Recording
@@ -151,6 +152,8 @@ def trace_counts(
         chosen = settle(recording or Recording(), study, counts, repeats, cores())
         done = _trace_counts(study, command, counts, repeats, timeout_s, bar, chosen)
         check_unit(study)
+        if study.signature_counts():
+            load_phases(study.root)
         return done
     except BaseException:
         if made:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from p3s.characterize.fold import fold
+from p3s.characterize.structure import structure
 from p3s.characterize.tables import PointTable
 from p3s.model.evaluate import Model, ScaledRows, generate, phase_weight
 from p3s.model.guards import GridAt
-from p3s.model.tree import assign, member_edges, phase_stages
+from p3s.model.tree import assign, phase_stages
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
 Tally = Counter[tuple[Any, ...]]
@@ -60,35 +59,25 @@ def overlap(true: Tally, predicted: Tally) -> dict[str, int]:
             "equal": sum((true & predicted).values())}
 
 
-def _true_weights(model: Model, t: PointTable, grid: GridAt,
-                  split: Mapping[tuple[str, str], bool]) -> list[dict[str, Any]]:
-    """Fold the run on its own and pair its loops with the model's phases by their items."""
-    assignment = assign(model["items"], t, grid, split)
-    members: dict[Any, dict[tuple[int, int], int]] = {
-        (t.np, r): e for r, e in member_edges(t, assignment).items()}
-    top = np.zeros(t.np, dtype=np.int64)
-    np.maximum.at(top, t.rank, t.first)
-    place: dict[int, list[float]] = {}
-    for r, gi, first in zip(t.rank, t.group, t.first, strict=True):
-        item = assignment.item[(int(r), int(gi))]
-        place.setdefault(item, []).append(float(first) / max(int(top[r]), 1))
-    tree = fold(members, {i: float(np.mean(v)) for i, v in place.items()})
-    loops = [(set(lp.nodes()), max(lp.turns.values())) for lp in tree.loops()]
-    out = []
-    everything = {c["phase"]: set(c["items"]) for c in model["phases"]}
-    for phase in reversed(model["phases"]):  # inner phases add their items to those around
+def _true_weights(model: Model, t: PointTable, grid: GridAt) -> list[dict[str, Any]]:
+    """Fold the run on its own and pair its loops with the model's phases by their calls."""
+    s = structure([t])
+    loops = [({s.nodes[v] for v in loop.nodes()}, max(loop.turns.values(), default=0))
+             for loop in s.tree.loops()]
+    present = set(s.nodes)
+    everything = {c["phase"]: {(model["items"][i]["site"], model["items"][i]["op"])
+                               for i in c["items"]} for c in model["phases"]}
+    for phase in reversed(model["phases"]):  # inner phases add their calls to those around
         if phase["parent"] is not None:
             everything[phase["parent"]] |= everything[phase["phase"]]
+    out = []
     for phase in model["phases"]:
         mine = everything[phase["phase"]]
-        present = mine & set(place)
-        if not present:
-            out.append({"phase": phase["phase"], "true": 0,
-                        "predicted": phase_weight(phase, grid)})
-            continue
-        best = max(loops, key=lambda lp: (len(lp[0] & mine) / len(lp[0] | mine), -len(lp[0])))
-        stages = phase_stages(phase, model["items"], grid)
-        out.append({"phase": phase["phase"], "true": best[1] // max(stages, 1),
+        true = 0
+        if mine & present:
+            best = max(loops, key=lambda lp: (len(lp[0] & mine) / len(lp[0] | mine), -len(lp[0])))
+            true = best[1] // max(phase_stages(phase, model["items"], grid), 1)
+        out.append({"phase": phase["phase"], "true": true,
                     "predicted": phase_weight(phase, grid)})
     return out
 
@@ -104,7 +93,7 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
     rows = generate(model, t.np)
     triples, colls = predicted_tallies(model, rows)
     true_p2p, true_coll = true_triples(t), true_collectives(t)
-    weights = _true_weights(model, t, rows.grid, split)
+    weights = _true_weights(model, t, rows.grid)
     assignment = assign(model["items"], t, rows.grid, split)
     n_items = len(model["items"])
     modelled = np.array([any(s["guard"] is not None for s in it["slots"])

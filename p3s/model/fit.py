@@ -50,10 +50,10 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
     unmodelled = _sum_ops(tables)
     _fit_items(work, counts, tables, ExtentPool(typed=frozenset(typed)), unmodelled)
     _follow_posts(entries, work, counts)
-    tree, used = build_tree(entries, tables, choice.grids, split)
+    tree, of_node = build_tree(entries, tables, choice.grids, split)
     for entry in entries:
         entry.update(phase=0, order=0, loop_start=None)
-    phases = phases_of(tree, entries, used, choice.grids)
+    phases = phases_of(tree, of_node, entries, choice.grids)
     for phase in phases:
         phase["name"] = _phase_name(phase, entries)
     fit_phase_work(phases, entries, tables, choice.grids, split)

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.fold import Loop, fold
+from p3s.characterize.fold import Loop
+from p3s.characterize.order import least_backward
+from p3s.characterize.structure import REQUESTS, Structure, structure
 from p3s.characterize.tables import PointTable
 from p3s.model.guards import GridAt
 from p3s.model.laws import fit_exact, fit_work
@@ -69,109 +71,129 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
     return Assignment(out, shared)
 
 
-def member_edges(table: PointTable, assignment: Assignment
-                 ) -> dict[int, dict[tuple[int, int], int]]:
-    """Return per rank the transitions between items, with counts, START and END included."""
-    out: dict[int, dict[tuple[int, int], int]] = {}
-    for rank, a, b, k in table.edges:
-        r = int(rank)
-        u = assignment.item[(r, int(a))] if a >= 0 else int(a)
-        v = assignment.item[(r, int(b))] if b >= 0 else int(b)
-        edges = out.setdefault(r, {})
-        edges[(u, v)] = edges.get((u, v), 0) + int(k)
+def build_tree(items: Sequence[dict[str, Any]], tables: Sequence[PointTable],
+               grids: Mapping[int, GridAt], split: Mapping[tuple[str, str], bool]
+               ) -> tuple[Structure, dict[int, list[int]]]:
+    """Fold the runs into one tree; return it with the items of each of its nodes, in order."""
+    s = structure(tables)
+    number = {node: k for k, node in enumerate(s.nodes)}
+    of_node: dict[int, list[int]] = {}
+    for i, item in enumerate(items):
+        of_node.setdefault(number[(item["site"], item["op"])], []).append(i)
+    firsts = _first_events(items, tables, grids, split)
+    return s, {v: _in_order(mine, firsts) for v, mine in of_node.items()}
+
+
+def _first_events(items: Sequence[dict[str, Any]], tables: Sequence[PointTable],
+                  grids: Mapping[int, GridAt], split: Mapping[tuple[str, str], bool]
+                  ) -> dict[tuple[int, int], dict[int, int]]:
+    """Return (count, rank) -> item -> ordinal of its first event."""
+    out: dict[tuple[int, int], dict[int, int]] = {}
+    for t in tables:
+        assigned = assign(items, t, grids[t.np], split)
+        for r, gi, first in zip(t.rank.tolist(), t.group.tolist(), t.first.tolist(),
+                                strict=True):
+            seen = out.setdefault((t.np, r), {})
+            item = assigned.item[(r, gi)]
+            seen[item] = min(seen.get(item, first), first)
     return out
 
 
-def build_tree(items: Sequence[dict[str, Any]], tables: Sequence[PointTable],
-               grids: Mapping[int, GridAt], split: Mapping[tuple[str, str], bool]
-               ) -> tuple[Loop, list[int]]:
-    """Fold the runs into one tree; return it with the counts that took part.
-
-    Counts at which two items cannot be told apart (an extent of 2) are left out as long as
-    others remain, because the transitions there are those of one item.
-    """
-    assigned = {t.np: assign(items, t, grids[t.np], split) for t in tables}
-    clear = [t for t in tables if not assigned[t.np].shared]
-    used = clear if clear else list(tables)
-    members: dict[Any, dict[tuple[int, int], int]] = {}
-    place: dict[int, list[float]] = {}
-    for t in used:
-        for rank, edges in member_edges(t, assigned[t.np]).items():
-            members[(t.np, rank)] = edges
-        top = np.zeros(t.np, dtype=np.int64)
-        np.maximum.at(top, t.rank, t.first)
-        for r, gi, first in zip(t.rank, t.group, t.first, strict=True):
-            item = assigned[t.np].item[(int(r), int(gi))]
-            place.setdefault(item, []).append(float(first) / max(int(top[r]), 1))
-    position = {i: float(np.mean(v)) for i, v in place.items()}
-    return fold(members, position), [t.np for t in used]
+def _in_order(mine: list[int], firsts: Mapping[tuple[int, int], Mapping[int, int]]) -> list[int]:
+    """Order items as most ranks that have both execute them first."""
+    if len(mine) < 2:
+        return mine
+    weight: dict[tuple[int, int], int] = {}
+    for seen in firsts.values():
+        here = sorted((i for i in mine if i in seen), key=lambda i: seen[i])
+        for k, a in enumerate(here):
+            for b in here[k + 1:]:
+                weight[(a, b)] = weight.get((a, b), 0) + 1
+    return least_backward(mine, weight)
 
 
-def stage_loop(loop: Loop, items: Sequence[dict[str, Any]]) -> bool:
-    """Whether a loop only walks the stages of families of partners."""
-    own = [items[i] for i in loop.own_nodes() if i < UNKNOWN_ITEM]
+def stage_loop(loop: Loop, own: Sequence[int], items: Sequence[dict[str, Any]]) -> bool:
+    """Whether a loop (own: its items) only walks the stages of families of partners."""
     if any(isinstance(c, Loop) for c in loop.children) or not own:
         return False
-    p2p = [i for i in own if i["kind"] in (SEND, RECV)]
-    if any(i["kind"] not in (SEND, RECV, COMPLETION) for i in own) or not p2p:
+    p2p = [items[i] for i in own if items[i]["kind"] in (SEND, RECV)]
+    if any(items[i]["kind"] not in (SEND, RECV, COMPLETION) for i in own) or not p2p:
         return False
     return all(i["relation"] is not None and stages_depend_on_n(i["relation"])
                and all("expr" in s["count"] for s in i["slots"]) for i in p2p)
 
 
-def _stages(loop: Loop, items: Sequence[dict[str, Any]], grids: Mapping[int, GridAt]
+def _stages(own: Sequence[int], items: Sequence[dict[str, Any]], grids: Mapping[int, GridAt]
             ) -> dict[int, int] | None:
     """Return the number of stages per count of the families in a loop, None without a family."""
-    for i in loop.own_nodes():
-        rel = items[i]["relation"] if i < UNKNOWN_ITEM else None
+    for i in own:
+        rel = items[i]["relation"]
         if rel is not None:
             return {n: len(partners(rel, g)) for n, g in grids.items()}
     return None
 
 
-def _once_per_turn(loop: Loop, around: Loop, stages: Mapping[int, int]) -> bool:
-    turns: Mapping[Any, int] = loop.turns
-    return all(t <= around.turns.get(m, 0) * stages[m[0]] for m, t in turns.items())
+def _once_per_turn(loop: Loop, stages: Mapping[int, int]) -> bool:
+    return all(t <= loop.entries[m] * stages[m[0]]
+               for m, t in loop.turns.items())
 
 
-def phases_of(tree: Loop, items: list[dict[str, Any]], counts: Sequence[int],
+class _Placing:
+    """Puts the items into phases while walking the tree."""
+
+    def __init__(self, s: Structure, of_node: Mapping[int, list[int]],
+                 items: list[dict[str, Any]], grids: Mapping[int, GridAt]) -> None:
+        self.s, self.of_node, self.items, self.grids = s, of_node, items, grids
+        self.number = {id(loop): k for k, loop in enumerate(s.nest.loops)}
+        self.counter = 0
+        self.phases: list[dict[str, Any]] = [
+            {"depth": 0, "parent": None, "loop": s.tree, "stages": None}]
+        self.visit(s.tree, 0, None)
+
+    def own(self, loop: Loop) -> list[int]:
+        return [i for v in loop.own_nodes() for i in self.of_node.get(v, [])]
+
+    def visit(self, loop: Loop, phase: int, start: int | None) -> None:
+        family = next((i for i in self.own(loop)
+                       if start is not None and self.items[i]["kind"] in (SEND, RECV)), None)
+        for child in loop.children:
+            if not isinstance(child, Loop):
+                for i in self.of_node.get(child, []):
+                    self.put(i, phase, start, family)
+                continue
+            own = self.own(child)
+            stages = _stages(own, self.items, self.grids) \
+                if stage_loop(child, own, self.items) else None
+            walk = self.s.walks.get(self.number[id(child)])
+            if walk or (stages is not None and _once_per_turn(child, stages)):
+                staged = walk != REQUESTS and any(
+                    self.items[i]["relation"] is not None
+                    and stages_depend_on_n(self.items[i]["relation"]) for i in own)
+                self.visit(child, phase, self.counter if staged else start)
+                continue
+            # A loop over stages that is entered less often than it starts over is the
+            # perfect nest of two: its turns are those of the outer one times the stages.
+            inner = len(self.phases)
+            self.phases.append({"depth": self.phases[phase]["depth"] + 1, "parent": phase,
+                                "loop": child, "stages": stages})
+            self.visit(child, inner, self.counter if stages is not None else start)
+
+    def put(self, i: int, phase: int, start: int | None, family: int | None) -> None:
+        self.counter += 1
+        self.items[i].update(phase=phase, order=self.counter, loop_start=start)
+        if start is not None and self.items[i]["kind"] == COMPLETION:
+            self.items[i]["stages_of"] = family
+
+
+def phases_of(s: Structure, of_node: Mapping[int, list[int]], items: list[dict[str, Any]],
               grids: Mapping[int, GridAt]) -> list[dict[str, Any]]:
     """Number the phases, place the items in them, fit the weights.
 
-    A phase is the loop in which an item lies, innermost first; loops over stages and loops
-    that only complete requests belong to the phase around them.
+    A phase is the loop in which an item lies, innermost first; loops over stages or partners and
+    loops that only complete requests belong to the phase around them.
     """
-    phases: list[dict[str, Any]] = []
-    counter = [0]
-
-    def visit(loop: Loop, phase: int, start: int | None) -> None:
-        family = next((i for i in loop.own_nodes() if start is not None and i < UNKNOWN_ITEM
-                       and items[i]["kind"] in (SEND, RECV)), None)
-        for child in loop.children:
-            if isinstance(child, Loop):
-                if all(i < UNKNOWN_ITEM and items[i]["kind"] == COMPLETION
-                       for i in child.nodes()):
-                    visit(child, phase, start)  # waiting for one request after the other
-                    continue
-                stages = _stages(child, items, grids) if stage_loop(child, items) else None
-                if stages is not None and _once_per_turn(child, loop, stages):
-                    visit(child, phase, counter[0])
-                    continue
-                # A loop over stages that is entered less often than it starts over is the
-                # perfect nest of two: its turns are those of the outer one times the stages.
-                inner = len(phases)
-                phases.append({"depth": phases[phase]["depth"] + 1, "parent": phase,
-                               "loop": child, "stages": stages})
-                visit(child, inner, counter[0] if stages is not None else start)
-                continue
-            counter[0] += 1
-            if child < UNKNOWN_ITEM:
-                items[child].update(phase=phase, order=counter[0], loop_start=start)
-                if start is not None and items[child]["kind"] == COMPLETION:
-                    items[child]["stages_of"] = family
-
-    phases.append({"depth": 0, "parent": None, "loop": tree, "stages": None})
-    visit(tree, 0, None)
+    counts = s.counts
+    phases = _Placing(s, of_node, items, grids).phases
     out = []
     for k, phase in enumerate(phases):
         loop = phase["loop"]

@@ -1,0 +1,123 @@
+"""The loop nest of a program over all its traced process counts: nodes, tree, walks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.characterize.fold import Edge, Loop, fold
+from p3s.characterize.parse import Nest, Parsed, nest_of, parse
+from p3s.characterize.refine import refine
+from p3s.characterize.tables import PointTable
+from p3s.trace.ops import COMPLETION, RECV, SEND, kind_of
+
+#: Loops that are part of the phase around them.
+PARTNERS, REQUESTS = "partners", "requests"
+Node = tuple[str, str]
+Member = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Structure:
+    """One tree for all ranks and counts.
+
+    nodes: (site, operation); nest.loops[0] is the whole program; walks: loop number ->
+    "partners" (every turn goes to another partner) or "requests" (completions only); parents:
+    loop number -> number of the loop around; samples: (np, rank) -> its events in the nest.
+    """
+
+    tables: tuple[PointTable, ...]
+    nodes: list[Node]
+    tree: Loop
+    nest: Nest
+    walks: dict[int, str]
+    parents: dict[int, int]
+    samples: dict[Member, Parsed]
+
+    @property
+    def counts(self) -> list[int]:
+        """The process counts, ascending."""
+        return [t.np for t in self.tables]
+
+    def phase_loop(self, loop: int) -> int:
+        """Return the innermost loop around and including a loop that is no walk."""
+        while loop in self.walks:
+            loop = self.parents[loop]
+        return loop
+
+
+def structure(tables: Sequence[PointTable]) -> Structure:
+    """Fold the runs at all process counts into one tree.
+
+    Nodes are matched across counts by their call site (functional similarity, thesis 5.3.1).
+    """
+    tables = tuple(sorted(tables, key=lambda t: t.np))
+    number: dict[Node, int] = {}
+    members: dict[Member, dict[Edge, int]] = {}
+    places: dict[int, list[float]] = {}
+    samples: dict[Member, np.ndarray] = {}
+    for t in tables:
+        of = np.array([number.setdefault(node, len(number)) for node in t.nodes], dtype=np.int64)
+        of = np.append(of, [-2, -1])  # END and START at their own negative places
+        lengths = {int(r): int(first) for r, _, v, _, first in t.edges if v == -2}
+        for rank, u, v, k, first in t.edges.tolist():
+            edge = (int(of[u]), int(of[v]))
+            edges = members.setdefault((t.np, rank), {})
+            edges[edge] = edges.get(edge, 0) + k
+            if v >= 0:
+                places.setdefault(edge[1], []).append(first / max(lengths[rank], 1))
+        for rank, sequence in t.samples.items():
+            samples[(t.np, rank)] = of[sequence]
+    position = {node: float(np.mean(v)) for node, v in places.items()}
+    tree = refine(fold(members, position), members, samples, len(number))
+    nest = nest_of(tree, len(number))
+    parents = {}
+    index = {id(loop): k for k, loop in enumerate(nest.loops)}
+    for k, loop in enumerate(nest.loops):
+        for child in loop.children:
+            if isinstance(child, Loop):
+                parents[index[id(child)]] = k
+    nodes = list(number)
+    return Structure(tables, nodes, tree, nest, _walks(nest, nodes, tables, index), parents,
+                     {m: parse(nest, s) for m, s in samples.items()})
+
+
+def _walks(nest: Nest, nodes: Sequence[Node], tables: Sequence[PointTable],
+           index: dict[int, int]) -> dict[int, str]:
+    """Return the loops that only go from partner to partner, or complete requests."""
+    out: dict[int, str] = {}
+    most = {t.np: _most_to_one_partner(t) for t in tables}
+    for k in range(len(nest.loops) - 1, 0, -1):  # inner loops have higher numbers
+        loop = nest.loops[k]
+        inner = [c for c in loop.children if isinstance(c, Loop)]
+        kinds = {kind_of(nodes[v][1]) for v in loop.own_nodes()}
+        if any(index[id(c)] not in out for c in inner) or not kinds <= {SEND, RECV, COMPLETION}:
+            continue
+        if kinds == {COMPLETION} and not inner:
+            out[k] = REQUESTS
+            continue
+        p2p = [v for v in loop.own_nodes() if kind_of(nodes[v][1]) != COMPLETION]
+        # At few ranks several partners are one: the largest count decides.
+        largest = max((n for n, _ in loop.turns), default=0)
+        mine = [m for m in loop.turns if m[0] == largest]
+        if p2p and any(loop.turns[m] > loop.entries[m] for m in mine) \
+                and all(most[largest].get((m[1], nodes[v]), 0) <= loop.entries[m]
+                        for m in mine for v in p2p):
+            out[k] = PARTNERS
+    return out
+
+
+def _most_to_one_partner(t: PointTable) -> dict[tuple[int, Node], int]:
+    """Return (rank, node) -> largest number of events with one partner and tag."""
+    totals: dict[tuple[int, int], int] = {}
+    for rank, group, count in zip(t.rank.tolist(), t.group.tolist(), t.count.tolist(),
+                                  strict=True):
+        totals[(rank, group)] = totals.get((rank, group), 0) + count
+    out: dict[tuple[int, Node], int] = {}
+    for (rank, group), count in totals.items():
+        g = t.groups[group]
+        key = (rank, (g.site, g.op))
+        out[key] = max(out.get(key, 0), count)
+    return out
