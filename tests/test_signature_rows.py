@@ -56,6 +56,8 @@ class PhaseRow:
     mean: float
     variance: float
     left_out: int
+    detailed: int
+    detailed_mean: float
 
 
 def run(
@@ -76,7 +78,8 @@ def run(
         words = row.split()
         state, turns, early, measured, batches = map(int, words[:5])
         found.append(PhaseRow(state, turns, early, measured, batches, float(words[5]),
-                              float(words[6]), int(words[7])))  # fmt: skip
+                              float(words[6]), int(words[7]), int(words[8]),
+                              float(words[9])))  # fmt: skip
     return wanted, found
 
 
@@ -159,7 +162,7 @@ def test_a_steady_phase_is_left_after_the_fewest_turns(harness: Path, tmp_path: 
     wanted, rows = run(harness, tmp_path, loop_of(enough), KEYS, turns(costs))
     # The turn is over when the next begins, which is only counted then.
     assert wanted == "1" + "11" * 10 + "00" * 33
-    assert rows[1] == PhaseRow(TIGHT, 43, 3, 7, 7, 100.0, 0.0, 66)
+    assert rows[1] == PhaseRow(TIGHT, 43, 3, 38, 19, 100.0, 0.0, 66, 7, 100.0)
     assert rows[0].state == OPEN and rows[0].turns == 1 and rows[0].left_out == 0
 
 
@@ -172,18 +175,21 @@ def test_a_phase_that_varies_is_left_when_its_mean_is_known(
     enough = Enough(width=0.04, early=0, smallest=10, largest=100000)
     wanted, rows = run(harness, tmp_path, loop_of(enough), KEYS, turns(costs))
     row = rows[1]
-    mean, variance, batches = reference(costs[: row.measured])
-    assert row.state == TIGHT and wanted.count("1") == 1 + 2 * row.measured
-    assert row.batches == batches
-    assert row.mean == pytest.approx(mean) and row.variance == pytest.approx(variance)
+    mean, variance, batches = reference(costs[: row.detailed])
+    assert row.state == TIGHT and wanted.count("1") == 1 + 2 * row.detailed
+    assert row.detailed_mean == pytest.approx(mean)
+    # Turns that are only counted are measured too; the last one does not end.
+    all_mean, all_variance, all_batches = reference(costs[:-1])
+    assert row.batches == all_batches and row.measured <= len(costs) - 1
+    assert row.mean == pytest.approx(all_mean) and row.variance == pytest.approx(all_variance)
     half = t.ppf(0.975, batches - 1) * variance**0.5
     assert half <= 0.04 * mean
     # No look before this one was good enough.
     looks = [10, 24, 32, *(k * 2**i for i in range(1, 12) for k in (24, 32))]
-    for at in (look for look in looks if look < row.measured):
+    for at in (look for look in looks if look < row.detailed):
         early_mean, early_variance, n = reference(costs[:at])
         assert t.ppf(0.975, n - 1) * early_variance**0.5 > 0.04 * early_mean
-    assert row.measured in looks
+    assert row.detailed in looks
 
 
 def test_turns_that_are_alike_in_a_row_are_not_taken_for_many(
@@ -195,7 +201,7 @@ def test_turns_that_are_alike_in_a_row_are_not_taken_for_many(
     chance.shuffle(mixed)
     enough = Enough(width=0.03, early=0, smallest=64, largest=100000)
     found = [
-        run(harness, tmp_path, loop_of(enough), KEYS, turns(costs))[1][1].measured
+        run(harness, tmp_path, loop_of(enough), KEYS, turns(costs))[1][1].detailed
         for costs in (slow_and_fast, mixed)
     ]
     assert found[0] > 2 * found[1]
@@ -205,7 +211,7 @@ def test_a_phase_is_left_after_the_most_turns(harness: Path, tmp_path: Path) -> 
     costs = [1, 1000] * 50
     enough = Enough(early=0, smallest=5, largest=20)
     wanted, rows = run(harness, tmp_path, loop_of(enough), KEYS, turns(costs))
-    assert rows[1].state == MOST and rows[1].measured == 20
+    assert rows[1].state == MOST and rows[1].detailed == 20
     assert wanted.count("1") == 1 + 2 * 20
 
 
@@ -213,7 +219,7 @@ def test_a_phase_that_does_not_matter_is_left_at_once(harness: Path, tmp_path: P
     costs = [1, 1000] * 50
     enough = Enough(early=2, smallest=5, largest=90)
     _, rows = run(harness, tmp_path, loop_of(enough, relevant=False), KEYS, turns(costs))
-    assert rows[1].state == ENOUGH and rows[1].early + rows[1].measured == 7
+    assert rows[1].state == ENOUGH and rows[1].early + rows[1].detailed == 7
 
 
 def test_work_alone_can_decide(harness: Path, tmp_path: Path) -> None:
@@ -223,7 +229,7 @@ def test_work_alone_can_decide(harness: Path, tmp_path: Path) -> None:
         events += [(1, 10 ** (turn % 5), 70), (2, 0, 30)]
     enough = Enough(early=0, smallest=8, largest=1000, measure=WORK)
     _, rows = run(harness, tmp_path, loop_of(enough), KEYS, events)
-    assert (rows[1].state, rows[1].measured, rows[1].mean) == (TIGHT, 8, 100.0)
+    assert (rows[1].state, rows[1].detailed, rows[1].mean) == (TIGHT, 8, 100.0)
 
 
 def test_calls_that_are_not_in_the_plan_are_recorded(harness: Path, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """A signature that was run: what its phases cost, and the run time that follows.
 
 Each relevant phase was recorded until the mean time of its turns was known well enough; the run
-time is the sum of mean times and weights (Eq. 8.1), plus what lies outside of the loops.
+time is the sum of mean times and weights (Eq. 8.1), plus what lies outside of the loops. Turns that
+were only counted are timed too; what the turns in full detail alone would have told is kept apart.
 """
 
 from __future__ import annotations
@@ -28,14 +29,13 @@ _STATES = {0: "open", 1: "tight", 2: "most turns", 3: "enough"}
 
 @dataclass
 class _Sums:
-    """What all ranks add up to: arrays by phase, and totals (events, cost)."""
+    """What all ranks add up to: by phase (cost; from_detail: cost by the turns in full detail
+    alone; widest: largest relative half width), the ranks' tables, and totals."""
 
     cost: np.ndarray
-    half_squares: np.ndarray
-    turns: list[np.ndarray]
-    measured: list[np.ndarray]
-    mean: list[np.ndarray]
-    state: list[np.ndarray]
+    from_detail: np.ndarray
+    widest: np.ndarray
+    tables: list[np.ndarray]
     half: float = 0.0
     unknown: float = 0.0
     recorded: int = 0
@@ -64,6 +64,7 @@ def predict(
     stopped = weights is not None
     events = sums.recorded + sums.counted
     of_run = phases["accounting"].get(str(np_), {}).get("events", 0) if stopped else events
+    in_detail = (float(sums.from_detail.sum()) + sums.unknown) / np_
     out = {
         "schema": SCHEMA, "schema_version": VERSION, "np": np_, "stopped": stopped,
         "weights_from": weights.source if weights else "this run",
@@ -73,9 +74,9 @@ def predict(
         "events": {"recorded": sums.recorded, "counted": sums.counted, "run": of_run or None,
                    "share_in_detail": sums.recorded / max(of_run or events, 1)},
         "predicted": total, "half_width": half,
-        "outside_plan": sums.unknown / np_,
-        "of_this_run": None if stopped else _compared(total, sums.exact / np_),
-        "of_full_run": None if full is None else _compared(total, full),
+        "from_detail": in_detail, "outside_plan": sums.unknown / np_,
+        "of_this_run": None if stopped else _compared(total, in_detail, sums.exact / np_),
+        "of_full_run": None if full is None else _compared(total, in_detail, full),
         "saved": _saved(study, np_),
         "phases": _phase_rows(sums, plan, phases, np_),
     }  # fmt: skip
@@ -83,8 +84,10 @@ def predict(
     return out
 
 
-def _compared(predicted: float, real: float) -> dict[str, float | None]:
-    return {"time": real, "difference": predicted / real - 1 if real > 0 else None}
+def _compared(predicted: float, in_detail: float, real: float) -> dict[str, float | None]:
+    if real <= 0:
+        return {"time": real, "difference": None, "from_detail": None}
+    return {"time": real, "difference": predicted / real - 1, "from_detail": in_detail / real - 1}
 
 
 def _earlier(phases: Mapping[str, Any], np_: int, measure: str) -> dict[int, float]:
@@ -102,43 +105,42 @@ def _sums(
     run: RunTrace, plan: Plan, weights: Weights | None, before: Mapping[int, float]
 ) -> _Sums:
     count = len(plan.relevant)
-    sums = _Sums(np.zeros(count), np.zeros(count), [], [], [], [])
+    sums = _Sums(np.zeros(count), np.zeros(count), np.zeros(count), [])
     phase_of = _phase_of_call(run, plan)
     ranks = [_rank(run, rank, phase_of, plan) for rank in range(run.np)]
     most = np.max([table["turns"] for _, table, _ in ranks], axis=0)
-    recorded = np.zeros(count)
     for rank, table, own in ranks:
         turns = table["turns"].astype(float)
         if weights is not None:
             turns = weights.of_rank(turns, most.astype(float))
         half_squares = 0.0
         for p in range(count):
-            row, cost = table[p], float(own[p])
-            # All of a phase that never became tight was recorded, in a run that went to its end.
-            estimated = row["measured"] > 0 and p > 0
-            if estimated and (row["state"] != 0 or weights is not None):
+            row = table[p]
+            cost = from_detail = float(own[p])
+            # All of a phase that was never left was recorded, in a run that went to its end.
+            if row["measured"] > 0 and p > 0 and (row["state"] != 0 or weights is not None):
+                early = float(_cost(row["early_work"], row["early_elapsed_ns"], plan))
                 later = max(turns[p] - float(row["early"]), 0.0)
-                cost = float(_cost(row["early_work"], row["early_elapsed_ns"], plan))
-                cost += float(row["mean"]) * later
+                cost = early + float(row["mean"]) * later
+                mean = row["detailed_mean"] if row["state"] != 0 else row["mean"]
+                from_detail = early + float(mean) * later
                 half_squares += (later * _half_width(row, plan)) ** 2
-            recorded[p] += float(own[p])
             sums.cost[p] += cost
+            sums.from_detail[p] += from_detail
         # The ranks wait for each other: their errors are taken to be the same, not independent.
         sums.half += math.sqrt(half_squares)
         sums.unknown += float(own[count])
         sums.recorded += len(rank.call)
         sums.counted += rank.counted_events
         sums.exact += float(own.sum()) + _counted(run, rank, plan)
-        for into, name in ((sums.turns, "turns"), (sums.measured, "measured"),
-                           (sums.mean, "mean"), (sums.state, "state")):
-            into.append(table[name])
-        sums.half_squares = np.maximum(
-            sums.half_squares, [_relative(row, plan) for row in table])
+        sums.tables.append(table)
+        sums.widest = np.maximum(sums.widest, [_relative(row, plan) for row in table])
     if weights is not None:
         for p, cost in before.items():  # what the program was not let to do
             unseen = p < count and (most[p] == 0 or p == 0)
             if unseen:
                 sums.cost[p] = max(sums.cost[p], cost)
+                sums.from_detail[p] = max(sums.from_detail[p], cost)
     return sums
 
 
@@ -199,21 +201,20 @@ def _phase_rows(
     rows = []
     whole = max(float(sums.cost.sum()) + sums.unknown, 1.0)
     for p, relevant in enumerate(plan.relevant):
-        turns = np.array([table[p] for table in sums.turns])
-        measured = np.array([table[p] for table in sums.measured])
-        mean = np.array([table[p] for table in sums.mean])
+        turns, early, detailed, measured, mean, state = (
+            np.array([table[name][p] for table in sums.tables])
+            for name in ("turns", "early", "detailed", "measured", "mean", "state"))
         begun = turns > 0
-        states = {_STATES.get(int(table[p]), "?") for table, on in
-                  zip(sums.state, begun, strict=True) if on}
+        # What was never left is there in full.
+        full = np.where(state == 0, turns, early + detailed)[begun]
         rows.append({
             "phase": p, "name": phases["phases"][p]["name"], "relevant": bool(relevant),
             "ranks": int(begun.sum()), "turns": int(turns.max(initial=0)),
-            "measured": [int(measured[begun].min()), int(measured[begun].max())]
-            if begun.any() else [0, 0],
+            "in_detail": [int(full.min()), int(full.max())] if len(full) else [0, 0],
             "mean": float(mean[measured > 0].mean()) if (measured > 0).any() else None,
-            "relative_half_width": float(sums.half_squares[p]),
-            "state": sorted(states), "predicted": float(sums.cost[p] / np_),
-            "share": float(sums.cost[p] / whole),
+            "relative_half_width": float(sums.widest[p]),
+            "state": sorted({_STATES.get(int(one), "?") for one in state[begun]}),
+            "predicted": float(sums.cost[p] / np_), "share": float(sums.cost[p] / whole),
         })
     return rows
 

@@ -176,7 +176,7 @@ def text(result: Mapping[str, Any]) -> str:
     unit = _Unit(result)
     rows = []
     for row in result["phases"]:
-        low, high = row["measured"]
+        low, high = row["in_detail"]
         rows.append(
             [
                 str(row["phase"]), one_line(row["name"]), f"{row['turns']:,}",
@@ -186,7 +186,7 @@ def text(result: Mapping[str, Any]) -> str:
                 ", ".join(row["state"]) or "not begun", f"{100 * row['share']:.1f} %",
             ]
         )  # fmt: skip
-    head = ["phase", "name", "turns", "measured", "one turn", "within", "state", "share"]
+    head = ["phase", "name", "turns", "in detail", "one turn", "within", "state", "share"]
     lines = [f"{result['np']} processes", table(rows, head, 2)]
     events, saved = result["events"], result["saved"]
     of_run = events["run"]
@@ -199,11 +199,13 @@ def text(result: Mapping[str, Any]) -> str:
         f"predicted {unit.what}: {unit.one(result['predicted'])} +- "
         f"{unit.one(result['half_width'])} (weights from {result['weights_from']})"
     )
+    lines.append(f"by the turns in full detail alone: {unit.one(result['from_detail'])}")
     for key, name in (("of_this_run", "this run, all of it"), ("of_full_run", "the full run")):
-        if result[key] is not None and result[key]["difference"] is not None:
+        row = result[key]
+        if row is not None and row["difference"] is not None:
             lines.append(
-                f"{name}: {unit.one(result[key]['time'])}, the prediction differs by"
-                f" {100 * result[key]['difference']:+.2f} %"
+                f"{name}: {unit.one(row['time'])}, predicted {100 * row['difference']:+.2f} %,"
+                f" by the turns in full detail alone {100 * row['from_detail']:+.2f} %"
             )
     if saved["full_wall_s"]:
         lines.append(

@@ -250,7 +250,7 @@ def read_phases(payload: bytes) -> NDArray[np.void]:
         raise ValueError("a row of phases is cut off")
     table = np.frombuffer(payload, dtype=dtype)
     numbers = np.array_equal(table["phase"], np.arange(len(table)))
-    amounts = np.concatenate([table["mean"], table["variance"]])
+    amounts = np.concatenate([table[name] for name in ("mean", "variance", "detailed_mean")])
     most = max(int(table[name].max(initial=0)) for name in ("turns", "measured", "left_out"))
     if not numbers or not np.isfinite(amounts).all() or most > _MOST_ORDINAL:
         raise ValueError("a row of phases is impossible")

@@ -64,7 +64,7 @@ PHASE_FIELDS = [
     ("phase", "<u4"), ("state", "<u4"), ("turns", "<u8"), ("measured", "<u8"),
     ("batches", "<u8"), ("mean", "<f8"), ("variance", "<f8"), ("elapsed_ns", "<i8"),
     ("work", "<i8"), ("left_out", "<u8"), ("early", "<u8"), ("early_elapsed_ns", "<i8"),
-    ("early_work", "<i8"),
+    ("early_work", "<i8"), ("detailed", "<u8"), ("detailed_mean", "<f8"),
 ]  # fmt: skip
 
 WALL, CPU, INSTRUCTIONS = 1, 2, 3

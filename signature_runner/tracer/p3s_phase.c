@@ -21,8 +21,10 @@ struct row {                    /* docs/capture-format.md: PHASES */
     int64_t elapsed_ns, work;   /* of the turns measured */
     uint64_t left_out, early;
     int64_t early_elapsed_ns, early_work;
+    uint64_t detailed;          /* turns measured, and their mean, when it was left */
+    double detailed_mean;
 };
-_Static_assert(sizeof(struct row) == 96, "row of PHASES");
+_Static_assert(sizeof(struct row) == 112, "row of PHASES");
 
 struct loop { int parent, depth, place, phase, at; };
 struct known { uint64_t key; char op[40]; int loop, place, phase; };
@@ -231,16 +233,22 @@ static void turn_ends(struct phase *p, struct row *r)
     }
     r->elapsed_ns += p->elapsed_ns;
     r->work += p->work;
+    /* Turns that are only counted are timed all the same: that costs nothing. */
     bool look = spread(p, r, (double)p->work + (by_work ? 0 : (double)p->elapsed_ns));
     int state = OPEN;
+    if (r->state != OPEN)
+        return;
     if (!p->relevant && r->measured >= (uint64_t)smallest)
         state = ENOUGH;
     else if (look && r->variance <= bounds[r->batches] * r->mean * r->mean)
         state = TIGHT;
     else if (r->measured >= (uint64_t)largest)
         state = MOST;
-    if (state != OPEN)
+    if (state != OPEN) {
+        r->detailed = r->measured;
+        r->detailed_mean = r->mean;
         __atomic_store_n(&r->state, (uint32_t)state, __ATOMIC_RELEASE);
+    }
 }
 
 static void turn_begins(int number)
@@ -249,7 +257,7 @@ static void turn_begins(int number)
         return;                 /* a walk: it belongs to the phase around */
     struct phase *p = &phases[number];
     struct row *r = &rows[number];
-    if (p->begun && r->state == OPEN)
+    if (p->begun)
         turn_ends(p, r);
     p->begun = true;
     p->elapsed_ns = p->work = 0;

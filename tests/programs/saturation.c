@@ -35,9 +35,10 @@ int main(int argc, char **argv)
     }
     putchar('\n');
     for (int i = 0; i < phase_count; i++)
-        printf("%u %llu %llu %llu %llu %.17g %.17g %llu\n", rows[i].state,
+        printf("%u %llu %llu %llu %llu %.17g %.17g %llu %llu %.17g\n", rows[i].state,
                (unsigned long long)rows[i].turns, (unsigned long long)rows[i].early,
                (unsigned long long)rows[i].measured, (unsigned long long)rows[i].batches,
-               rows[i].mean, rows[i].variance, (unsigned long long)rows[i].left_out);
+               rows[i].mean, rows[i].variance, (unsigned long long)rows[i].left_out,
+               (unsigned long long)rows[i].detailed, rows[i].detailed_mean);
     return 0;
 }

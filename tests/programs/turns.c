@@ -1,5 +1,9 @@
 /* Loops of known turns: OUTER steps of INNER shifts around the ring, a reduction in each step and
- * a barrier in every tenth. What is counted goes on after the steps: a broadcast, then a gather. */
+ * a barrier in every tenth; then a broadcast and a gather.
+ *
+ *   turns OUTER INNER [SIZE]
+ *
+ * At SIZE ranks the steps have no end. */
 #include <mpi.h>
 #include <stdlib.h>
 
@@ -9,6 +13,8 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &me);
     MPI_Comm_size(MPI_COMM_WORLD, &p);
+    if (argc > 3 && p == atoi(argv[3]))
+        outer = 2000000000;
     for (int step = 0; step < outer; step++) {
         for (int turn = 0; turn < inner; turn++) {
             int in, from = (me + p - 1) % p;
