@@ -268,7 +268,8 @@ def members_of(study: Path, counts: Sequence[int]) -> tuple[Ranks, dict[int, int
 def check(case: Case, counts: Sequence[int], found: Mapping[str, Any], study: Path) -> None:
     """Compare tree, phases, weights and sums of one study with what the source states."""
     ranks, events = members_of(study, counts)
-    assert differences(case.tree, found["tree"]["body"], counts, ranks) == []
+    wrong = differences(case.tree, found["tree"]["body"], counts, ranks)
+    assert not wrong, "\n".join(wrong)
 
     calls = leaves(found["tree"]["body"])
     for n in counts:

@@ -219,10 +219,43 @@ def _nest(nodes: set[int], classes: Sequence[_Class],
         loop.children = _nest(comp, classes, position)
         if len(loop.children) == 1 and isinstance(loop.children[0], Loop):
             loop = loop.children[0]  # nothing of its own: two loops that cannot be told apart
+        _merge_guards(loop, comp, classes)
         _rotate(loop, comp, classes)
         flat = _better_flat(loop, comp, classes, before, position)
         items.append((comp, flat or loop))
     return _ordered(items, union, position)
+
+
+def _merge_guards(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None:
+    """Take out inner loops that turn less than twice per entry on every rank.
+
+    They are no loops: two ways through a turn (either this or that) end at one call and look so.
+    """
+    if not any(isinstance(c, Loop) for c in loop.children):
+        return
+    inside = _local_members(comp, classes)
+    while True:
+        count_turns(Loop([loop]), inside)
+        pick = next((c for c in loop.children if isinstance(c, Loop) and all(
+            c.turns[m] < 2 * c.entries[m] for m in c.turns)), None)
+        if pick is None:
+            return
+        units = [u for c in loop.children for u in (pick.children if c is pick else [c])]
+        owner = {v: k for k, u in enumerate(units)
+                 for v in (u.nodes() if isinstance(u, Loop) else {u})}
+        weight: dict[Edge, int] = {}
+        for c in classes:
+            for (a, b), k in c.total.items():
+                if a in owner and b in owner and owner[a] != owner[b]:
+                    edge = (owner[a], owner[b])
+                    weight[edge] = weight.get(edge, 0) + k * len(units)
+        # Among equals: what all turns have ends them.
+        reached = [sum(k for e, k in weight.items() if e[1] == u) for u in range(len(units))]
+        last = reached.index(max(reached))
+        for u in range(len(units)):
+            if u != last:
+                weight[(u, last)] = weight.get((u, last), 0) + 1
+        loop.children = [units[k] for k in least_backward(range(len(units)), weight)]
 
 
 def _rotate(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None:

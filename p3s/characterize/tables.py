@@ -119,8 +119,8 @@ def _one_run(run: RunTrace) -> _OneRun:
     null = np.zeros(len(calls), dtype=bool)
     for i, c in enumerate(calls):
         key = (c.site, c.op, c.comm, c.peer, c.tag, c.root)
-        of_call[i] = groups.setdefault(key, len(groups))
         null[i] = c.peer == PROC_NULL and kind_of(c.op) in (SEND, RECV)
+        of_call[i] = -1 if null[i] else groups.setdefault(key, len(groups))
     starts = np.array([c.op.startswith("MPI_Init") for c in calls], dtype=bool)
     nodes: dict[tuple[str, str], int] = {}
     node_of_call = np.array([nodes.setdefault((site_key[c.site] if c.site >= 0 else "", c.op),
