@@ -22,7 +22,8 @@ COMMANDS = [
     "characterize", "exec", "add", "model", "scale", "replay", "predict", "report", "validate",
     "phases", "matrix", "check", "recover", "dump", "doctor",
 ]  # fmt: skip
-HEAVY = ["numpy", "scipy", "sympy", "pyarrow", "mpi4py", "matplotlib", "jinja2", "rich", "psutil"]
+HEAVY = ["numpy", "scipy", "sympy", "pyarrow", "mpi4py", "matplotlib", "jinja2", "rich", "psutil",
+         "elftools"]
 
 
 def p3s(*args: str, **env: str) -> subprocess.CompletedProcess[str]:

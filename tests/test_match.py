@@ -237,6 +237,18 @@ def test_calls_during_a_pause_leave_only_equal_numbers(tmp_path: Path) -> None:
     assert found.unmatched == {reasons.LOST: 3}
 
 
+def test_a_pause_at_the_same_place_everywhere_hurts_nothing(tmp_path: Path) -> None:
+    events = [("Allreduce",), send(1), send(0), recv(0), recv(1), ("Allreduce",), ("Finalize",)]
+    for rank in range(2):
+        w = rank_file(rank, 2, events, paused_calls=4)
+        w.end()
+        w.save(tmp_path)
+    found = match(read_run(tmp_path))
+    assert found.lines == () and found.messages == 4
+    assert found.of(0).instance.tolist() == found.of(1).instance.tolist() == [
+        0, -1, -1, -1, -1, 1, -1]
+
+
 def test_threads_are_matched_by_the_beginning_of_their_calls(tmp_path: Path) -> None:
     """A blocking receive that began first returns last, and is recorded last."""
     run = sketched(

@@ -224,6 +224,7 @@ def test_json_is_the_artefact_and_the_places(
     assert {key: found[key] for key in artefact()} == artefact()
     assert found["places"]["halo.py:step:44"] == {
         "module": "", "function": "step", "file": "halo.py", "line": 44, "offset": 0,
+        "inlined_into": [],
     }  # fmt: skip
     assert found["places"]["app+0x1234"]["offset"] == 0x1234
     assert "MPI.so+0x10" not in found["places"], "of Python programs the Python frames"

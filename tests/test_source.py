@@ -82,6 +82,9 @@ void in_library(void)
 }
 """
 
+#: The inlined function's note is the second and the fourth; called from these.
+CALLERS = {1: "outer", 3: "main"}
+
 Truth = list[tuple[str, str, int]]
 
 
@@ -132,18 +135,28 @@ def places_of(
     ],
     ids=" ".join,
 )
+@pytest.mark.parametrize("reader", ["pyelftools", "addr2line"])
 def test_functions_and_lines_are_those_of_the_source(
-    flags: tuple[str, ...], tmp_path: Path
+    flags: tuple[str, ...], reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if reader == "addr2line":
+        if shutil.which("addr2line") is None:
+            pytest.skip("no addr2line")
+        monkeypatch.setattr("p3s.trace.elf._MANY_UNITS", 0)
+        monkeypatch.setattr("p3s.trace.elf.lines_of", None)  # not used
     program, truth = build(tmp_path, *flags)
     places, notes = places_of(program, truth)
     assert notes == []
-    for frame, function, line in truth:
+    for frame_number, (frame, function, line) in enumerate(truth):
         where = places[frame]
         source = "library.c" if frame.startswith("libown") else "program.c"
         assert (where.function, where.line) == (function, line)
         assert Path(where.file) == tmp_path / source
         assert str(where) == f"{function} {source}:{line}"
+        around = [(each.function, Path(each.file).name) for each in where.around]
+        assert around == ([(CALLERS[frame_number], "program.c")] if function == "inlined" else [])
+        # The place it was inlined into is that of the call, in the function's own lines.
+        assert all(each.line != line and each.line > 0 for each in where.around)
 
 
 def test_without_debug_information_there_are_functions(tmp_path: Path) -> None:
@@ -373,6 +386,12 @@ def test_python_frames_are_what_they_say() -> None:
     assert shown(frames) == frames[1:]
     assert [str(each) for each in stack(frames, {})] == ["step script.py:5", "<module> script.py:9"]
     assert resolve(shown(frames), Modules()) == ({f: parse(f) for f in frames[1:]}, [])
+
+
+def test_the_import_system_is_not_shown() -> None:
+    frames = ["MPI.so+0x1", "<frozen importlib._bootstrap>:_load:241", "a.py:<module>:1"]
+    assert shown(frames) == ["a.py:<module>:1"]
+    assert shown(frames[:2]) == frames[1:2]
 
 
 @pytest.mark.parametrize(

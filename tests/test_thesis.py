@@ -213,6 +213,30 @@ def test_events_of_a_shared_site_are_told_apart_by_what_they_do() -> None:
     assert names[0][0] == Label("Init", "MPI_Init")
 
 
+def test_labels_in_order_are_common_to_ranks_and_counts() -> None:
+    """Sizes and partners differ by rank and count, what is done does not."""
+
+    def program(rec) -> None:
+        for _ in range(3):
+            for step in (1, 2):
+                rec("Send", site="w", peer=(rec.rank + step * rec.n // 4) % rec.n,
+                    nbytes=1000 * step // rec.n + rec.rank)
+            rec("Allreduce", site="w", nbytes=8)
+            rec("Allreduce", site="w", nbytes=8 * rec.n * rec.n)
+
+    found = []
+    for n in (4, 8):
+        run = run_of(program, n)
+        nodes = sequence_nodes(run)
+        found += [[nodes.labels[label] for label in nodes.in_order(rank)] for rank in range(n)]
+        assert {nodes.labels[label] for label in nodes.of(0)} != set(found[0])
+    assert all(names == found[0] for names in found)
+    assert found[0][1:5] == [
+        Label("w", "MPI_Send", order=0), Label("w", "MPI_Send", order=1),
+        Label("w", "MPI_Allreduce", order=0), Label("w", "MPI_Allreduce", order=1),
+    ]  # fmt: skip
+
+
 def test_other_sites_keep_site_and_operation() -> None:
     run = run_of(corpus.jacobi2d(), 4)
     assert shared_sites(run) == set()

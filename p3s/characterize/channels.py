@@ -8,6 +8,7 @@ last one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,13 +28,16 @@ class Reach:
 
     Those before ``first_loss`` count from the start; those from ``after_loss`` on count from the
     end if the rank ``ends``, that is, was recorded up to MPI_Finalize. Without loss both are
-    trusted for all ``events``.
+    trusted for all ``events``. ``even``: nothing is lost but what was called while recording was
+    switched off (MPI_Pcontrol), and nobody knows where that was; programs do so on all ranks at
+    the same place, so that equal numbers are trusted.
     """
 
     events: int
     first_loss: int
     after_loss: int
     ends: bool
+    even: bool = False
 
     @property
     def whole(self) -> bool:
@@ -122,6 +126,47 @@ class Spans:
 
 
 @dataclass(frozen=True)
+class Ranks:
+    """What of Reach matters for messages, as a column each by rank.
+
+    ``there``: has a capture; ``ends``, ``even``, ``whole`` as in Reach; ``lost``: has a gap;
+    ``vague``: has receives of which nobody knows what they received, and which may have taken
+    any message.
+    """
+
+    there: Bools
+    ends: Bools
+    even: Bools
+    lost: Bools
+    vague: Bools
+
+    @property
+    def lost_sends(self) -> Bools:
+        """Whether some of the sends are missing."""
+        return self.lost
+
+    @property
+    def lost_receives(self) -> Bools:
+        """Whether some of the receives are missing."""
+        return self.lost | self.vague
+
+    @property
+    def whole(self) -> Bools:
+        """Whether every event of the rank is there."""
+        return self.there & self.ends & ~self.lost
+
+
+def ranks_of(reach: Mapping[int, Reach], vague: Set[int], size: int) -> Ranks:
+    """Return the columns of a run of ``size`` ranks; those not in ``reach`` have no capture."""
+    columns = [np.zeros(size, dtype=bool) for _ in range(5)]
+    for rank, each in reach.items():
+        values = (True, each.ends, each.even, each.gap, rank in vague)
+        for column, value in zip(columns, values, strict=True):
+            column[rank] = value
+    return Ranks(*columns)
+
+
+@dataclass(frozen=True)
 class Joined:
     """What joining both sides gave: ``spans``, and per row of each side how many are matched."""
 
@@ -130,12 +175,12 @@ class Joined:
     received: Ints
 
 
-def join(sent: Rows, received: Rows, gap: Bools, ends: Bools, size: int) -> Joined:
+def join(sent: Rows, received: Rows, ranks: Ranks) -> Joined:
     """Match the k-th send of each channel with its k-th receive.
 
-    ``gap``: for each rank whether some of its sends (row 0) and receives (row 1) are lost;
-    ``ends``: whether it was recorded to its end.
+    Where the numbers of both sides differ, they hold as far as Reach says.
     """
+    size, ends = len(ranks.ends), ranks.ends
     pair = np.concatenate([sent.src * size + sent.dst, received.src * size + received.dst])
     _, pair = np.unique(pair, return_inverse=True)
     label = np.concatenate([sent.label, received.label])
@@ -145,9 +190,10 @@ def join(sent: Rows, received: Rows, gap: Bools, ends: Bools, size: int) -> Join
     )
     src, dst = sent.src[a], sent.dst[a]
     fewer = np.minimum(sent.count[a], received.count[b])
-    lacking, missing = gap[0, src], gap[1, dst]
+    lacking, missing = ranks.lost_sends[src], ranks.lost_receives[dst]
+    even = ranks.even[src] & ranks.even[dst] & ~ranks.vague[dst]
     # As many as on a side that has them all: nothing of this channel is lost.
-    sure = (ends[src] & ~lacking) | (ends[dst] & ~missing) | ~(lacking | missing)
+    sure = (ends[src] & ~lacking) | (ends[dst] & ~missing) | ~(lacking | missing) | even
     equal = (sent.count[a] == received.count[b]) & sure
     head = np.where(equal, fewer, np.minimum(sent.front[a], received.front[b]))
     tail = np.where(

@@ -34,12 +34,14 @@ from p3s.characterize.calltable import (
 from p3s.characterize.channels import (
     Joined,
     Queue,
+    Ranks,
     Reach,
     Rows,
     Spans,
     join,
     number,
     queue,
+    ranks_of,
     runs,
 )
 
@@ -234,13 +236,9 @@ def match(run: RunTrace) -> Matching:
         events[rank] = reach.events
     sends, sent = _rows(found.sends, table, run.np, sending=True)
     receives, received = _rows(found.receives, table, run.np, sending=False)
-    gap = np.zeros((2, run.np), dtype=bool)
-    gap[:, [rank for rank, reach in found.reach.items() if reach.gap]] = True
-    gap[1, list(found.vague)] = True
-    ends = np.zeros(run.np, dtype=bool)
-    ends[[rank for rank, reach in found.reach.items() if reach.ends]] = True
-    joined = join(sent, received, gap, ends, run.np)
-    _count_messages(found, sent, received, joined, gap)
+    ranks = ranks_of(found.reach, found.vague, run.np)
+    joined = join(sent, received, ranks)
+    _count_messages(found, sent, received, joined, ranks)
     spans = joined.spans.pick(np.argsort(joined.spans.dst, kind="stable"))
     collectives, numbers, comm, arrivals = _collectives(found, run)
     return Matching(
@@ -257,8 +255,9 @@ def reach_of(trace: RankTrace, table: CallTable) -> Reach:
     ends = trace.counted_events == 0 and bool(
         trace.complete or (events and table.finalize[trace.call[-1]])
     )
-    if trace.paused_calls:  # nobody knows where they were
-        return Reach(events, 0, events, ends)
+    if trace.paused_calls:
+        even = ends and (trace.ordinal is None or len(trace.ordinal) == 0)
+        return Reach(events, 0, events, ends, even)
     if trace.ordinal is None or not events:
         return Reach(events, events, 0, ends)
     breaks = np.flatnonzero(np.diff(trace.ordinal) > 1)
@@ -336,17 +335,15 @@ def _rows(
 
 
 def _count_messages(
-    found: _Gathered, sent: Rows, received: Rows, joined: Joined, gap: NDArray[np.bool_]
+    found: _Gathered, sent: Rows, received: Rows, joined: Joined, ranks: Ranks
 ) -> None:
-    whole, there = np.zeros(gap.shape, dtype=bool)
-    there[list(found.reach)] = True
-    whole[[rank for rank, reach in found.reach.items() if reach.whole]] = True
+    whole = ranks.whole
     for rows, matched, missing, cut, other in (
         (sent, joined.sent, NOT_RECEIVED, RECEIVER_CUT, sent.dst),
         (received, joined.received, NOT_SENT, SENDER_CUT, received.src),
     ):
         left = rows.count - matched
-        lost = (gap[0, rows.src] | gap[1, rows.dst]) & there[other]
+        lost = (ranks.lost_sends[rows.src] | ranks.lost_receives[rows.dst]) & ranks.there[other]
         found.unmatched[LOST] += int(left[lost].sum())
         found.unmatched[cut] += int(left[~lost & ~whole[other]].sum())
         found.unmatched[missing] += int(left[~lost & whole[other]].sum())
@@ -354,15 +351,8 @@ def _count_messages(
 
 def _collectives(found: _Gathered, run: RunTrace) -> tuple[_Flat, Ints, Index, Index]:
     """Number the collectives: (events, their instances, communicator and arrivals of each)."""
-    expected, most = np.zeros((2, len(run.comms)), dtype=np.int64)
-    for rank, own in found.collectives.items():
-        if len(own.key) and int(own.key[-1]) >= len(expected):
-            wider = int(own.key[-1]) + 1 - len(expected)
-            expected, most = np.pad(expected, (0, wider)), np.pad(most, (0, wider))
-        most[own.key] = np.maximum(most[own.key], own.count)
-        if found.reach[rank].whole:
-            expected[own.key] = np.maximum(expected[own.key], own.count)
-    total = np.where(expected > 0, np.maximum(expected, most), most)
+    expected, most = _expected(found, len(run.comms))
+    total = np.maximum(expected, most)
     base = np.cumsum(total) - total
     instances = int(total.sum())
     arrivals = np.zeros(instances, dtype=np.int32)
@@ -372,7 +362,7 @@ def _collectives(found: _Gathered, run: RunTrace) -> tuple[_Flat, Ints, Index, I
     numbers = np.full(len(flat.index), -1, dtype=np.int64)
     for rank in sorted(found.collectives):
         own = found.collectives[rank]
-        turn = number(own, np.where(expected > 0, expected, -1)[own.key], found.reach[rank])
+        turn = number(own, expected[own.key], found.reach[rank])
         instance = np.where(turn < 0, -1, np.repeat(base[own.key], own.count) + turn)
         found.unmatched[COLLECTIVE_LOST] += int((instance < 0).sum())
         at, op = instance[instance >= 0], found.ops[rank][instance >= 0]
@@ -393,6 +383,29 @@ def _collectives(found: _Gathered, run: RunTrace) -> tuple[_Flat, Ints, Index, I
     partial = (arrivals > 0) & (arrivals < members[comm])
     found.unmatched[COLLECTIVE_PART] += int(partial.sum())
     return flat, numbers, comm, arrivals
+
+
+def _expected(found: _Gathered, comms: int) -> tuple[Ints, Ints]:
+    """Return for each communicator (how many collectives there were, the most that a rank has).
+
+    The first is what ranks say of which nothing is lost; else what all say alike that lack only
+    what was called while recording was switched off; else -1.
+    """
+    comms = max([comms, *(int(own.key[-1]) + 1 for own in found.collectives.values()
+                          if len(own.key))])  # fmt: skip
+    expected, most = np.full(comms, -1, dtype=np.int64), np.zeros(comms, dtype=np.int64)
+    least = np.full(comms, np.iinfo(np.int64).max)
+    even = np.ones(comms, dtype=bool)
+    for rank, own in found.collectives.items():
+        reach = found.reach[rank]
+        most[own.key] = np.maximum(most[own.key], own.count)
+        least[own.key] = np.minimum(least[own.key], own.count)
+        even[own.key] &= reach.even
+        if reach.whole:
+            expected[own.key] = np.maximum(expected[own.key], own.count)
+    alike = (expected < 0) & even & (least == most)
+    expected[alike] = most[alike]
+    return expected, most
 
 
 def _size(run: RunTrace, comm: int) -> int:

@@ -24,7 +24,8 @@ class Label:
     """What tells the events of a label from others; -1 (``nbytes``, ``tag``) where nothing does.
 
     ``offset`` is (partner - rank) modulo the number of ranks, -1 without a partner and -3 for
-    MPI_PROC_NULL; all but ``site`` and ``op`` are -1 where the site is not shared.
+    MPI_PROC_NULL; all but ``site`` and ``op`` are -1 where the site is not shared. ``order``: of
+    labels by order alone (SequenceNodes.in_order), else -1.
     """
 
     site: str
@@ -32,6 +33,7 @@ class Label:
     tag: int = -1
     nbytes: int = -1
     offset: int = -1
+    order: int = -1
 
 
 @dataclass
@@ -49,15 +51,38 @@ class SequenceNodes:
     def of(self, rank: int, trace: RankTrace | None = None) -> Ints:
         """Return the label (index of ``labels``) of each event of a rank."""
         trace = self.run.ranks[rank] if trace is None else trace
-        used = np.unique(trace.call)
-        label = np.zeros(len(self.run.calls), dtype=np.int64)
-        for call in used.tolist():
-            each = self._label(call, rank)
-            if each not in self._number:
-                self._number[each] = len(self.labels)
-                self.labels.append(each)
-            label[call] = self._number[each]
-        return label[trace.call]
+        return self._numbered(trace, {
+            call: self._label(call, rank) for call in np.unique(trace.call).tolist()
+        })  # fmt: skip
+
+    def in_order(self, rank: int, trace: RankTrace | None = None) -> Ints:
+        """Return labels that ranks and process counts have in common.
+
+        At a shared site an event is the k-th different thing (tag, bytes, relative partner) that
+        its operation did there on this rank: it is the same place as long as ranks do the same
+        things for the first time in the same order, whatever their sizes and partners are.
+        """
+        trace = self.run.ranks[rank] if trace is None else trace
+        used, first = np.unique(trace.call, return_index=True)
+        things: dict[tuple[str, str], dict[Label, int]] = {}
+        named = {}
+        for call in used[np.argsort(first)].tolist():
+            label = self._label(call, rank)
+            if self.run.calls[call].site in self.shared:
+                seen = things.setdefault((label.site, label.op), {})
+                order = seen.setdefault(label, len(seen))
+                label = Label(label.site, label.op, order=order)
+            named[call] = label
+        return self._numbered(trace, named)
+
+    def _numbered(self, trace: RankTrace, named: dict[int, Label]) -> Ints:
+        number = np.zeros(len(self.run.calls), dtype=np.int64)
+        for call, label in named.items():
+            if label not in self._number:
+                self._number[label] = len(self.labels)
+                self.labels.append(label)
+            number[call] = self._number[label]
+        return number[trace.call]
 
     def _label(self, call: int, rank: int) -> Label:
         c = self.run.calls[call]

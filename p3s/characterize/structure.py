@@ -124,14 +124,14 @@ def _one_at_a_time(p2p: Sequence[Node], t: PointTable) -> bool:
 
 
 def _most_to_one_partner(t: PointTable) -> dict[tuple[int, Node], int]:
-    """Return (rank, node) -> largest number of events with one partner and tag."""
-    totals: dict[tuple[int, int], int] = {}
+    """Return (rank, node) -> largest number of events with one partner."""
+    totals: dict[tuple[int, Node, int], int] = {}
     for rank, group, count in zip(t.rank.tolist(), t.group.tolist(), t.count.tolist(),
                                   strict=True):
-        totals[(rank, group)] = totals.get((rank, group), 0) + count
-    out: dict[tuple[int, Node], int] = {}
-    for (rank, group), count in totals.items():
         g = t.groups[group]
-        key = (rank, (g.site, g.op))
-        out[key] = max(out.get(key, 0), count)
+        key = (rank, (g.site, g.op), g.peer)
+        totals[key] = totals.get(key, 0) + count
+    out: dict[tuple[int, Node], int] = {}
+    for (rank, node, _), count in totals.items():
+        out[(rank, node)] = max(out.get((rank, node), 0), count)
     return out

@@ -110,4 +110,8 @@ def _as_json(where: Where) -> dict[str, Any]:
     return {
         "module": where.module, "function": where.function, "file": where.file,
         "line": where.line, "offset": where.offset,
+        "inlined_into": [
+            {"function": each.function, "file": each.file, "line": each.line}
+            for each in where.around
+        ],
     }  # fmt: skip

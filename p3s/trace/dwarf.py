@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from p3s.trace.names import readable
@@ -13,25 +13,42 @@ from p3s.trace.names import readable
 
 @dataclass(frozen=True)
 class Line:
-    """What debug information says of an address: empty or 0 where it says nothing."""
+    """What debug information says of an address: empty or 0 where it says nothing.
+
+    ``around``: the functions this one was inlined into, innermost first, each at its call.
+    """
 
     function: str = ""
     file: str = ""
     line: int = 0
+    around: tuple[Line, ...] = ()
 
 
 def lines_of(dwarf: Any, wanted: list[int]) -> dict[int, Line]:
     """Return what debug information (of pyelftools) says of ascending addresses."""
     found: dict[int, Line] = {}
     for unit, addresses in _units(dwarf, wanted):
-        names = _functions(unit, addresses)
-        places = _places(dwarf, unit, addresses)
+        chains = _functions(unit, addresses)
+        program = dwarf.line_program_for_CU(unit)
+        places = _places(program, addresses)
         for address in addresses:
-            file, line = places.get(address, ("", 0))
-            name = names.get(address, "")
-            if name or line:
-                found[address] = Line(name, file, line)
+            number, line = places.get(address, (-1, 0))
+            frames: list[Line] = []
+            for name, call_file, call_line in reversed(chains.get(address, [("", -1, 0)])):
+                file = _file_name(unit, program, number) if line else ""
+                frames.append(Line(name, file, line))
+                number, line = call_file, call_line
+            if frames[0].function or frames[0].line:
+                found[address] = replace(frames[0], around=tuple(frames[1:]))
     return found
+
+
+def units_of(dwarf: Any, wanted: Sequence[int]) -> int:
+    """Return in how many compilation units addresses lie, as far as there is a table of them."""
+    table = dwarf.get_aranges()
+    if table is None or not table.entries:
+        return 0
+    return len({table.cu_offset_at_addr(address) for address in wanted})
 
 
 def _units(dwarf: Any, wanted: Sequence[int]) -> Iterator[tuple[Any, list[int]]]:
@@ -97,9 +114,12 @@ _SCOPES = {
 }  # fmt: skip
 
 
-def _functions(unit: Any, addresses: Sequence[int]) -> dict[int, str]:
-    """Return the innermost, also inlined, function of each address."""
-    found: dict[int, str] = {}
+def _functions(unit: Any, addresses: Sequence[int]) -> dict[int, list[tuple[str, int, int]]]:
+    """Return the function around each address and those inlined into it, outermost first.
+
+    Each with number of the file and line it was called at if it was inlined, else -1 and 0.
+    """
+    found: dict[int, list[tuple[str, int, int]]] = {}
     todo: list[tuple[Any, Sequence[int]]] = [(unit.get_top_DIE(), addresses)]
     while todo:
         parent, wanted = todo.pop()
@@ -109,8 +129,10 @@ def _functions(unit: Any, addresses: Sequence[int]) -> dict[int, str]:
                 inside = sorted(_inside(die, unit, wanted))
                 if not inside:
                     continue
-                name = _name_of(die)
-                found.update((address, name) for address in inside if name)
+                row = (_name_of(die), _number(die, "DW_AT_call_file"),
+                       max(_number(die, "DW_AT_call_line"), 0))  # fmt: skip
+                for address in inside:
+                    found.setdefault(address, []).append(row)
                 todo.append((die, inside))
             elif tag in _SCOPES and die.has_children:
                 has_range = "DW_AT_ranges" in die.attributes or "DW_AT_low_pc" in die.attributes
@@ -140,14 +162,18 @@ def _name_of(die: Any) -> str:
     return plain
 
 
+def _number(die: Any, key: str) -> int:
+    found = die.attributes.get(key)
+    return int(found.value) if found is not None else -1
+
+
 def _own_name(die: Any) -> str:
     found = die.attributes.get("DW_AT_name")
     return found.value.decode("utf-8", "replace") if found is not None else ""
 
 
-def _places(dwarf: Any, unit: Any, addresses: Sequence[int]) -> dict[int, tuple[str, int]]:
-    """Return file and line of addresses from the line program of their unit."""
-    program = dwarf.line_program_for_CU(unit)
+def _places(program: Any, addresses: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """Return number of the file and line of addresses from the line program of their unit."""
     if program is None:
         return {}
     found: dict[int, tuple[int, int]] = {}
@@ -161,13 +187,12 @@ def _places(dwarf: Any, unit: Any, addresses: Sequence[int]) -> dict[int, tuple[
             for address in addresses[low : bisect.bisect_left(addresses, state.address)]:
                 found[address] = (before.file, before.line)
         before = None if state.end_sequence else state
-    return {
-        address: (_file_name(unit, program, number), line)
-        for address, (number, line) in found.items()
-    }
+    return found
 
 
 def _file_name(unit: Any, program: Any, number: int) -> str:
+    if program is None:
+        return ""
     header = program.header
     first = 0 if header["version"] >= 5 else 1
     files = header["file_entry"]

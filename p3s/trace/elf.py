@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from p3s.trace.dwarf import Line, lines_of
+from p3s.trace.dwarf import Line, lines_of, units_of
 from p3s.trace.names import readable
 
 T = TypeVar("T")
 
+#: Python needs a fraction of a second for each source file; more are left to addr2line, if any.
+_MANY_UNITS = 12
 #: Where distributions put debug information that was split off.
 _DEBUG_ROOTS = (Path("/usr/lib/debug"),)
 _FUNC, _IFUNC = 2, 10
@@ -168,7 +170,15 @@ class Binary:
         try:
             with contextlib.ExitStack() as stack:
                 elf = self._with_debug_info(stack)
-                return lines_of(elf.get_dwarf_info(), wanted) if elf is not None else {}
+                if elf is None:
+                    return {}
+                dwarf = elf.get_dwarf_info()
+                found = None
+                if units_of(dwarf, wanted) > _MANY_UNITS:
+                    from p3s.trace.addr2line import ask
+
+                    found = ask(elf.stream.name, wanted)
+                return lines_of(dwarf, wanted) if found is None else found
         except _UNSOUND:
             return {}
 

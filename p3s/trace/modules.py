@@ -41,6 +41,10 @@ class Modules:
             self._folders += added
             self._found = {name: path for name, path in self._found.items() if path is not None}
 
+    def programs(self) -> list[Path]:
+        """Return the programs among the words of the command and the files the user named."""
+        return [path.resolve() for path in self._files if _is_elf(path)]
+
     def find(self, name: str) -> Path | None:
         """Return the file of the module with this file name, or None."""
         if name not in self._found:

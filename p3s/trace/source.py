@@ -7,13 +7,18 @@ files that were traced.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from p3s.trace.modules import Modules
+
+if TYPE_CHECKING:
+    from p3s.trace.dwarf import Line
 
 _NATIVE = re.compile(r"^(?P<module>.+)\+0x(?P<offset>[0-9a-fA-F]{1,16})$", re.DOTALL)
 _PYTHON = re.compile(r"^(?P<file>.+?):(?P<name>.+):(?P<line>\d+)$", re.DOTALL)
@@ -25,7 +30,8 @@ class Where:
 
     ``frame`` is its text in the capture; ``function``, ``file`` and ``line`` are empty and 0
     where they are not known; ``offset`` is that of the return address in ``function``, or in
-    ``module`` when there is no function.
+    ``module`` when there is no function. ``around``: the functions this one was inlined into,
+    innermost first, each at the place of its call.
     """
 
     frame: str
@@ -34,6 +40,7 @@ class Where:
     file: str = ""
     line: int = 0
     offset: int = 0
+    around: tuple[Where, ...] = ()
 
     @property
     def python(self) -> bool:
@@ -75,9 +82,12 @@ def resolve(
         if where.module:
             by_module.setdefault(where.module, []).append(where)
     notes: dict[str, str] = {}
+    for program in modules.programs():
+        with contextlib.suppress(OSError, ValueError):
+            modules.also(_search_path(program))
     todo = sorted(by_module)
     while todo:  # a module may know where others are: ask again for those not found
-        later = []
+        later: list[str] = []
         for name in todo:
             path = modules.find(name)
             if path is None:
@@ -94,6 +104,13 @@ def resolve(
         if modules.find(name) is None:
             notes[name] = f"{name}: not found on this machine, so its calls are addresses"
     return found, [notes[name] for name in sorted(notes)]
+
+
+def _search_path(path: Path) -> list[Path]:
+    from p3s.trace.elf import Binary
+
+    with Binary(path) as binary:
+        return binary.search_path()
 
 
 def _in_module(
@@ -123,6 +140,7 @@ def _in_module(
                     found[where.frame] = Where(
                         where.frame, where.module, line.function or name, line.file, line.line,
                         where.offset - start if symbol else where.offset,
+                        tuple(_inlined_into(where.module, each) for each in line.around),
                     )  # fmt: skip
                 elif symbol is not None:
                     found[where.frame] = Where(
@@ -144,11 +162,26 @@ def _in_module(
     return found, ""
 
 
+def _inlined_into(module: str, line: Line) -> Where:
+    # There is no address of its own: the place stands for it.
+    frame = f"{line.function} {line.file}:{line.line}"
+    return Where(frame, module, line.function, line.file, line.line)
+
+
 def shown(frames: Sequence[str]) -> list[str]:
-    """Return the frames of a site that people want: of a Python program only the Python ones."""
-    return [frame for frame in frames if parse(frame).python] or list(frames)
+    """Return the frames of a site that people want.
+
+    Of a Python program these are its own, without those of the interpreter and its import system.
+    """
+    python = [frame for frame in frames if parse(frame).python]
+    own = [frame for frame in python if not frame.startswith("<frozen ")]
+    return own or python or list(frames)
 
 
 def stack(frames: Sequence[str], places: Mapping[str, Where]) -> list[Where]:
-    """Return the places of :func:`shown` frames, innermost first."""
-    return [places.get(frame) or parse(frame) for frame in shown(frames)]
+    """Return the places of :func:`shown` frames, innermost first, with those inlined into."""
+    found = []
+    for frame in shown(frames):
+        where = places.get(frame) or parse(frame)
+        found += [where, *where.around]
+    return found
