@@ -35,6 +35,8 @@ PROGRAMS = (
     Program("topologies", "topologies.c"),
     Program("intercomm", "intercomm.c", least_ranks=2),
     Program("callbacks", "callbacks.c"),
+    Program("jumps", "jumps.c"),
+    Program("freed-inside", "freed_inside.c"),
     Program("nonblocking-collectives", "nonblocking_collectives.c"),
     Program("rma", "rma.c", least_ranks=2),
     Program("io", "io.c"),

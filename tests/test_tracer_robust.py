@@ -140,6 +140,48 @@ def test_without_a_place_to_write_the_program_runs_on(
     assert not list(tmp_path.rglob("*.p3t"))
 
 
+def test_an_abort_in_an_error_handler_is_told(tmp_path: Path) -> None:
+    program = compile_c(
+        """
+        #include <mpi.h>
+        static void on_error(MPI_Comm *comm, int *code, ...) { MPI_Abort(*comm, 7); }
+        int main(void)
+        {
+            MPI_Errhandler handler;
+            MPI_Init(0, 0);
+            MPI_Comm_create_errhandler(on_error, &handler);
+            MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+            MPI_Send(0, 0, MPI_INT, 77, 0, MPI_COMM_WORLD);
+        }
+        """,
+        tmp_path / "aborts",
+    )
+    with pytest.raises(P3SError, match=r"rank 0 of 1 died \(called MPI_Abort\(7\)"):
+        _launch([str(program)], 1, tmp_path / "run")
+
+
+def test_a_program_may_close_the_tracers_file(tmp_path: Path) -> None:
+    """The number of the descriptor is then that of a file of the program's own."""
+    program = compile_c(PROGRAMS / "closes.c", tmp_path / "closes")
+    run = trace([str(program), str(tmp_path / "own")], 1, tmp_path / "run")
+    assert (tmp_path / "own").read_text() == "mine"
+    assert run.problem == "" and len(run.ranks[0].call) == 20002
+
+
+def test_a_thread_may_have_a_small_stack(tmp_path: Path) -> None:
+    program = compile_c(PROGRAMS / "small_stack.c", tmp_path / "small", "-pthread")
+    tracer = build.ensure_tracer(program=str(program))
+    used = []
+    for more in ({}, {"LD_PRELOAD": str(tracer.path), "P3S_TRACE_DIR": str(tmp_path)}):
+        done = subprocess.run(
+            [str(program)], env={**os.environ, **more}, capture_output=True, text=True,
+            timeout=TIMEOUT_S, check=True,
+        )  # fmt: skip
+        used.append(int(done.stdout))
+    assert len(read_run(tmp_path).ranks[0].call) > 2
+    assert used[1] < used[0] + 8192
+
+
 def test_a_shell_between_launcher_and_program_is_no_obstacle(dies: Path, tmp_path: Path) -> None:
     script = tmp_path / "start.sh"
     script.write_text(f'#!/bin/sh\nls / >/dev/null\nexec "{dies}" "$@"\n')

@@ -94,3 +94,20 @@ def test_recursion_is_one_site_and_keeps_its_depth(
         # and of the n equal return addresses one stays.
         assert [c.depth for c in recursive] == [int(level) - 1 for level in levels]
         assert max(c.depth for c in recursive) == 2999
+
+
+def test_a_program_may_be_removed_while_it_runs(tmp_path: Path) -> None:
+    source = """
+        #include <mpi.h>
+        #include <unistd.h>
+        int main(int argc, char **argv)
+        {
+            MPI_Init(0, 0);
+            unlink(argv[0]);
+            MPI_Barrier(MPI_COMM_SELF);
+            MPI_Finalize();
+        }
+    """
+    program = compile_c(source, tmp_path / "removed")
+    run = trace([str(program)], 1, tmp_path / "run")
+    assert {site.frames[0].split("+")[0] for site in run.sites} == {"removed"}

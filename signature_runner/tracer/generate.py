@@ -98,15 +98,16 @@ def _wrapper(name: str, op: str, row: table.Wrapper, parameters: list[Parameter]
             name,
             declared,
             f"    if (!p3s_real.{name}) p3s_late(ra);\n"
+            "    bool nested = p3s_nested(fa);\n"
             f"    {row.before}\n"
-            "    p3s_self.depth++;\n"
+            "    p3s_go_in(ra, fa);\n"
             f"    int rc = {real}({plain});\n"
             "    p3s_self.depth--;\n"
             "    return rc;\n",
         )
     lines = [
         "    struct p3s_here h;",
-        f"    if (!p3s_enter(&h, P3S_OP_{op}, ra, fa)) return {real}({plain});",
+        f"    if (!p3s_enter(&h, P3S_OP_{op}, ra, fa)) {{ {row.nested} return {real}({plain}); }}",
         f"    {row.before}" if row.before else "",
         f"    int rc = {real}({passed});",
         "    p3s_return(&h);",
@@ -144,12 +145,14 @@ def _special() -> Iterator[str]:
         "    }\n"
         "    return (outer ? p3s_next.Finalize : p3s_real.Finalize)();\n",
     )
-    # Not an event: it only leaves the name of the call in the header.
+    # Not an event: it only leaves the name of the call in the header. Error handlers and signal
+    # handlers call it inside another call, whose name stays there.
     yield _exported(
         "Abort",
         "MPI_Comm comm, int code",
         "    struct p3s_here h;\n"
-        "    if (p3s_enter(&h, P3S_OP_Abort, ra, fa)) p3s_aborting(code);\n"
+        "    p3s_enter(&h, P3S_OP_Abort, ra, fa);\n"
+        "    p3s_aborting(code);\n"
         "    return (outer ? p3s_next.Abort : p3s_real.Abort)(comm, code);\n",
     )
     # Arguments after the level cannot be passed on; MPI libraries ignore the call altogether.
@@ -159,7 +162,7 @@ def _special() -> Iterator[str]:
             f' __asm__("{prefix}_Pcontrol");\n'
             f"int p3s_{prefix}_Pcontrol(const int level, ...)\n{{\n"
             "    if (!p3s_real.Pcontrol) p3s_late(P3S_RA);\n"
-            "    p3s_pcontrol(level);\n"
+            "    if (!p3s_nested(P3S_FA)) p3s_pcontrol(level);\n"
             f"    return {real}.Pcontrol(level);\n}}\n"
         )
 
@@ -185,7 +188,8 @@ def _guard(name: str, parameters: list[Parameter]) -> str:
         name,
         declared,
         f"    if (!p3s_real.{name}) p3s_late(ra);\n"
-        "    p3s_self.depth++;\n"
+        "    p3s_nested(fa);\n"
+        "    p3s_go_in(ra, fa);\n"
         f"    int rc = (outer ? p3s_next.{name} : p3s_real.{name})({', '.join(names)});\n"
         "    p3s_self.depth--;\n"
         "    return rc;\n",

@@ -10,8 +10,10 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +26,9 @@ _Static_assert(offsetof(struct p3s_chunk_header, header_crc) == 44, "chunk heade
 _Static_assert(offsetof(struct p3s_chunk_header, state) == 48, "chunk header layout");
 
 static int file = -1;
+static char file_path[4096];
+static dev_t device;            /* what the descriptor must still be of */
+static ino_t inode;
 static uint64_t file_end;
 static size_t page_bytes;
 static uint32_t chunks, file_key;
@@ -67,6 +72,27 @@ uint32_t p3s_crc(uint32_t crc, const void *bytes, size_t n)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
+static bool is_ours(int fd)
+{
+    struct stat now;
+    return fd >= 0 && fstat(fd, &now) == 0 && now.st_dev == device && now.st_ino == inode;
+}
+
+/* A program may close descriptors it does not own, and be given our number for a file of its own:
+ * that must be neither grown, nor mapped, nor cut. */
+static int have_file(void)
+{
+    if (file < 0 || is_ours(file))
+        return file < 0 ? EBADF : 0;
+    file = open(file_path, O_RDWR | O_CLOEXEC);
+    if (is_ours(file))
+        return 0;
+    if (file >= 0)
+        close(file);
+    file = -1;
+    return EBADF;
+}
+
 /* Reserves blocks now: a full disk must be an error here, not a SIGBUS at a later store. */
 static int reserve(uint64_t at, size_t bytes)
 {
@@ -107,7 +133,13 @@ int p3s_file_open(const char *path, size_t header_bytes, void **header)
     file = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
     if (file < 0)
         return errno;
-    int error = reserve(0, header_bytes);
+    struct stat facts;
+    int error = fstat(file, &facts) ? errno : 0;
+    device = facts.st_dev;
+    inode = facts.st_ino;
+    snprintf(file_path, sizeof file_path, "%s", path);
+    if (!error)
+        error = reserve(0, header_bytes);
     if (!error && !(*header = map(0, header_bytes)))
         error = errno;
     if (error)
@@ -131,7 +163,7 @@ void p3s_file_drop(const char *path)
 
 void p3s_file_close(void)
 {
-    if (file < 0)
+    if (have_file() != 0)
         return;
     if (ftruncate(file, (off_t)file_end) != 0) {
         /* The unused tail stays; it reads as nothing. */
@@ -169,9 +201,9 @@ int p3s_chunk_next(struct p3s_chunk *c, int kind, uint32_t columns, uint64_t fir
     while (bytes < need + sizeof(struct p3s_chunk_header))
         bytes += BLOCK;
     p3s_chunk_seal(c);
-    if (file < 0)
-        return EBADF;
-    int error = reserve(file_end, bytes);
+    int error = have_file();
+    if (!error)
+        error = reserve(file_end, bytes);
     struct p3s_chunk_header *h = error ? NULL : map(file_end, bytes);
     if (!h)
         return error ? error : errno;

@@ -134,6 +134,19 @@ static int open_counter(uint32_t type, uint64_t config, int leader)
     }
     return fd;
 }
+
+/* Read at every call: if the program closes it by mistake, its number should not soon be that of
+ * something else, as low numbers are. */
+#define HIGH_DESCRIPTOR 512
+
+static int out_of_the_way(int fd)
+{
+    int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR);
+    if (high < 0)
+        return fd;
+    close(fd);
+    return high;
+}
 #endif
 
 /* The group of counters of this thread. */
@@ -143,8 +156,8 @@ void p3s_counters_open(struct p3s_thread *t)
         t->counter_fd[i] = -1;
 #ifdef __linux__
     for (uint32_t i = 0; i < counters; i++) {
-        t->counter_fd[i] = open_counter(counter_event[i].type, counter_event[i].config,
-                                        i ? t->counter_fd[0] : -1);
+        t->counter_fd[i] = out_of_the_way(open_counter(
+            counter_event[i].type, counter_event[i].config, i ? t->counter_fd[0] : -1));
         if (t->counter_fd[i] < 0)
             break;
     }
@@ -154,8 +167,10 @@ void p3s_counters_open(struct p3s_thread *t)
 void p3s_counters_close(struct p3s_thread *t)
 {
     for (uint32_t i = 0; i < counters; i++)
-        if (t->counter_fd[i] >= 0)
+        if (t->counter_fd[i] >= 0) {
             close(t->counter_fd[i]);
+            t->counter_fd[i] = -1;
+        }
 }
 
 void p3s_counters_read(struct p3s_thread *t, uint64_t *into)
@@ -163,7 +178,7 @@ void p3s_counters_read(struct p3s_thread *t, uint64_t *into)
     struct { uint64_t n, value[P3S_MAX_COUNTERS]; } group = {0};
     ssize_t got = t->counter_fd[0] >= 0 ? read(t->counter_fd[0], &group, sizeof group) : 0;
     for (uint32_t i = 0; i < counters; i++)
-        into[i] = got > 0 && i < group.n ? group.value[i] : 0;
+        into[i] = got > 0 && i < group.n ? group.value[i] : t->counter_at_return[i];
 }
 
 static void choose_counters(struct p3s_header *h)

@@ -1,6 +1,7 @@
 /* Communicators in world ranks, by local MPI calls only. */
 #include "p3s_inside.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,8 +117,10 @@ struct p3s_comm *p3s_comm_of(MPI_Comm comm, const char *op, int parent)
     if (c)
         return c;
     c = calloc(1, sizeof *c);
-    if (!c)
+    if (!c) {
+        p3s_stop("no memory for the trace", ENOMEM);
         return NULL;
+    }
     sizes_of(comm, &size, &remote);
     PMPI_Comm_rank(comm, &c->me);
     members = world_ranks(comm, size, remote);
@@ -129,6 +132,7 @@ struct p3s_comm *p3s_comm_of(MPI_Comm comm, const char *op, int parent)
         free(members);
         free(c->world);
         free(c);
+        p3s_stop("no memory for the trace", ENOMEM);
         return NULL;
     }
     memcpy(c->world, members + (remote ? size : 0), sizeof(int) * (size_t)c->size);
@@ -261,12 +265,46 @@ bool p3s_spawned(void)
     return PMPI_Comm_get_parent(&parent) == MPI_SUCCESS && parent != p3s_mpi.comm_null;
 }
 
-int p3s_comm_forget(MPI_Comm comm)
+struct p3s_comm *p3s_comm_forget(MPI_Comm comm)
 {
-    int id = comm == p3s_mpi.comm_null ? P3S_NONE : p3s_id_of(comm);
     p3s_hold();
-    p3s_neighbours_forget(id);
-    p3s_release(p3s_map_take(&comms, P3S_HANDLE(comm)));
+    struct p3s_comm *c = p3s_map_take(&comms, P3S_HANDLE(comm));
+    /* Nothing is asked about one that is not known: it may have been freed before. */
+    if (!c && pending && comm != p3s_mpi.comm_null && (c = p3s_known(comm)))
+        p3s_map_take(&comms, P3S_HANDLE(comm));
     p3s_let_go();
-    return id;
+    return c;
+}
+
+static void drop(struct p3s_comm *c)
+{
+    p3s_hold();
+    if (c)
+        p3s_neighbours_forget(c->id);
+    p3s_release(c);
+    p3s_let_go();
+}
+
+void p3s_comm_freed(struct p3s_here *h, struct p3s_comm *c)
+{
+    p3s_simple(h, c ? c->id : P3S_NONE, 0);
+    drop(c);
+}
+
+void p3s_comm_kept(uint64_t handle, struct p3s_comm *c)
+{
+    p3s_hold();
+    if (c)
+        p3s_release(p3s_map_put(&comms, handle, c));
+    p3s_let_go();
+}
+
+void p3s_comm_gone(MPI_Comm comm)
+{
+    if (!p3s_active)
+        return;
+    p3s_hold();
+    struct p3s_comm *c = p3s_map_take(&comms, P3S_HANDLE(comm));
+    p3s_let_go();
+    drop(c);
 }

@@ -56,8 +56,6 @@ void p3s_nowhere(struct p3s_here *h) { p3s_simple(h, P3S_NONE, 0); }
 
 void p3s_completed(struct p3s_here *h, int count) { p3s_simple(h, P3S_NONE, count); }
 
-void p3s_comm_freed(struct p3s_here *h, int id) { p3s_simple(h, id, 0); }
-
 void p3s_poll(struct p3s_here *h)
 {
     if (p3s_header->paused)

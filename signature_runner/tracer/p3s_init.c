@@ -131,11 +131,11 @@ static bool right_mpi(void *ra, int *rc)
 int p3s_init_enter(struct p3s_here *h, void *ra, void *fa, int *rc)
 {
     *h = (struct p3s_here){.ra = ra, .fa = fa, .op = P3S_OP_Init};
-    if (p3s_self.depth)
+    if (p3s_nested(fa))
         return P3S_FORWARD;     /* MPI_Init of another tool calls PMPI_Init */
     if (!right_mpi(ra, rc))
         return P3S_REFUSE;
-    p3s_self.depth = 1;
+    p3s_go_in(ra, fa);
     h->work = p3s_clock_ns(CLOCK_THREAD_CPUTIME_ID);
     h->t0_ns = p3s_clock_ns(CLOCK_MONOTONIC);
     return P3S_RECORD;
@@ -177,6 +177,10 @@ static bool open_store(const char *directory, int64_t now_ns)
     return p3s_store_open(directory, &facts);
 }
 
+/* The file and its numbers are the parent's: what a child does is not recorded, not even an
+ * MPI_Finalize on its way out. */
+static void in_child(void) { p3s_active = 0; }
+
 static void begin_thread(struct p3s_thread *t)
 {
     t->known = true;
@@ -197,6 +201,7 @@ void p3s_init_done(struct p3s_here *h, int rc)
         !p3s_spawned() && open_store(directory, h->t1_ns)) {
         p3s_epoch_ns = h->t1_ns;
         pthread_key_create(&thread_key, thread_end);
+        pthread_atfork(NULL, NULL, in_child);
         begin_thread(t);
         if (p3s_work_source != P3S_WORK_CPU)
             h->work = 0;        /* what was before MPI_Init is not known in this clock */
@@ -219,18 +224,18 @@ bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
     struct p3s_thread *t = &p3s_self;
     if (!resolved_mpi)
         p3s_late(ra);
-    if (!p3s_active || t->depth)
+    if (!p3s_active || p3s_nested(fa))
         return false;
     bool first = !t->known;
     if (__builtin_expect(first, 0))
         begin_thread(t);
     h->clock = p3s_work_source == P3S_WORK_WALL ? 0 : p3s_work_now();
-    t->depth = 1;
+    p3s_go_in(ra, fa);
     h->ra = ra;
     h->fa = fa;
     h->op = op;
     h->recorded = false;
-    if (!p3s_op_known[op]) {
+    if (!__atomic_load_n(&p3s_op_known[op], __ATOMIC_RELAXED)) {
         /* Named before the call: if the rank dies inside, the file says where. */
         p3s_hold();
         p3s_put_op(op);
@@ -241,7 +246,7 @@ bool p3s_enter(struct p3s_here *h, uint32_t op, void *ra, void *fa)
         for (int i = 0; i < p3s_counters; i++)
             h->counter[i] += t->carried_counter[i] - t->counter_at_return[i];
     }
-    p3s_header->in_call = op + 1;
+    __atomic_store_n(&p3s_header->in_call, op + 1, __ATOMIC_RELAXED);
     h->t1_ns = h->t0_ns = p3s_clock_ns(CLOCK_MONOTONIC);
     if (p3s_work_source == P3S_WORK_WALL)
         h->clock = h->t0_ns;
@@ -267,8 +272,11 @@ static int64_t clock_at_return(const struct p3s_here *h)
     /* On entry the clocks were read too. */
     int64_t tracer_ns = now - h->t1_ns + p3s_clock_cost;
     bool read_cpu = p3s_work_source == P3S_WORK_CPU && now - h->t0_ns >= SHORT_NS;
-    if (p3s_header)
-        p3s_header->tracer_ns += tracer_ns + (read_cpu ? p3s_clock_cost : 0);
+    tracer_ns += read_cpu ? p3s_clock_cost : 0;
+    if (p3s_header && __builtin_expect(p3s_threaded, 0))
+        __atomic_fetch_add(&p3s_header->tracer_ns, tracer_ns, __ATOMIC_RELAXED);
+    else if (p3s_header)
+        p3s_header->tracer_ns += tracer_ns;
     if (p3s_work_source == P3S_WORK_WALL)
         return now;
     return read_cpu ? p3s_work_now() : h->clock + (now - h->t0_ns);
@@ -278,7 +286,7 @@ void p3s_leave(struct p3s_here *h)
 {
     struct p3s_thread *t = &p3s_self;
     if (p3s_header)
-        p3s_header->in_call = 0;
+        __atomic_store_n(&p3s_header->in_call, 0, __ATOMIC_RELAXED);
     t->carried_work = h->recorded ? 0 : h->work;
     if (__builtin_expect(t->number && t->sites, 0) && !pthread_getspecific(thread_key))
         pthread_setspecific(thread_key, t->sites);
@@ -303,6 +311,8 @@ void p3s_finalize(struct p3s_here *h)
 
 void p3s_aborting(int code)
 {
+    if (!p3s_active)
+        return;
     p3s_header->abort_code = code;
     p3s_header->flags |= P3S_FLAG_ABORT;
 }
@@ -311,7 +321,7 @@ void p3s_aborting(int code)
 void p3s_pcontrol(int level)
 {
     struct p3s_thread *t = &p3s_self;
-    if (!p3s_active || t->depth)
+    if (!p3s_active)
         return;
     bool was = p3s_header->paused;
     p3s_header->paused = level == 0;

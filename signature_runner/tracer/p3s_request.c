@@ -7,6 +7,7 @@
  * handle. */
 #include "p3s_inside.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +19,11 @@ struct p3s_request {
     struct p3s_call call;       /* of a persistent one */
 };
 
+#define LONGEST_QUEUE 65536
+
 struct queue {
     uint64_t handle;
+    size_t length;
     struct p3s_request *first, *last;
     struct queue *next;         /* in the bucket; in the free list */
 };
@@ -80,24 +84,6 @@ static void release(struct p3s_request *r)
     spare = r;
 }
 
-static struct p3s_request *add(uint64_t handle)
-{
-    struct queue *q = queue_for(handle);
-    struct p3s_request *r = !q ? NULL : spare ? spare : malloc(sizeof *r);
-    if (!r)
-        return NULL;
-    if (r == spare)
-        spare = r->next;
-    memset(r, 0, offsetof(struct p3s_request, call));
-    r->handle = handle;
-    if (q->last)
-        q->last->next = r;
-    else
-        q->first = r;
-    q->last = r;
-    return r;
-}
-
 static void put_back(struct p3s_request *r)
 {
     struct queue *q = queue_for(r->handle);
@@ -107,6 +93,7 @@ static void put_back(struct p3s_request *r)
     }
     r->next = q->first;
     q->first = r;
+    q->length++;
     if (!q->last)
         q->last = r;
 }
@@ -125,12 +112,33 @@ static struct p3s_request *take(uint64_t handle)
     if (!r)
         return NULL;
     q->first = r->next;
+    q->length--;
     if (!q->first) {
         *at = q->next;
         q->next = spare_queue;
         spare_queue = q;
         __atomic_store_n(&used, used - 1, __ATOMIC_RELAXED);
     }
+    return r;
+}
+
+static struct p3s_request *add(uint64_t handle)
+{
+    struct queue *q = queue_for(handle);
+    struct p3s_request *r = !q ? NULL : spare ? spare : malloc(sizeof *r);
+    if (!r)
+        return NULL;
+    if (r == spare)
+        spare = r->next;
+    memset(r, 0, offsetof(struct p3s_request, call));
+    r->handle = handle;
+    if (q->last)
+        q->last->next = r;
+    else
+        q->first = r;
+    q->last = r;
+    if (++q->length > LONGEST_QUEUE)
+        release(take(handle));  /* a program that never completes them */
     return r;
 }
 
@@ -163,20 +171,22 @@ void p3s_posted(uint64_t request)
     p3s_let_go();
 }
 
-void p3s_request_free(uint64_t request)
+void p3s_request_free(uint64_t request, bool nested)
 {
-    if (!p3s_active || p3s_self.depth || !any_tracked())
+    if (!p3s_active || !any_tracked())
         return;
     p3s_hold();
-    struct p3s_request *r = take(request);
-    if (r)
-        release(r);
+    /* Inside another call the library frees its own, which may share a handle; but a persistent
+     * request has one of its own, and programs free those in delete callbacks. */
+    struct p3s_request *r = find(request);
+    if (r && (!nested || r->persistent))
+        release(take(request));
     p3s_let_go();
 }
 
 void p3s_cancel(uint64_t request)
 {
-    if (!p3s_active || p3s_self.depth || !any_tracked())
+    if (!p3s_active || !any_tracked())
         return;
     p3s_hold();
     struct p3s_request *r = find(request);
@@ -248,13 +258,18 @@ MPI_Status *p3s_wait_begin(struct p3s_wait *w, int n, const MPI_Request *handles
     w->n = n;
     w->nonnull = 0;
     w->tracked = w->own_statuses = false;
+    w->given = !ignored;
     for (int i = 0; i < n; i++)
         w->nonnull += handles[i] != p3s_mpi.request_null;
     if (n <= 0 || !any_tracked())
         return user;
     w->requests = n <= P3S_SMALL ? w->small_requests : malloc(sizeof *w->requests * (size_t)n);
-    if (!w->requests)
+    if (!w->requests) {
+        p3s_hold();
+        p3s_stop("no memory for the trace", ENOMEM);
+        p3s_let_go();
         return user;
+    }
     w->tracked = true;
     p3s_hold();
     for (int i = 0; i < n; i++) {
@@ -271,7 +286,7 @@ MPI_Status *p3s_wait_begin(struct p3s_wait *w, int n, const MPI_Request *handles
     if (!want_status || !ignored)
         return user;
     w->statuses = n <= P3S_SMALL ? w->small_statuses : malloc(sizeof(MPI_Status) * (size_t)n);
-    w->own_statuses = w->statuses != NULL;
+    w->given = w->own_statuses = w->statuses != NULL;
     return w->own_statuses ? w->statuses : user;
 }
 
@@ -283,11 +298,10 @@ void p3s_resolve(struct p3s_wait *w, int index, const MPI_Status *status)
     p3s_hold();
     struct p3s_request *r = w->requests[index];
     if (r->active) {
-        bool given = status != MPI_STATUS_IGNORE && status != MPI_STATUSES_IGNORE;
-        if (given && (r->wildcard || r->cancelling) &&
+        if (w->given && (r->wildcard || r->cancelling) &&
             PMPI_Test_cancelled(status, &cancelled) != MPI_SUCCESS)
             cancelled = 0;
-        if (given && r->wildcard && !cancelled)
+        if (w->given && r->wildcard && !cancelled)
             p3s_resolved(r->comm, r->ordinal, status);
         p3s_put_done(p3s_self.last_event, r->ordinal, cancelled != 0);
         r->active = r->cancelling = false;

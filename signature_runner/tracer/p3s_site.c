@@ -147,12 +147,26 @@ const char *p3s_base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* argv[0] may be anything: the file itself names the program, also when it was removed meanwhile,
+ * as a build does that makes it anew. Called one thread at a time, by dl_iterate_phdr. */
+static const char *program_name(void)
+{
+    static char self[4096];
+    static const char removed[] = " (deleted)";
+    size_t tail = sizeof removed - 1;
+    if (!*self) {
+        ssize_t got = readlink("/proc/self/exe", self, sizeof self - 1);
+        if (got > (ssize_t)tail && !memcmp(self + got - tail, removed, tail))
+            self[got - (ssize_t)tail] = '\0';
+    }
+    return p3s_base_name(self);
+}
+
 static int one_module(struct dl_phdr_info *info, size_t size, void *argument)
 {
     struct places *p = argument;
     (void)size;
     int number = p->module++;
-    static char self[4096];     /* the same for every thread */
     const char *name = NULL;
     for (int h = 0; h < info->dlpi_phnum; h++) {
         if (info->dlpi_phdr[h].p_type != PT_LOAD)
@@ -162,14 +176,8 @@ static int one_module(struct dl_phdr_info *info, size_t size, void *argument)
         for (int i = 0; i < p->n; i++) {
             if (p->ip[i] < start || p->ip[i] >= end)
                 continue;
-            if (!name && number == 0) {
-                /* argv[0] may be anything: the file itself names the program. */
-                ssize_t got = readlink("/proc/self/exe", self, sizeof self - 1);
-                self[got > 0 ? got : 0] = '\0';
-                name = p3s_base_name(self);
-            } else if (!name) {
-                name = p3s_base_name(info->dlpi_name);
-            }
+            if (!name)
+                name = number == 0 ? program_name() : p3s_base_name(info->dlpi_name);
             p->place[i].base = info->dlpi_addr;
             p->place[i].main = number == 0;
             p->place[i].libc = number != 0 && (!strncmp(name, "libc.", 5) ||
@@ -251,44 +259,55 @@ static void name_frames(struct p3s_stack *s, const struct places *p, int from, i
     }
 }
 
+/* Not on the stack: threads may have very little of it. */
+struct scratch {
+    struct walk walk;
+    struct places places;
+    uintptr_t kept[P3S_MAX_FRAMES];
+};
+
 static struct p3s_stack *unwind(uintptr_t ra, uintptr_t fa, bool leaf, uintptr_t interpreter)
 {
-    struct walk w;
-    struct places p;
-    uintptr_t kept[P3S_MAX_FRAMES];
+    struct scratch *scratch = malloc(sizeof *scratch);
     struct p3s_stack *s = calloc(1, sizeof *s);
     int from;
-    if (!s)
+    if (!s || !scratch) {
+        free(scratch);
+        free(s);
         return NULL;
-    w.ra = ra;
-    w.n = 0;
-    w.room = P3S_MAX_FRAMES;
-    w.ip = w.small_ip;
-    w.slot = w.small_slot;
-    w.started = false;
-    w.checkable = true;
-    _Unwind_Backtrace(one_frame, &w);
-    if (!w.n) {
-        w.ip[w.n++] = ra;
-        w.checkable = false;
+    }
+    struct walk *w = &scratch->walk;
+    struct places *p = &scratch->places;
+    w->ra = ra;
+    w->n = 0;
+    w->room = P3S_MAX_FRAMES;
+    w->ip = w->small_ip;
+    w->slot = w->small_slot;
+    w->started = false;
+    w->checkable = true;
+    _Unwind_Backtrace(one_frame, w);
+    if (!w->n) {
+        w->ip[w->n++] = ra;
+        w->checkable = false;
     }
     s->ra = ra;
     s->fa = fa;
     s->leaf = leaf;
-    p.ip = kept;
-    p.n = collapse(w.ip, w.n, kept, &s->depth);
-    p.module = 0;
-    memset(&p.place, 0, sizeof p.place[0] * (size_t)p.n);
-    dl_iterate_phdr(one_module, &p);
-    s->inside_mpi = !p.place[0].main && p.place[0].name &&
-                    (p.place[0].base == p3s_mpi_base || !strncmp(p.place[0].name, "mca_", 4));
-    int end = trim(&p, p.n, leaf, interpreter, &from), checked = w.n;
+    p->ip = scratch->kept;
+    p->n = collapse(w->ip, w->n, scratch->kept, &s->depth);
+    p->module = 0;
+    memset(&p->place, 0, sizeof p->place[0] * (size_t)p->n);
+    dl_iterate_phdr(one_module, p);
+    s->inside_mpi = !p->place[0].main && p->place[0].name &&
+                    (p->place[0].base == p3s_mpi_base || !strncmp(p->place[0].name, "mca_", 4));
+    int end = trim(p, p->n, leaf, interpreter, &from), checked = w->n;
     if (leaf && end > 0)        /* the slots up to the interpreter decide */
-        for (checked = 1; checked < w.n && w.ip[checked - 1] != kept[end - 1]; checked++) {
+        for (checked = 1; checked < w->n && w->ip[checked - 1] != p->ip[end - 1]; checked++) {
         }
-    remember_slots(s, &w, checked);
-    end_walk(&w);
-    name_frames(s, &p, from, end);
+    remember_slots(s, w, checked);
+    end_walk(w);
+    name_frames(s, p, from, end);
+    free(scratch);
     return s;
 }
 

@@ -55,18 +55,24 @@ void p3s_warn(const char *what, int error)
             my_rank, what, directory, strerror(error));
 }
 
+/* Rather no more events than a capture with holes that says it is complete. */
+void p3s_stop(const char *what, int error)
+{
+    if (stopped || !p3s_header)
+        return;
+    stopped = true;
+    p3s_active = 0;
+    p3s_header->flags |= P3S_FLAG_STOPPED;
+    p3s_warn(what, error);
+}
+
 static bool next_chunk(struct p3s_chunk *c, int kind, uint32_t cols, uint64_t first,
                        int64_t base_ns, size_t need)
 {
     int error = stopped ? EFBIG : p3s_chunk_next(c, kind, cols, first, base_ns, need);
     if (!error)
         return true;
-    if (!stopped) {
-        stopped = true;
-        p3s_active = 0;
-        p3s_header->flags |= P3S_FLAG_STOPPED;
-        p3s_warn("cannot extend the trace file", error);
-    }
+    p3s_stop("cannot extend the trace file", error);
     return false;
 }
 
@@ -155,7 +161,7 @@ void p3s_put_op(uint32_t op)
 {
     if (!p3s_op_known[op] &&
         p3s_define(P3S_REC_OPNAME, &op, sizeof op, p3s_op_names[op], strlen(p3s_op_names[op])))
-        p3s_op_known[op] = 1;
+        __atomic_store_n(&p3s_op_known[op], 1, __ATOMIC_RELAXED);
 }
 
 /* ---- distinct calls: written once, then only their number -------------------------------------- */
@@ -194,8 +200,10 @@ static bool grow_calls(void)
 
 static int64_t call_number(const struct p3s_call *c)
 {
-    if ((!calls || 2 * (size_t)call_count > calls_mask) && !grow_calls())
+    if ((!calls || 2 * (size_t)call_count > calls_mask) && !grow_calls()) {
+        p3s_stop("no memory for the trace", ENOMEM);
         return -1;
+    }
     size_t at = hash_call(c) & calls_mask;
     for (; calls[at].number_plus_1; at = (at + 1) & calls_mask)
         if (!memcmp(&calls[at].call, c, sizeof *c))

@@ -86,6 +86,7 @@ extern struct p3s_header *p3s_header;   /* NULL while nothing is recorded */
 void p3s_warn(const char *what, int error);
 extern unsigned char p3s_op_known[];    /* names that are in the file */
 /* The following need p3s_lock. */
+void p3s_stop(const char *what, int error); /* records nothing any more and says so */
 /* Write one definition of the given parts; false when the file could not be extended. */
 bool p3s_define(uint32_t kind, const void *head, size_t head_bytes, const void *tail,
                 size_t tail_bytes);
@@ -109,6 +110,7 @@ uint64_t p3s_mix(uint64_t x);
 struct p3s_site_cache;
 struct p3s_thread {
     int depth;                  /* inside how many wrappers */
+    uintptr_t outer_fa, outer_ra; /* frame of the outermost, and where it returns to */
     uint32_t number;
     bool known;
     int64_t work_at_return;     /* the work clock when the previous wrapper returned */
@@ -135,6 +137,32 @@ static inline void p3s_let_go(void)
 {
     if (__builtin_expect(p3s_threaded, 0))
         pthread_mutex_unlock(&p3s_lock);
+}
+
+/* Is this call made inside another wrapper? longjmp, or an exception of a C++ error handler, leaves
+ * a wrapper without its end: then the outermost one's frame is not below this one any more, or
+ * something else is where it was. */
+static inline bool p3s_nested(void *fa)
+{
+    struct p3s_thread *t = &p3s_self;
+    if (__builtin_expect(!t->depth, 1))
+        return false;
+    bool there = (uintptr_t)fa < t->outer_fa;
+#if defined(__x86_64__)
+    there = there && ((const uintptr_t *)t->outer_fa)[1] == t->outer_ra;
+#endif
+    t->depth = there ? t->depth : 0;
+    return there;
+}
+
+static inline void p3s_go_in(void *ra, void *fa)
+{
+    if (!p3s_self.depth) {
+        p3s_self.outer_ra = (uintptr_t)ra;
+        p3s_self.outer_fa = (uintptr_t)fa;
+        __atomic_signal_fence(__ATOMIC_RELEASE); /* a signal handler may call MPI too */
+    }
+    p3s_self.depth++;
 }
 
 struct p3s_here {
@@ -190,14 +218,14 @@ void p3s_persistent(struct p3s_here *h, MPI_Comm comm, int peer, int tag, int ro
                     int64_t count, MPI_Datatype type, uint64_t request);
 void p3s_start(struct p3s_here *h, int n, const MPI_Request *requests);
 void p3s_posted(uint64_t request);      /* a new request: forget what its handle once meant */
-void p3s_request_free(uint64_t request);
+void p3s_request_free(uint64_t request, bool nested);
 void p3s_cancel(uint64_t request);
 
 #define P3S_SMALL 32
 struct p3s_request;
 struct p3s_wait {
     int n, nonnull;
-    bool tracked, own_statuses;
+    bool tracked, own_statuses, given;  /* given: there are statuses */
     struct p3s_request **requests;      /* what was known of each before the call */
     MPI_Status *statuses;
     struct p3s_request *small_requests[P3S_SMALL];
@@ -218,8 +246,11 @@ int64_t p3s_type_bytes(MPI_Datatype type);
 void p3s_type_free(MPI_Datatype type);
 
 void p3s_comm_made(struct p3s_here *h, MPI_Comm parent, MPI_Comm made);
-int p3s_comm_forget(MPI_Comm comm);     /* returns the local id it had */
-void p3s_comm_freed(struct p3s_here *h, int id);
+/* Another thread may be given the handle as soon as it is free, so it is forgotten before. */
+struct p3s_comm *p3s_comm_forget(MPI_Comm comm);
+void p3s_comm_freed(struct p3s_here *h, struct p3s_comm *c);
+void p3s_comm_kept(uint64_t handle, struct p3s_comm *c);    /* it was not freed after all */
+void p3s_comm_gone(MPI_Comm comm);      /* freed inside another call, by a delete callback */
 
 #define P3S_IN(buffer) ((buffer) == MPI_IN_PLACE)
 #define P3S_SUM(counts, n)                                                                       \

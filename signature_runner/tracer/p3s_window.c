@@ -110,14 +110,14 @@ int64_t p3s_out_sum(MPI_Comm comm, int64_t start, int64_t count)
 
 /* ---- windows and files --------------------------------------------------------------------- */
 
-struct opened { struct p3s_comm *comm; int id; };
+struct p3s_opened { struct p3s_comm *comm; int id; };
 
 static struct p3s_map windows, files;
 static int next_window;
 
 static struct p3s_map *map_of(int kind) { return kind == P3S_FILE ? &files : &windows; }
 
-static void drop(struct opened *o)
+static void drop(struct p3s_opened *o)
 {
     if (o)
         p3s_release(o->comm);
@@ -127,7 +127,7 @@ static void drop(struct opened *o)
 void p3s_opened(struct p3s_here *h, MPI_Comm comm, int kind, uint64_t handle)
 {
     p3s_plain(h, comm);
-    struct opened *o = malloc(sizeof *o);
+    struct p3s_opened *o = malloc(sizeof *o);
     if (!o)
         return;
     p3s_hold();
@@ -138,19 +138,33 @@ void p3s_opened(struct p3s_here *h, MPI_Comm comm, int kind, uint64_t handle)
     int32_t head[3] = {o->id = next_window++, o->comm ? o->comm->id : P3S_NONE,
                        kind == P3S_FILE ? 2 : 1};
     p3s_define(P3S_REC_WINDOW, head, sizeof head, made, strlen(made));
-    struct opened *old = p3s_map_put(map_of(kind), handle, o);
+    struct p3s_opened *old = p3s_map_put(map_of(kind), handle, o);
     drop(old);
     p3s_let_go();
 }
 
-int p3s_closed(int kind, uint64_t handle)
+struct p3s_opened *p3s_closing(int kind, uint64_t handle)
 {
     p3s_hold();
-    struct opened *o = p3s_map_take(map_of(kind), handle);
-    int id = o && o->comm ? o->comm->id : P3S_NONE;
+    struct p3s_opened *o = p3s_map_take(map_of(kind), handle);
+    p3s_let_go();
+    return o;
+}
+
+void p3s_closed(struct p3s_here *h, struct p3s_opened *o)
+{
+    p3s_simple(h, o && o->comm ? o->comm->id : P3S_NONE, 0);
+    p3s_hold();
     drop(o);
     p3s_let_go();
-    return id;
+}
+
+void p3s_not_closed(int kind, uint64_t handle, struct p3s_opened *o)
+{
+    p3s_hold();
+    if (o)
+        drop(p3s_map_put(map_of(kind), handle, o));
+    p3s_let_go();
 }
 
 void p3s_on(struct p3s_here *h, int kind, uint64_t handle, int peer, int64_t count,
@@ -158,7 +172,7 @@ void p3s_on(struct p3s_here *h, int kind, uint64_t handle, int peer, int64_t cou
 {
     uint32_t site = p3s_site(h->ra, h->fa);
     p3s_hold();
-    struct opened *o = p3s_map_get(map_of(kind), handle);
+    struct p3s_opened *o = p3s_map_get(map_of(kind), handle);
     struct p3s_comm *c = o ? o->comm : NULL;
     struct p3s_call call = p3s_call_of(h->op, site, c ? c->id : P3S_NONE,
                                        peer == P3S_NO_RANK ? P3S_NONE : p3s_world_of(c, peer),

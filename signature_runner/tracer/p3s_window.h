@@ -51,7 +51,10 @@ struct p3s_moved { int64_t bytes; MPI_Datatype type; };
 
 enum { P3S_WINDOW = 1, P3S_FILE = 2 };
 void p3s_opened(struct p3s_here *h, MPI_Comm comm, int kind, uint64_t handle);
-int p3s_closed(int kind, uint64_t handle);      /* returns the local id of its communicator */
+/* As of communicators: forgotten before the real call, and kept if that fails. */
+struct p3s_opened *p3s_closing(int kind, uint64_t handle);
+void p3s_closed(struct p3s_here *h, struct p3s_opened *o);
+void p3s_not_closed(int kind, uint64_t handle, struct p3s_opened *o);
 /* An event on a window or file; peer is a rank of its communicator or P3S_NO_RANK. */
 void p3s_on(struct p3s_here *h, int kind, uint64_t handle, int peer, int64_t count,
             MPI_Datatype type);

@@ -191,10 +191,10 @@ def _completions() -> None:
         found = "*outcount" if suffix == "_some" else "*flag"
         CALLS["Request_get_status" + suffix] = Wrapper(args, f"if (!{found}) p3s_poll(&h);")
     CALLS["Request_free"] = Wrapper(
-        "request", before="p3s_request_free(P3S_HANDLE(*request));", traced=False
+        "request", before="p3s_request_free(P3S_HANDLE(*request), nested);", traced=False
     )
     CALLS["Cancel"] = Wrapper(
-        "request", before="p3s_cancel(P3S_HANDLE(*request));", traced=False
+        "request", before="if (!nested) p3s_cancel(P3S_HANDLE(*request));", traced=False
     )
     CALLS["Type_free"] = Wrapper("type", before="p3s_type_free(*type);", traced=False)
 
@@ -235,9 +235,15 @@ def _communicators() -> None:
         "group leader remote remote_leader name info handler made", alone
     )
     CALLS["Comm_join"] = Wrapper("fd made", "p3s_comm_joined(&h, *made);")
-    forget = "int id = p3s_comm_forget(*comm);"
+    forget = "uint64_t was = P3S_HANDLE(*comm); struct p3s_comm *c = p3s_comm_forget(*comm);"
     for name in ("Comm_free", "Comm_disconnect"):
-        CALLS[name] = Wrapper("comm", "p3s_comm_freed(&h, id);", before=forget)
+        CALLS[name] = Wrapper(
+            "comm",
+            "p3s_comm_freed(&h, c);",
+            before=forget,
+            always="if (rc != MPI_SUCCESS) p3s_comm_kept(was, c);",
+            nested="p3s_comm_gone(*comm);",
+        )
 
 
 _point_to_point()

@@ -14,6 +14,15 @@ def _on(where: str, peer: str = _NOBODY, moved: str = _NOTHING) -> str:
     return f"p3s_on(&h, {where}, {peer}, {moved});"
 
 
+def _closed(name: str, kind: str) -> Wrapper:
+    return Wrapper(
+        name,
+        "p3s_closed(&h, o);",
+        f"uint64_t was = P3S_HANDLE(*{name}); struct p3s_opened *o = p3s_closing({kind}, was);",
+        f"if (rc != MPI_SUCCESS) p3s_not_closed({kind}, was, o);",
+    )
+
+
 def _one_sided() -> dict[str, Wrapper]:
     """Return what moves data: to or from ``target``, as many bytes as this rank passed."""
     origin = "origin count type"
@@ -48,9 +57,7 @@ def _windows() -> dict[str, Wrapper]:
             "Win_create_dynamic": "info comm win",
         }.items()
     }
-    out["Win_free"] = Wrapper(
-        "win", "p3s_comm_freed(&h, id);", "int id = p3s_closed(P3S_WINDOW, P3S_HANDLE(*win));"
-    )
+    out["Win_free"] = _closed("win", "P3S_WINDOW")
     for name, args in {
         "Win_fence": "assert win",
         "Win_start": "group assert win",
@@ -81,11 +88,7 @@ def _files() -> dict[str, Wrapper]:
         "File_open": Wrapper(
             "comm name mode info file", "p3s_opened(&h, comm, P3S_FILE, P3S_HANDLE(*file));"
         ),
-        "File_close": Wrapper(
-            "file",
-            "p3s_comm_freed(&h, id);",
-            "int id = p3s_closed(P3S_FILE, P3S_HANDLE(*file));",
-        ),
+        "File_close": _closed("file", "P3S_FILE"),
         "File_delete": Wrapper("name info", "p3s_nowhere(&h);"),
     }
     for name, args in {

@@ -14,6 +14,7 @@ class Wrapper:
     before: str = ""
     always: str = ""
     passed: dict[str, str] = field(default_factory=dict)
+    nested: str = ""  # before the real call, if it is made inside another one
     traced: bool = True  # False: bookkeeping only, the wrapper does not enter
 
 

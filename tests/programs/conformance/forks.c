@@ -1,5 +1,5 @@
-/* Ranks that fork: children that exit, leave at once, or become another program add nothing to
- * what their parent records. */
+/* Ranks that fork: children that exit, leave at once, become another program, or call MPI as if
+ * they were the parent add nothing to what that records. */
 #include "conform.h"
 
 #include <signal.h>
@@ -17,6 +17,11 @@ static int child(int how)
             execl("/bin/sh", "sh", "-c", "exit 4", (char *)NULL);
         if (how == 2)
             raise(SIGKILL);
+        if (how == 3) {         /* not allowed, but it happens */
+            for (int i = 0; i < 2000; i++)
+                MPI_Barrier(MPI_COMM_SELF);
+            _exit(6);
+        }
         _exit(9);
     }
     if (pid < 0 || waitpid(pid, &status, 0) != pid)
@@ -29,9 +34,9 @@ int main(void)
     int value;
     MPI_Request request;
     begin();
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         DO(Irecv, 4, &value, 1, MPI_INT, (me + p - 1) % p, i, MPI_COMM_WORLD, &request);
-        say("child %d", child(i % 3));
+        say("child %d", child(i % 4));
         DO(Send, 4, &me, 1, MPI_INT, (me + 1) % p, i, MPI_COMM_WORLD);
         DONE(Wait, 1, &request, MPI_STATUS_IGNORE);
         say("value %d", value);
