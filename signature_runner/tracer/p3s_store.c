@@ -167,7 +167,13 @@ void p3s_put_op(uint32_t op)
 /* ---- distinct calls: written once, then only their number -------------------------------------- */
 
 static struct { struct p3s_call call; uint32_t number_plus_1; } *calls;
-static size_t calls_mask;
+static size_t calls_mask, calls_used;
+
+/* An irregular program may never repeat itself. When this many calls are known they are
+ * forgotten; one that comes again is described again, under another number. */
+#define MOST_CALLS (1 << 16)
+
+static void forget_calls(void);
 
 static uint64_t hash_call(const struct p3s_call *c)
 {
@@ -200,7 +206,9 @@ static bool grow_calls(void)
 
 static int64_t call_number(const struct p3s_call *c)
 {
-    if ((!calls || 2 * (size_t)call_count > calls_mask) && !grow_calls()) {
+    if (calls_used == MOST_CALLS)
+        forget_calls();
+    if ((!calls || 2 * calls_used > calls_mask) && !grow_calls()) {
         p3s_stop("no memory for the trace", ENOMEM);
         return -1;
     }
@@ -214,6 +222,7 @@ static int64_t call_number(const struct p3s_call *c)
         return -1;
     calls[at].call = *c;
     calls[at].number_plus_1 = call_count;
+    calls_used++;
     return (int64_t)call_count - 1;
 }
 
@@ -342,15 +351,22 @@ static void count_only(uint32_t call, int64_t elapsed_ns, int64_t work)
     }
 }
 
-static void seal_counts(void)
+static void seal_counts(size_t end)
 {
-    for (size_t k = 0; k < count_chunks; k++)
+    for (size_t k = 0; k < end && k < count_chunks; k++)
         if (counts[k].at) {
             /* Until now its checksum could not hold: the rows change in place. */
             uint64_t crc = p3s_crc(0, counts[k].payload, counts[k].used);
             __atomic_store_n(&counts[k].at->state, crc << 32 | counts[k].used, __ATOMIC_RELEASE);
             p3s_chunk_seal(&counts[k]);
         }
+}
+
+static void forget_calls(void)
+{
+    memset(calls, 0, (calls_mask + 1) * sizeof *calls);
+    calls_used = 0;
+    seal_counts(call_count / COUNTS_PER_CHUNK); /* none of their calls comes again */
 }
 
 /* ---- the end --------------------------------------------------------------------------------------- */
@@ -372,7 +388,7 @@ void p3s_store_close(void)
     p3s_chunk_seal(&events);
     p3s_chunk_seal(&done);
     p3s_chunk_seal(&resolved);
-    seal_counts();
+    seal_counts(count_chunks);
     if (!stopped && next_chunk(&last, P3S_CHUNK_END, 0, event_count, 0, sizeof end)) {
         end = (__typeof__(end)){event_count, done_count, resolved_count, p3s_file_chunks(),
                                 p3s_header->failed_polls, p3s_header->failed_poll_ns, counted,
