@@ -1,11 +1,11 @@
-"""Numbers and structures of the capture format, version 2.0 (docs/capture-format.md)."""
+"""Numbers and structures of the capture format, version 2.1 (docs/capture-format.md)."""
 
 from __future__ import annotations
 
 import struct
 
 MAGIC = b"P3STRACE"
-MAJOR, MINOR = 2, 0
+MAJOR, MINOR = 2, 1
 #: File name of a rank's capture.
 NAME = "rank-{:06d}.p3t"
 #: Chunks begin at multiples of this.
@@ -14,7 +14,7 @@ PAGE_BYTES = 4096
 MAX_RANKS = 1 << 16
 
 #: Header: all fields up to header_crc, which covers those before it.
-HEADER = struct.Struct("<8sHHIiiqqqqII16s64s144sQ64s64s80sII")
+HEADER = struct.Struct("<8sHHIiiqqqqII16s64s144sQ64s64sQI72sI")
 HEADER_CRC_BYTES = 508
 #: Live totals, kept up to date while the program runs; not under the checksum.
 TOTALS = struct.Struct("<QqIIiIQq")

@@ -23,6 +23,7 @@ _Static_assert(offsetof(struct p3s_header, family) == 64, "header layout");
 _Static_assert(offsetof(struct p3s_header, counter_names) == 144, "header layout");
 _Static_assert(offsetof(struct p3s_header, limit_bytes) == 288, "header layout");
 _Static_assert(offsetof(struct p3s_header, work_origin) == 360, "header layout");
+_Static_assert(offsetof(struct p3s_header, run) == 424, "header layout");
 _Static_assert(offsetof(struct p3s_header, header_crc) == 508, "header layout");
 _Static_assert(offsetof(struct p3s_header, failed_polls) == 512, "header layout");
 _Static_assert(offsetof(struct p3s_header, tracer_ns) == 552, "header layout");
@@ -103,16 +104,19 @@ bool p3s_store_open(const char *dir, const struct p3s_header *facts)
     snprintf(path, sizeof path, "%s/rank-%06d.p3t", dir, my_rank);
     int error = p3s_file_open(path, HEADER_BYTES, &mapped);
     if (error) {
-        /* EEXIST: another program of this run has this rank (a second MPI program, a spawned
-         * one, or N programs of size 1); the reader sees it from the sizes. */
-        if (error != EEXIST)
+        /* EEXIST: another program of this run has this rank: a second MPI program or a spawned
+         * one, which is as it should be, or one of N programs of size 1. */
+        if (error == EEXIST && facts->size == 1 && facts->launched > 1)
+            p3s_warn("the ranks run as separate programs of 1 rank (another MPI than the"
+                     " launcher's?), cannot create the trace file", error);
+        else if (error != EEXIST)
             p3s_warn("cannot create the trace file", error);
         return false;
     }
     struct p3s_header *h = mapped;
     *h = *facts;
     h->major = 2;
-    h->minor = 0;
+    h->minor = 1;
     h->header_bytes = HEADER_BYTES;
     h->pid = getpid();
     gethostname(h->host, sizeof h->host - 1);
