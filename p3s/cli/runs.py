@@ -224,10 +224,16 @@ def reasons(failed: Sequence[dict[str, Any]]) -> str:
         np, text = row["np"], str(row["reason"]).removeprefix(f"np={row['np']}: ")
         key = re.sub(r"\b0*\d+\b", "N", re.sub(r"np\d+\.r\d+", "", text))
         alike.setdefault((key, row["exit_code"]), ([], text))[0].append(np)
+    rows = [(list(dict.fromkeys(counts)), text) for counts, text in alike.values()]
     return "; ".join(
-        f"np={', '.join(map(str, dict.fromkeys(counts)))}: {text}"
-        for counts, text in alike.values()
+        f"np={', '.join(map(str, counts))}: {_of_all(text) if len(counts) > 1 else text}"
+        for counts, text in rows
     )
+
+
+def _of_all(text: str) -> str:
+    """Return the reason of one count as that of several: the runs' places differ."""
+    return re.sub(r"\bnp\d{4,}(\.r\d+)", r"np*\1", text)
 
 
 def _summary(signature: Any) -> dict[str, int]:
