@@ -87,7 +87,8 @@ class TestLaunches:
         go = tmp_path / "go"
         os.mkfifo(go)
         # The ranks of the first wait for the second's end, then become the program.
-        waits = [*P3S, "exec", "-o", "out", "--", "sh", "-c", f"read x < {go}; exec {program} none 1"]
+        script = f"read x < {go}; exec {program} none 1"
+        waits = [*P3S, "exec", "-o", "out", "--", "sh", "-c", script]
         with subprocess.Popen(
             [install.mpiexec, "-n", "1", *waits], cwd=tmp_path, env={**SHARING, **os.environ},
             stdin=subprocess.DEVNULL,

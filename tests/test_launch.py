@@ -213,7 +213,7 @@ def test_a_rank_that_left_out_mpi_finalize(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("rank 3 with PID 0 on node n exited on signal 11 (Seg", "rank 3 of 4 was killed by SIGSEG"),
+        ("rank 3 with PID 0 on node n exited on signal 11 (", "rank 3 of 4 was killed by SIGSEGV"),
         ("", "4 ranks: was killed by SIGSEGV"),
     ],
 )

@@ -204,7 +204,7 @@ def main() -> NoReturn:
             signal.signal(number, _on_signal)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller: p3s check study >&-
-            setattr(sys, name, open(os.devnull, "w"))
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     try:
         code = run(sys.argv[1:])
     except Exception:  # only with P3S_DEBUG=1
