@@ -94,6 +94,8 @@ def _identity(path: Path) -> str:
 
 def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
     from p3s.trace import read_run
+    from p3s.trace.layout import NAME
+    from p3s.trace.order import backwards
     from p3s.trace.reader import no_capture
 
     if not path.is_dir():
@@ -105,9 +107,8 @@ def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
         )
     run = read_run(path)
     if run.problem:
-        raise PartialResult(
-            f"{run.problem}, so this run cannot be added; trace the program again"
-        )
+        why = run.problem.partition("; ")[0]
+        raise PartialResult(f"{why}, so this run cannot be added; trace the program again")
     try:
         info = read_json(path / "run.json", RUN_SCHEMA)
     except P3SError:
@@ -123,9 +124,18 @@ def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
     wall_ns, events = 0, 0
     for rank in run.ranks:
         events += len(rank.call)
+        if turned := backwards(rank.start_ns, rank.elapsed_ns, rank.thread):
+            raise PartialResult(
+                f"{path / NAME.format(rank.rank)}: {turned}, so this run cannot be added; run the"
+                " program again"
+            )
         if len(rank.call):
             end = int(rank.start_ns[-1] + rank.elapsed_ns[-1])
             wall_ns = max(wall_ns, end - int(rank.start_ns[0]))
+    if not events:
+        raise P3SError(
+            f"{path}: its ranks made no MPI call that is recorded, so this run cannot be added"
+        )
     info.setdefault("wall_s", wall_ns * 1e-9)
     info.setdefault("exit_code", 0)  # all ranks reached MPI_Finalize
     info["command"] = list(command) if command else _command(path, info)

@@ -6,6 +6,7 @@ They follow tests/programs/phases/*.c and the patterns of real programs; extents
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from nests import PROC_NULL, At, Call, Nest, main, nest, sendrecv
 
@@ -147,6 +148,27 @@ def every_tenth(steps: int = 25, last: bool = True) -> Nest:
             Call("Recv", peer=lambda at: (at.rank - 1) % at.n), Call("Wait"))
     steps_body = (*body, out) if last else (*body[:2], out, body[2])
     return main(nest("steps", steps, *steps_body), Call("Barrier", "end"))
+
+
+def either_or(steps: int = 100) -> Nest:
+    """Molecular dynamics: positions by forward swaps, or every 20th step exchange and borders.
+
+    Then, in every step, forces by reverse swaps. There is no call that all steps begin with.
+    """
+    def swaps(name: str, when: Callable[[At], bool]) -> Nest:
+        return nest(name, lambda at: 2 * sum(p > 1 for p in grid(at)[:2]) if when(at) else 0,
+                    Call("Irecv", name + "_r", peer=lambda at: (at.rank + at[name] + 1) % at.n),
+                    Call("Send", name + "_s", peer=lambda at: (at.rank - at[name] - 1) % at.n),
+                    Call("Wait", name + "_w"), walk="partners")
+
+    def new(at: At) -> bool:
+        return at["steps"] % 20 == 19
+
+    return main(Call("Bcast"),
+                nest("steps", steps, swaps("forward", lambda at: not new(at)),
+                     Call("Allreduce", "migrate", new), swaps("borders", new),
+                     swaps("reverse", lambda at: True)),
+                Call("Allreduce", "energy"))
 
 
 def output_nest(rounds: int = 4, steps: int = 5) -> Nest:
@@ -359,6 +381,7 @@ PROGRAMS: dict[str, tuple[Nest, tuple[int, ...]]] = {
     "multipartition": (multipartition(), (4, 9, 16, 25)),
     "every-tenth": (every_tenth(), (4, 8, 16, 27)),
     "every-tenth-inside": (every_tenth(40, last=False), (4, 9, 16, 25)),
+    "either-or": (either_or(), (4, 8, 16, 27)),
     "output-nest": (output_nest(), (4, 8, 16, 27)),
     "master-worker": (master_worker(), (4, 8, 16, 27)),
     "ring": (ring(), (4, 8, 16, 27)),

@@ -351,6 +351,20 @@ def plain_fold(loop: Any, nodes: Sequence[Node]) -> Plain:
                               else plain_fold(c, nodes) for c in loop.children])
 
 
+def plain_json(loop: Mapping[str, Any]) -> Plain:
+    """Return the tree of signature/phases.json likewise; turns are the fewest and the most."""
+    turns = {(int(n), which): t[key] for n, t in loop["trips"].items()
+             for which, key in enumerate(("turns_min", "turns"))}
+    out: list[Plain | tuple[str, Node]] = []
+    for c in loop["body"]:
+        if "call" in c:
+            when = "" if c["when"] == "always" else f" ({c['when']})"
+            out.append((f"{c['op']} {c['site']}{when}", (c["site"], c["op"])))
+        else:
+            out.append(plain_json(c))
+    return Plain(turns, out)
+
+
 def ranks_of(top: Nest, counts: Iterable[int]) -> dict[Node, set[Member]]:
     """Return the members that have each node."""
     out: dict[Node, set[Member]] = {}

@@ -20,9 +20,10 @@ from p3s.study import Study
 
 COMMANDS = [
     "characterize", "exec", "add", "model", "scale", "replay", "predict", "report", "validate",
-    "check", "recover", "dump", "doctor",
+    "phases", "matrix", "check", "recover", "dump", "doctor",
 ]  # fmt: skip
-HEAVY = ["numpy", "scipy", "sympy", "pyarrow", "mpi4py", "matplotlib", "jinja2", "rich", "psutil"]
+HEAVY = ["numpy", "scipy", "sympy", "pyarrow", "mpi4py", "matplotlib", "jinja2", "rich", "psutil",
+         "elftools"]
 
 
 def p3s(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -112,11 +113,13 @@ def test_wrong_use_is_one_line_and_exit_code_2(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["model", "scale", "replay", "predict", "report", "validate"])
+@pytest.mark.parametrize(
+    "name", ["model", "scale", "replay", "predict", "report", "validate", "phases"]
+)
 def test_no_study_is_one_line_and_exit_code_1(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    counts = [] if name in ("model", "report") else ["-n", "4"]
+    counts = [] if name in ("model", "report", "phases") else ["-n", "4"]
     assert run([name, str(tmp_path / "none"), *counts]) == 1
     streams = capsys.readouterr()
     assert streams.out == "" and "p3s characterize" in streams.err or "p3s predict" in streams.err

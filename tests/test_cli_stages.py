@@ -158,6 +158,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     module("p3s.validate", validate=stand_in.validate)
     module("p3s.model.text", render=lambda model: "the equations")
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize, raising=False)
+    monkeypatch.setattr(p3s.characterize, "load_phases", lambda study_dir: {})
     monkeypatch.setattr("p3s.model.stage.build", stand_in.build)
     monkeypatch.setattr(p3s.scale, "write_scaled", stand_in.write_scaled, raising=False)
     monkeypatch.setattr("p3s.predict.prediction.measured", lambda study, np: None)

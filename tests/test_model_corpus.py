@@ -151,3 +151,17 @@ def test_operations_that_are_not_modelled_are_unknown():
     assert row["share_of_events"] == 8 / tables[-1].count.sum() and 0 < row["share_of_time"] < 1
     assert any(line.startswith("seen, not modelled: MPI_Put 8 events at 8 processes (")
                for line in render(model).splitlines())
+
+
+def test_a_call_that_only_ever_moves_nothing_is_part_of_the_order_alone():
+    """All partners are MPI_PROC_NULL, at every count: nothing to model, nothing to fail at."""
+
+    def program(rec):
+        for _ in range(5):
+            rec("Send", site="null", peer=-3, nbytes=8)
+            rec("Allreduce", nbytes=8)
+
+    model = build_model([corpus.table(program, n) for n in (2, 3, 5)])
+    assert [p["weight_points"] for p in model["phases"]] == [[[2, 1], [3, 1], [5, 1]],
+                                                            [[2, 5], [3, 5], [5, 5]]]
+    assert all(item["site"] != "null" for item in model["items"])

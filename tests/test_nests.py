@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import corpus
 import nest_programs as programs
 import pytest
-from nests import Nest, compare, lines, plain, positions, ranks_of, sequences, transitions, truth
+from nests import (
+    Leaf,
+    Nest,
+    compare,
+    lines,
+    plain,
+    plain_json,
+    positions,
+    program,
+    ranks_of,
+    sequences,
+    transitions,
+    truth,
+)
 
 from p3s.characterize.fold import fold
+from p3s.characterize.phases import phases_json
 from p3s.characterize.refine import refine
+from p3s.characterize.structure import structure
 
 
 def text(top: Nest, counts: tuple[int, ...]) -> list[str]:
@@ -83,3 +102,44 @@ def test_the_fold_finds_the_nest(name):
     loop = refine(fold(edges, positions(members)), edges, members, len(nodes))
     true, got = compare(top, counts, loop, nodes)
     assert got == true
+
+
+def phases_of(top: Nest, counts: tuple[int, ...]) -> dict[str, Any]:
+    """Return signature/phases.json of a nest; MPI_Init and MPI_Finalize are added around it."""
+    return phases_json(structure([corpus.table(program(top), n) for n in counts]))
+
+
+def calls_of(loop: dict[str, Any]) -> list[dict[str, Any]]:
+    return [x for c in loop["body"] for x in ([c] if "call" in c else calls_of(c))]
+
+
+@pytest.mark.parametrize("name", programs.PROGRAMS)
+def test_phases_json_is_the_nest(name):
+    """Turns, most and fewest, calls with their turns, ranks and events, walks and weights."""
+    top, counts = programs.PROGRAMS[name]
+    found, tree = phases_of(top, counts), truth(top, counts)
+    ranks = ranks_of(top, counts)
+    found["tree"]["body"] = found["tree"]["body"][1:-1]
+    assert lines(plain_json(found["tree"]), counts, ranks) == lines(plain(tree), counts, ranks)
+
+    leaf = {(x.site, x.op): x for t in tree.loops() for x in t.children if isinstance(x, Leaf)}
+    for call in calls_of(found["tree"]):
+        count = leaf[call["site"], call["op"]].count
+        for n in counts:
+            mine = [k for (m, _), k in count.items() if m == n]
+            assert call["count"].get(str(n), 0) == sum(mine)
+            assert call["ranks"].get(str(n), 0) == len(mine)
+
+    assert weights(found) == sorted(
+        [tree.weight(n) for n in counts] for tree in tree.loops() if tree.walk is None)
+
+
+def weights(found: dict[str, Any]) -> list[list[int]]:
+    """Return the weights of all phases per count, sorted."""
+    return sorted([p["per_count"].get(str(n), {"weight": 0})["weight"] for n in found["counts"]]
+                  for p in found["phases"])
+
+
+def test_the_signature_does_not_grow_with_the_iterations():
+    few, many = (json.dumps(phases_of(programs.jacobi(steps), (4, 9))) for steps in (10, 1000))
+    assert len(many) < len(few) + 1000  # longer numbers only

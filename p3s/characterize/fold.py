@@ -219,9 +219,75 @@ def _nest(nodes: set[int], classes: Sequence[_Class],
         loop.children = _nest(comp, classes, position)
         if len(loop.children) == 1 and isinstance(loop.children[0], Loop):
             loop = loop.children[0]  # nothing of its own: two loops that cannot be told apart
+        _merge_guards(loop, comp, classes)
+        _rotate(loop, comp, classes)
         flat = _better_flat(loop, comp, classes, before, position)
         items.append((comp, flat or loop))
     return _ordered(items, union, position)
+
+
+def _merge_guards(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None:
+    """Take out inner loops that turn less than twice per entry on every rank.
+
+    They are no loops: two ways through a turn (either this or that) end at one call and look so.
+    """
+    if not any(isinstance(c, Loop) for c in loop.children):
+        return
+    inside = _local_members(comp, classes)
+    while True:
+        count_turns(Loop([loop]), inside)
+        pick = next((c for c in loop.children if isinstance(c, Loop) and all(
+            c.turns[m] < 2 * c.entries[m] for m in c.turns)), None)
+        if pick is None:
+            return
+        units = [u for c in loop.children for u in (pick.children if c is pick else [c])]
+        owner = {v: k for k, u in enumerate(units)
+                 for v in (u.nodes() if isinstance(u, Loop) else {u})}
+        weight: dict[Edge, int] = {}
+        for c in classes:
+            for (a, b), k in c.total.items():
+                if a in owner and b in owner and owner[a] != owner[b]:
+                    edge = (owner[a], owner[b])
+                    weight[edge] = weight.get(edge, 0) + k * len(units)
+        # Among equals: what all turns have ends them.
+        reached = [sum(k for e, k in weight.items() if e[1] == u) for u in range(len(units))]
+        last = reached.index(max(reached))
+        for u in range(len(units)):
+            if u != last:
+                weight[(u, last)] = weight.get((u, last), 0) + 1
+        loop.children = [units[k] for k in least_backward(range(len(units)), weight)]
+
+
+def _rotate(loop: Loop, comp: set[int], classes: Sequence[_Class]) -> None:
+    """Let a loop that ranks enter at different places begin where that takes fewest turns."""
+    headers = {e[1] for c in classes for e in c.total if e[1] in comp and e[0] not in comp}
+    starts = [k for k, child in enumerate(loop.children)
+              if headers & (child.nodes() if isinstance(child, Loop) else {child})]
+    if len(starts) < 2:
+        return
+    inside = _local_members(comp, classes)
+    given = list(loop.children)
+    ways = []
+    for k in sorted({0, *starts}):
+        loop.children = given[k:] + given[:k]
+        count_turns(Loop([loop]), inside)
+        ways.append((sum(loop.turns.values()), k))
+    best = min(ways)[1]
+    loop.children = given[best:] + given[:best]
+
+
+def _local_members(comp: set[int], classes: Sequence[_Class]) -> dict[Any, dict[Edge, int]]:
+    """Return the transitions of a component's members, from and to it as START and END."""
+    out: dict[Any, dict[Edge, int]] = {}
+    for c in classes:
+        mine = [(e, _inside(e, comp)) for e in c.total if e[0] in comp or e[1] in comp]
+        for m, counts in zip(c.members, c.counts, strict=True):
+            local: dict[Edge, int] = {}
+            for e, renamed in mine:
+                local[renamed] = local.get(renamed, 0) + counts[e]
+            if local:
+                out[m] = local
+    return out
 
 
 def _better_flat(loop: Loop, comp: set[int], classes: Sequence[_Class],
@@ -231,15 +297,7 @@ def _better_flat(loop: Loop, comp: set[int], classes: Sequence[_Class],
     Ranks that leave out different parts of each turn (the corners of a sweep whose direction
     changes) show cycles that are no loops: their numbers of turns differ from rank to rank.
     """
-    members = {m: counts for c in classes
-               for m, counts in zip(c.members, c.counts, strict=True)}
-    inside = {m: local for m, counts in members.items()
-              if (local := {_inside(e, comp): 0 for e in counts
-                            if e[0] in comp or e[1] in comp})}
-    for m, local in inside.items():
-        for e, k in members[m].items():
-            if e[0] in comp or e[1] in comp:
-                local[_inside(e, comp)] += k
+    inside = _local_members(comp, classes)
     nested = _spread(Loop([loop]), inside)
     if not nested:
         return None

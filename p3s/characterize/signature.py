@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.characterize.part import Part, join, part_of
 from p3s.characterize.phases import phases_json
 from p3s.characterize.structure import structure
-from p3s.characterize.tables import Group, Place, PointTable, point_table
+from p3s.characterize.tables import Group, Place, PointTable, table_of
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
 
 if TYPE_CHECKING:
     from p3s.study import Study
-    from p3s.trace import RunTrace
 
+JoinRun = Callable[[Sequence[Path]], Part]
 SCHEMA = "p3s.signature"
 #: Version 3 has transitions between places in the program, and the tree.
 VERSION = 3
@@ -26,21 +27,22 @@ _CALL_COLUMNS = ("rank", "group", "nbytes", "elem_bytes", "count", "work", "elap
 _EDGE_COLUMNS = ("rank", "from_node", "to_node", "count", "first")
 
 
-def characterize(study_dir: Path, np_: int) -> dict[str, Any]:
+def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> dict[str, Any]:
     """Write the signature of one process count from its complete runs; return its JSON.
 
     A run with a missing, unfinished or damaged rank file is not used; ``left_out`` in the JSON
-    says what is wrong with it. Raises P3SError when no intact run at that count is left.
+    says what is wrong with it. join_run: how the files of a run become one Part (in this process
+    if none is given). Raises P3SError when no intact run at that count is left.
     """
     from p3s.study import Study, write_json
 
     study = Study.open(Path(study_dir))
-    runs, left_out = _intact_runs(study, np_)
-    if not runs:
+    parts, walls, left_out = _intact_runs(study, np_, join_run or join_files)
+    if not parts:
         why = left_out[0] if left_out else f"{study_dir} has no complete run at {np_} processes"
         advice = " with a larger --limit" if "reached the limit" in why else ""
         raise P3SError(f"characterize: {why}; run `p3s characterize -n {np_}` again{advice}")
-    table = point_table(runs)
+    table = table_of(parts, walls, str(study_dir))
     out = {**signature_json(table), "left_out": left_out}
     path = study.signature_path(np_)
     _write_tables(table, path)
@@ -48,30 +50,44 @@ def characterize(study_dir: Path, np_: int) -> dict[str, Any]:
     return out
 
 
-def _intact_runs(study: Study, np_: int) -> tuple[list[RunTrace], list[str]]:
-    """Return the runs of one count all of whose ranks are complete, and why others are not."""
-    from p3s.trace import read_run
+def join_files(files: Sequence[Path]) -> Part:
+    """Return the ranks of a run, read one after the other, as one Part."""
+    from p3s.trace import read_file
 
-    runs, left_out = [], []
+    return join(part_of(read_file(path)) for path in files)
+
+
+def _intact_runs(study: Study, np_: int, join_run: JoinRun
+                 ) -> tuple[list[Part], list[int | None], list[str]]:
+    """Return the runs of one count all of whose ranks are complete, and why others are not."""
+    from p3s.trace import run_files
+
+    parts: list[Part] = []
+    walls: list[int | None] = []
+    left_out = []
     for record in study.runs():
         if record.np != np_ or record.status != "complete":
             continue
         try:
-            run = read_run(record.path)
+            run = run_files(record.path)
+            problem = run.problems[min(run.problems)] if run.problems else ""
+            if run.np != np_:
+                problem = f"{record.path} holds a run of {run.np} processes, not {np_}"
+            part = join_run(list(run.files.values())) if not problem else None
         except P3SError as err:
             left_out.append(_without_advice(str(err)))
             continue
-        problem = run.problem
-        if run.counted_events and not problem:
-            problem = (f"{record.path} reached the limit of its capture: {run.counted_events} "
+        if part is not None:
+            problem = part.problem
+        if part is not None and part.counted_events and not problem:
+            problem = (f"{record.path} reached the limit of its capture: {part.counted_events} "
                        "events were only counted")
-        if run.np != np_:
-            problem = f"{record.path} holds a run of {run.np} processes, not {np_}"
-        if problem:
+        if problem or part is None:
             left_out.append(_without_advice(problem))
         else:
-            runs.append(run)
-    return runs, left_out
+            parts.append(part)
+            walls.append(run.wall_ns)
+    return parts, walls, left_out
 
 
 def _without_advice(problem: str) -> str:

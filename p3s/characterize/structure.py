@@ -24,7 +24,7 @@ class Structure:
     """One tree for all ranks and counts.
 
     nodes: (site, operation); nest.loops[0] is the whole program; walks: loop number ->
-    "partners" (every turn goes to another partner) or "requests" (completions only); parents:
+    "partners" (every turn goes to one other partner) or "requests" (completions only); parents:
     loop number -> number of the loop around; samples: (np, rank) -> its events in the nest.
     """
 
@@ -89,6 +89,7 @@ def _walks(nest: Nest, nodes: Sequence[Node], tables: Sequence[PointTable],
     """Return the loops that only go from partner to partner, or complete requests."""
     out: dict[int, str] = {}
     most = {t.np: _most_to_one_partner(t) for t in tables}
+    of_count = {t.np: t for t in tables}
     for k in range(len(nest.loops) - 1, 0, -1):  # inner loops have higher numbers
         loop = nest.loops[k]
         inner = [c for c in loop.children if isinstance(c, Loop)]
@@ -104,20 +105,33 @@ def _walks(nest: Nest, nodes: Sequence[Node], tables: Sequence[PointTable],
         mine = [m for m in loop.turns if m[0] == largest]
         if p2p and any(loop.turns[m] > loop.entries[m] for m in mine) \
                 and all(most[largest].get((m[1], nodes[v]), 0) <= loop.entries[m]
-                        for m in mine for v in p2p):
+                        for m in mine for v in p2p) \
+                and _one_at_a_time([nodes[v] for v in p2p], of_count[largest]):
             out[k] = PARTNERS
     return out
 
 
+def _one_at_a_time(p2p: Sequence[Node], t: PointTable) -> bool:
+    """Tell whether a turn sends to one partner and receives from one: all calls have the same."""
+    partners: dict[tuple[int, str], dict[Node, set[int]]] = {}
+    wanted = set(p2p)
+    for rank, group in zip(t.rank.tolist(), t.group.tolist(), strict=True):
+        g = t.groups[group]
+        if (g.site, g.op) in wanted:
+            partners.setdefault((rank, g.kind), {}).setdefault((g.site, g.op),
+                                                               set()).add(g.peer)
+    return all(len({frozenset(p) for p in each.values()}) == 1 for each in partners.values())
+
+
 def _most_to_one_partner(t: PointTable) -> dict[tuple[int, Node], int]:
-    """Return (rank, node) -> largest number of events with one partner and tag."""
-    totals: dict[tuple[int, int], int] = {}
+    """Return (rank, node) -> largest number of events with one partner."""
+    totals: dict[tuple[int, Node, int], int] = {}
     for rank, group, count in zip(t.rank.tolist(), t.group.tolist(), t.count.tolist(),
                                   strict=True):
-        totals[(rank, group)] = totals.get((rank, group), 0) + count
-    out: dict[tuple[int, Node], int] = {}
-    for (rank, group), count in totals.items():
         g = t.groups[group]
-        key = (rank, (g.site, g.op))
-        out[key] = max(out.get(key, 0), count)
+        key = (rank, (g.site, g.op), g.peer)
+        totals[key] = totals.get(key, 0) + count
+    out: dict[tuple[int, Node], int] = {}
+    for (rank, node, _), count in totals.items():
+        out[(rank, node)] = max(out.get((rank, node), 0), count)
     return out

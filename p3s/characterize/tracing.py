@@ -24,6 +24,13 @@ def add_rank(cost: Cost, rank: RankTrace) -> None:
     cost["largest_share"] = max(cost.get("largest_share", 0.0), share)
 
 
+def add(cost: Cost, other: Cost) -> None:
+    """Add the totals of other ranks of the same run."""
+    for key in ("calls", "tracer_ns"):
+        cost[key] = cost.get(key, 0) + other.get(key, 0)
+    cost["largest_share"] = max(cost.get("largest_share", 0.0), other.get("largest_share", 0.0))
+
+
 def sentence(costs: Mapping[str, Any]) -> list[str]:
     """Return a line for people from count -> totals; none where nothing was measured."""
     rows = []

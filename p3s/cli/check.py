@@ -62,12 +62,19 @@ def _show(run: RunCheck) -> None:
     ranks = f"{run.np} rank{'s' * (run.np != 1)}" if run.path.is_dir() else "one rank"
     out(f"{one_line(str(run.path))}: {run.status}, {ranks}, {events} events, {size} bytes")
     shown = [rank for rank in run.ranks if len(run.ranks) <= _LISTED_RANKS or rank.problem]
+    missing = [rank for rank in shown if rank.status == "missing"]
+    unlisted = missing[_LISTED_RANKS:]
+    if unlisted:
+        gone = {rank.rank for rank in unlisted}
+        shown = [rank for rank in shown if rank.rank not in gone]
     if shown:
         rows = [[str(r.rank), r.status, str(r.events), str(r.bytes)] for r in shown]
         lines = table(rows, ["rank", "status", "events", "bytes"], left=2).split("\n")
         said = ["", *[one_line(rank.problem) for rank in shown]]
         for line, sentence in zip(lines, said, strict=True):
             out(f"  {line}  {sentence}".rstrip())
+    if unlisted:
+        out(f"  and {len(unlisted)} more ranks are missing")
     for problem in run.problems:
         out(f"  {one_line(problem)}")
     for note in run.notes:

@@ -11,7 +11,7 @@ from p3s.report.view import Point
 from p3s.study import write_bytes
 
 
-def _keep_out_of_home() -> None:
+def keep_out_of_home() -> None:
     """Let matplotlib keep its files in the user's cache; by default it makes a ~/.config entry."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = Path(home, "p3s", "matplotlib")
@@ -24,7 +24,7 @@ def _keep_out_of_home() -> None:
 
 def write_png(points: Sequence[Point], path: Path) -> None:
     """Draw the speedup curve with its interval and the ideal line into ``path``."""
-    _keep_out_of_home()
+    keep_out_of_home()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator

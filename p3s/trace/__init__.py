@@ -1,9 +1,10 @@
 """Traced runs: the records of all ranks, merged (format: docs/capture-format.md)."""
 
-from p3s.trace.reader import read_file, read_run
+from p3s.trace.reader import RunFiles, read_file, read_run, run_files
 from p3s.trace.summary import summary
 from p3s.trace.types import Call, Comm, RankTrace, RunTrace, Site, Window
 
 __all__ = [
-    "Call", "Comm", "RankTrace", "RunTrace", "Site", "Window", "read_file", "read_run", "summary",
+    "Call", "Comm", "RankTrace", "RunFiles", "RunTrace", "Site", "Window", "read_file", "read_run",
+    "run_files", "summary",
 ]  # fmt: skip

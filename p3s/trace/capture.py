@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
 from p3s.trace import layout, ops
-from p3s.trace.chunks import Chunk, Damage, Header, Scan, parse_header, read_header
+from p3s.trace.chunks import (
+    Chunk,
+    Damage,
+    Header,
+    Scan,
+    open_capture,
+    parse_header,
+    read_header,
+)
 from p3s.trace.events import (
     EndRecord,
     Events,
@@ -30,7 +38,10 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
 
-__all__ = ["NAME", "Capture", "RawComm", "RawSite", "RawWindow", "read_capture", "read_header"]
+__all__ = [
+    "NAME", "Capture", "RawComm", "RawSite", "RawWindow", "rank_of", "read_capture",
+    "read_header",
+]  # fmt: skip
 
 
 @dataclass
@@ -113,6 +124,15 @@ class Capture:
         return "MPI_Sendrecv" if name == ops.SENDRECV_RECV else name
 
 
+def rank_of(path: Path) -> int | None:
+    """Return the rank that the name of a capture file says, None if it says none."""
+    digits = path.name.removeprefix("rank-").removesuffix(".p3t")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 9:
+        return None
+    rank = int(digits)
+    return rank if rank < layout.MAX_RANKS and path.name == NAME.format(rank) else None
+
+
 def read_capture(path: Path, last_only: bool = False) -> Capture:
     """Read one rank's file: every chunk of it that is intact.
 
@@ -123,7 +143,7 @@ def read_capture(path: Path, last_only: bool = False) -> Capture:
     """
     path = Path(path)
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = open_capture(path)
     except OSError as error:
         raise P3SError(f"{path}: {error.strerror}") from error
     try:
@@ -145,7 +165,7 @@ def read_capture(path: Path, last_only: bool = False) -> Capture:
 
 def intact_chunks(path: Path, header: Header | None) -> Iterator[tuple[Chunk, bytes]]:
     """Yield the chunks of a file whose checksums hold; ``header`` None if that is not readable."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    handle = open_capture(path)
     try:
         size = os.fstat(handle).st_size
         if header is None:

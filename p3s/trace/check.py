@@ -8,7 +8,8 @@ from pathlib import Path
 
 from p3s.errors import P3SError
 from p3s.trace import layout, ops
-from p3s.trace.capture import NAME, Capture, Header, intact_chunks, read_capture
+from p3s.trace.capture import NAME, Capture, Header, intact_chunks, rank_of, read_capture
+from p3s.trace.order import backwards
 from p3s.trace.reader import no_capture, of_another_run
 from p3s.trace.types import ANY_SOURCE
 from p3s.trace.where import Place
@@ -91,8 +92,11 @@ def _check_file(path: Path, rank: int) -> tuple[RankCheck, Capture | None]:
         capture = read_capture(path)
     except P3SError as error:
         return _unreadable(path, rank, str(error)), None
-    problem = capture.problem
-    status = DAMAGED if capture.damages else PARTIAL if problem else COMPLETE
+    threads = capture.calls["thread"][capture.events.call] if len(capture.calls) else None
+    turned = backwards(capture.events.start_ns, capture.events.elapsed_ns, threads)
+    problem = capture.problem or turned
+    damaged = capture.damages or turned
+    status = DAMAGED if damaged else PARTIAL if problem else COMPLETE
     found = RankCheck(
         capture.header.rank, path, status, capture.event_count, capture.bytes, capture.chunks,
         capture.lost_events, capture.counted_events, capture.header.paused_calls, problem,
@@ -124,7 +128,10 @@ def _check_run(run_dir: Path) -> RunCheck:
     problems: list[str] = []
     messages = _Messages()
     for path in sorted(run_dir.glob("rank-*.p3t")):
-        named = int(digits) if (digits := path.stem.removeprefix("rank-")).isdigit() else -1
+        named = rank_of(path)
+        if named is None:
+            problems.append(f"{path.name} is not the name of a rank's file")
+            continue
         one, capture = _check_file(path, named)
         if one.rank in ranks or path.name != NAME.format(one.rank):
             problems.append(f"{path.name} is the file of rank {one.rank}; it was renamed")
@@ -149,6 +156,8 @@ def _check_run(run_dir: Path) -> RunCheck:
     listed = tuple(ranks[rank] for rank in sorted(ranks))
     complete = bool(listed) and not problems and all(rank.status == COMPLETE for rank in listed)
     notes = list(_notes(listed))
+    if complete and not any(rank.events + rank.counted_events for rank in listed):
+        notes.append("there is not one event: nothing can be characterized")
     if complete and not notes:  # all messages of the run were recorded
         notes += _unmatched(messages)
     return RunCheck(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -114,6 +116,16 @@ def _text(raw: bytes) -> str:
     return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
+def open_capture(path: Path) -> int:
+    """Open a capture file for reading; raises OSError for what is not a plain file, at once."""
+    # Without O_NONBLOCK a pipe of that name would wait for somebody to write into it.
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "is not a plain file", str(path))
+    return handle
+
+
 def read_header(path: Path) -> Header:
     """Read the header of a capture file.
 
@@ -121,7 +133,7 @@ def read_header(path: Path) -> Header:
     if its checksum does not fit.
     """
     try:
-        with open(path, "rb") as file:
+        with open(open_capture(path), "rb") as file:
             raw = file.read(layout.HEADER_MIN_BYTES)
     except OSError as error:
         raise P3SError(f"{path}: {error.strerror}") from error
@@ -157,8 +169,13 @@ def _header(raw: bytes, path: Path) -> Header:
      _) = layout.HEADER.unpack_from(raw)  # fmt: skip
     totals = layout.TOTALS.unpack_from(raw, layout.TOTALS_OFFSET)
     polls, poll_ns, in_call, flags, abort_code, paused, paused_calls, tracer_ns = totals
+    if size > layout.MAX_RANKS:
+        raise P3SError(
+            f"{path} has an impossible header: it says {size:,} ranks, at most"
+            f" {layout.MAX_RANKS:,} can be traced; trace the run again"
+        )
     if (
-        not 1 <= size <= layout.MAX_RANKS
+        size < 1
         or not 0 <= rank < size
         or header_bytes < layout.PAGE_BYTES
         or header_bytes % layout.PAGE_BYTES
@@ -288,8 +305,6 @@ class Scan:
 
 
 def _only_hole(handle: int, at: int) -> bool:
-    import errno
-
     try:
         os.lseek(handle, at, os.SEEK_DATA)
     except OSError as error:

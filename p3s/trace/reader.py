@@ -226,9 +226,10 @@ def _wall_ns(run_dir: Path) -> int | None:
 class _Reading:
     """The first pass over a run: merges the tables, sees which calls have events."""
 
-    def __init__(self, run_dir: Path, size: int) -> None:
+    def __init__(self, run_dir: Path, size: int, keep_bytes: float = _KEEP_BYTES) -> None:
         import numpy as np
 
+        self._most_kept = keep_bytes
         self.tables = Tables(size)
         self.ranks = LazyRanks(run_dir, size)
         self.used = np.zeros(0, dtype=np.int64)  # events of each row
@@ -262,7 +263,7 @@ class _Reading:
                 trace.counters,
             )
         )  # fmt: skip
-        if self._kept_bytes + size <= _KEEP_BYTES:
+        if self._kept_bytes + size <= self._most_kept:
             self._kept_bytes += size
             self.ranks._kept[rank] = trace
 
@@ -296,19 +297,52 @@ def read_run(run_dir: Path) -> RunTrace:
     run_dir = Path(run_dir)
     files, unreadable = _headers(run_dir)
     size = files[min(files)][1].size
-    names = {rank: NAME.format(rank) for rank in range(size) if rank not in files}
-    problems = {
-        rank: unreadable.get(name, f"{run_dir / name} is missing") for rank, name in names.items()
-    }
-    missing = tuple(rank for rank, name in names.items() if name not in unreadable)
+    problems = _absent(run_dir, size, files, unreadable)
+    missing = tuple(rank for rank in problems if NAME.format(rank) not in unreadable)
     return _read(run_dir, files, problems, missing)
 
 
 def read_file(path: Path) -> RunTrace:
-    """Read the capture of one rank; the other ranks are empty and no problem."""
+    """Read the capture of one rank, once; the other ranks are empty and no problem."""
     path = Path(path)
     header = read_header(path)
-    return _read(path.parent, {header.rank: (path, header)}, {}, ())
+    return _read(path.parent, {header.rank: (path, header)}, {}, (), float("inf"))
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of a run, their headers read: what there is without reading events.
+
+    ``files``: rank -> file; ``problems``: rank -> why it has none; the rest as in RunTrace.
+    """
+
+    np: int
+    path: Path
+    files: dict[int, Path]
+    problems: dict[int, str]
+    work_unit: str
+    wall_ns: int | None
+
+
+def run_files(run_dir: Path) -> RunFiles:
+    """Return the files of a run; raises P3SError as read_run does."""
+    run_dir = Path(run_dir)
+    files, unreadable = _headers(run_dir)
+    size = files[min(files)][1].size
+    return RunFiles(
+        size, run_dir, {rank: files[rank][0] for rank in sorted(files)},
+        _absent(run_dir, size, files, unreadable), _one_unit(run_dir, files), _wall_ns(run_dir),
+    )  # fmt: skip
+
+
+def _absent(
+    run_dir: Path, size: int, files: dict[int, tuple[Path, Header]], unreadable: dict[str, str]
+) -> dict[int, str]:
+    """Return rank -> what is wrong with it, of the ranks that have no readable file."""
+    names = {rank: NAME.format(rank) for rank in range(size) if rank not in files}
+    return {
+        rank: unreadable.get(name, f"{run_dir / name} is missing") for rank, name in names.items()
+    }
 
 
 def _read(
@@ -316,10 +350,11 @@ def _read(
     files: dict[int, tuple[Path, Header]],
     problems: dict[int, str],
     missing: tuple[int, ...],
+    keep_bytes: float = _KEEP_BYTES,
 ) -> RunTrace:
     header = files[min(files)][1]
     work_unit = _one_unit(run_dir, files)
-    reading = _Reading(run_dir, header.size)
+    reading = _Reading(run_dir, header.size, keep_bytes)
     for rank in sorted(files):
         reading.take(rank, files[rank][0])
     counts = reading.finish(problems)

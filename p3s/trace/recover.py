@@ -12,7 +12,7 @@ from typing import Any
 
 from p3s.errors import P3SError, UsageError
 from p3s.trace import layout
-from p3s.trace.capture import NAME, Header, intact_chunks, read_capture, read_header
+from p3s.trace.capture import NAME, Header, intact_chunks, rank_of, read_capture, read_header
 from p3s.trace.chunks import Chunk
 from p3s.trace.events import read_counts, read_done, read_end, read_events, read_resolved
 from p3s.trace.reader import capture_files
@@ -104,8 +104,8 @@ def _recover_file(path: Path, target: Path, model: Header | None, write: bool) -
     """Save one file; only look what it would give unless ``write``."""
     from p3s.study import write_bytes
 
-    named = path.stem.removeprefix("rank-")
-    rank, problem = int(named) if named.isdigit() else -1, ""
+    number = rank_of(path)
+    rank, problem = -1 if number is None else number, ""
     header: Header | None = None
     damaged: frozenset[int] = frozenset()
     try:
@@ -118,7 +118,10 @@ def _recover_file(path: Path, target: Path, model: Header | None, write: bool) -
     if header is not None and header.rank != rank:
         why = f"is the file of rank {header.rank}; it was renamed and is left out"
         return Recovered(rank, path, 0, 0, why)
-    chunks = _usable_chunks(path, header, damaged)
+    try:
+        chunks = _usable_chunks(path, header, damaged)
+    except OSError as error:
+        return Recovered(rank, path, 0, 0, f"{error.strerror}: nothing can be saved")
     page, first = _header_page(path, header, model, chunks)
     if page is None:
         why = problem or "holds no intact chunk"
@@ -141,14 +144,11 @@ def _recover_file(path: Path, target: Path, model: Header | None, write: bool) -
 def _usable_chunks(
     path: Path, header: Header | None, damaged: frozenset[int]
 ) -> list[tuple[Chunk, bytes]]:
-    try:
-        found = [
-            (chunk, payload)
-            for chunk, payload in intact_chunks(path, header)
-            if chunk.offset not in damaged
-        ]
-    except OSError as error:
-        raise P3SError(f"{path}: {error.strerror}") from error
+    found = [
+        (chunk, payload)
+        for chunk, payload in intact_chunks(path, header)
+        if chunk.offset not in damaged
+    ]
     return found if header is not None else list(_decodable(found))
 
 

@@ -152,7 +152,7 @@ def _special() -> Iterator[str]:
         "MPI_Comm comm, int code",
         "    struct p3s_here h;\n"
         "    p3s_enter(&h, P3S_OP_Abort, ra, fa);\n"
-        "    p3s_aborting(code);\n"
+        "    p3s_aborting(code, ra);\n"
         "    return (outer ? p3s_next.Abort : p3s_real.Abort)(comm, code);\n",
     )
     # Arguments after the level cannot be passed on; MPI libraries ignore the call altogether.

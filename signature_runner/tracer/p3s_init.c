@@ -312,12 +312,27 @@ void p3s_finalize(struct p3s_here *h)
     PMPI_Group_free(&p3s_world_group);
 }
 
-void p3s_aborting(int code)
+/* A library that gives up because another rank is gone may end its own rank by MPI_Abort: that
+ * is no abort of the program's. */
+static bool in_the_library(void *ra)
 {
-    if (!p3s_active)
+    Dl_info info;
+    if (!dladdr(ra, &info) || !info.dli_fname)
+        return false;
+    const char *slash = strrchr(info.dli_fname, '/');
+    return (uintptr_t)info.dli_fbase == p3s_mpi_base ||
+           !strncmp(slash ? slash + 1 : info.dli_fname, "mca_", 4);
+}
+
+void p3s_aborting(int code, void *ra)
+{
+    if (!p3s_active || in_the_library(ra))
         return;
     p3s_header->abort_code = code;
     p3s_header->flags |= P3S_FLAG_ABORT;
+    /* Some return before their launcher ends the rank: what the rank still does is no part of
+     * the program, and the capture must not be closed as if all were well. */
+    p3s_active = 0;
 }
 
 /* Level 0 switches recording off, any other on again; what tables need is kept up meanwhile. */

@@ -193,7 +193,7 @@ enum { P3S_RECORD, P3S_FORWARD, P3S_REFUSE };
 int p3s_init_enter(struct p3s_here *h, void *ra, void *fa, int *rc);
 void p3s_init_done(struct p3s_here *h, int rc);
 void p3s_finalize(struct p3s_here *h);
-void p3s_aborting(int code);
+void p3s_aborting(int code, void *ra);
 
 void p3s_plain(struct p3s_here *h, MPI_Comm comm);
 void p3s_nowhere(struct p3s_here *h);   /* an event without a communicator */

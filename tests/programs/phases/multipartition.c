@@ -5,7 +5,7 @@
  */
 #include "phases.h"
 
-enum { WORDS = 20, FACES = 6 };
+enum { WORDS = 20, FACES = 6, FORTH = 100, BACK = 200 }; /* tags number the stages */
 
 static int side;
 
@@ -44,21 +44,21 @@ static void solve(int rows, int columns)
     int next = shifted(rows, columns), before = shifted(-rows, -columns);
     for (int stage = 0; stage < side; stage++) {
         if (stage > 0) {
-            MPI_Irecv(in, WORDS, MPI_DOUBLE, before, 10, MPI_COMM_WORLD, &received);
+            MPI_Irecv(in, WORDS, MPI_DOUBLE, before, FORTH + stage, MPI_COMM_WORLD, &received);
             MPI_Wait(&sent, MPI_STATUS_IGNORE);
             MPI_Wait(&received, MPI_STATUS_IGNORE);
         }
         if (stage < side - 1)
-            MPI_Isend(out, WORDS, MPI_DOUBLE, next, 10, MPI_COMM_WORLD, &sent);
+            MPI_Isend(out, WORDS, MPI_DOUBLE, next, FORTH + stage + 1, MPI_COMM_WORLD, &sent);
     }
     for (int stage = side - 1; stage >= 0; stage--) {
         if (stage < side - 1) {
-            MPI_Irecv(in, WORDS, MPI_DOUBLE, next, 11, MPI_COMM_WORLD, &received);
+            MPI_Irecv(in, WORDS, MPI_DOUBLE, next, BACK + stage, MPI_COMM_WORLD, &received);
             MPI_Wait(&sent, MPI_STATUS_IGNORE);
             MPI_Wait(&received, MPI_STATUS_IGNORE);
         }
         if (stage > 0)
-            MPI_Isend(out, WORDS, MPI_DOUBLE, before, 11, MPI_COMM_WORLD, &sent);
+            MPI_Isend(out, WORDS, MPI_DOUBLE, before, BACK + stage - 1, MPI_COMM_WORLD, &sent);
     }
 }
 

@@ -1,0 +1,123 @@
+"""``p3s matrix``: who sends how much to whom, on the terminal or as a picture."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit_json, header, out, say
+from p3s.errors import P3SError, UsageError
+
+if TYPE_CHECKING:
+    from p3s.trace import RunTrace
+
+EPILOG = """\b
+Example:
+  p3s matrix study -n 16
+  p3s matrix study -n 16 --what bytes --png matrix.png
+Next:
+  p3s phases study    (when they communicate)"""
+
+#: Text goes to files and pipes in this width.
+_WIDTH = 100
+
+
+def matrix(
+    path: Path = typer.Argument(..., metavar="STUDY", help="Study or run directory."),
+    count: int | None = typer.Option(
+        None, "-n", metavar="COUNT", min=1, max=MAX_COUNT,
+        help="Traced process count.  [default: the largest]",
+    ),
+    what: str = typer.Option("messages", "--what", metavar="messages|bytes", help="What to show."),
+    png: Path | None = typer.Option(None, "--png", metavar="FILE", help="Write a picture."),
+    json_: bool = JSON_OPTION,
+) -> int:  # fmt: skip
+    """Show the communication matrix of a traced run: point-to-point messages, source by row.
+
+    Exit code 3 when the capture is partial or damaged: what is intact is shown all the same.
+    """
+    if what not in ("messages", "bytes"):
+        raise UsageError(f"--what {what}: give messages or bytes")
+    from p3s.characterize.matrix import communication_matrix
+    from p3s.report.matrix import render, write_matrix_png
+
+    run = _run_at(path, count)
+    found = communication_matrix(run)
+    if png is not None:
+        write_matrix_png(found, what, png)
+    if json_:
+        columns = (found.source, found.destination, found.messages, found.bytes)
+        pairs = zip(*(column.tolist() for column in columns), strict=True)
+        emit_json(
+            {
+                **header("matrix"),
+                "np": found.np,
+                "run": str(run.path),
+                "complete": not run.problem,
+                "messages": int(found.messages.sum()),
+                "bytes": int(found.bytes.sum()),
+                "collective_calls": found.collective_calls,
+                "collective_bytes": found.collective_bytes,
+                "columns": ["source", "destination", "messages", "bytes"],
+                "pairs": [list(pair) for pair in pairs],
+                "notes": list(found.notes),
+                "picture": None if png is None else str(png),
+            }
+        )
+    else:
+        out(render(found, what, _width(), _shades()))
+        if png is not None:
+            out(f"picture: {png}")
+    if run.problem:
+        say(f"partial: {run.problem}")
+        return 3
+    return 0
+
+
+def _run_at(path: Path, count: int | None) -> RunTrace:
+    """Return the run to show: of a study the first one at the count."""
+    from p3s.study import Study
+    from p3s.trace import read_run
+
+    if not (path / "study.json").exists() and any(path.glob("rank-*.p3t")):
+        run = read_run(path)
+        if count is not None and count != run.np:
+            raise UsageError(f"-n {count}: {path} is a run at {run.np} processes")
+        return run
+    study = Study.open(path)
+    runs = study.runs()
+    if not runs:
+        raise P3SError(
+            f"{path}: holds no run; trace the program: p3s characterize -n 4,8,16 -o {path}"
+            " -- mpiexec -n {np} PROGRAM"
+        )
+    complete = study.counts()
+    wanted = (complete or [run.np for run in runs])[-1] if count is None else count
+    of_count = [run for run in runs if run.np == wanted]
+    if not of_count:
+        there = ", ".join(map(str, sorted({run.np for run in runs})))
+        raise UsageError(f"-n {wanted}: {path} has no run at {wanted} processes; it has {there}")
+    # The first repeat; a partial one only where there is nothing better.
+    return read_run(min(of_count, key=lambda run: (run.status != "complete", run.rep)).path)
+
+
+def _shades() -> str:
+    """Return block characters for a terminal that can show them, else plain ones."""
+    from p3s.report.matrix import ASCII, BLOCKS
+
+    if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
+        return ASCII
+    try:
+        BLOCKS.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return ASCII
+    return BLOCKS
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH

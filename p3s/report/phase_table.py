@@ -1,0 +1,244 @@
+"""Phases as a table, and the account of all events and all the time.
+
+Everything fits 100 columns. What is left out says so, and that ``--all`` shows it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from textwrap import wrap
+
+from p3s.report.phases import Account, Call, Loop, Phase, Phases
+from p3s.report.text import NOT_KNOWN, percent, seconds, visible
+from p3s.trace.source import Where, stack
+
+WIDTH = 100
+#: Without --all: rows of the table.
+MAX_PHASES = 40
+#: More columns of weights than these become one, with the others on a line of their own.
+_MAX_WEIGHTS = 4
+_PART_NAMES = {
+    "start": "start of the program",
+    "relevant": "relevant phases",
+    "rest": "the rest",
+    "end": "end of the program",
+}
+
+Places = Mapping[str, Where]
+
+
+# ---- words -------------------------------------------------------------------------------------
+def volume(count: float) -> str:
+    """Return bytes with three figures and a fitting unit (powers of 1000)."""
+    for limit, unit in ((1e3, "B"), (1e6, "kB"), (1e9, "MB"), (1e12, "GB"), (1e15, "TB")):
+        if count < limit * 0.9995:
+            value = count / (limit / 1e3)
+            return f"{count:.0f} B" if unit == "B" else f"{value:.3g} {unit}"
+    return f"{count / 1e15:.3g} PB"
+
+
+def amount(work: float, unit: str) -> str:
+    """Return work in its unit: a time, or a number of instructions."""
+    if unit.endswith("_ns"):
+        return seconds(work / 1e9)
+    for limit, name in ((1e3, ""), (1e6, "k"), (1e9, "M"), (1e12, "G"), (1e15, "T")):
+        if abs(work) < limit * 0.9995:
+            return f"{work / (limit / 1e3):.3g} {name}".rstrip()
+    return f"{work / 1e15:.3g} P"
+
+
+def cut(text: str, width: int) -> str:
+    """Return text in at most ``width`` columns, its middle left out."""
+    if len(text) <= width:
+        return text
+    keep = max(width - 1, 2)
+    return f"{text[: keep // 3]}…{text[len(text) - (keep - keep // 3) :]}"
+
+
+def span(low: int, high: int) -> str:
+    """Return a number, or two as a range."""
+    return f"{high:,}" if low == high else f"{low:,}..{high:,}"
+
+
+def of_ranks(ranks: int, count: int) -> str:
+    """Return how many of the ranks take part."""
+    return f"all {count}" if ranks == count else f"{ranks} of {count}"
+
+
+# ---- where a call or a loop is -----------------------------------------------------------------
+def loop_place(calls: Iterable[Call], sites: Mapping[str, Sequence[str]], places: Places) -> str:
+    """Return the innermost function around all calls of a loop, with the lines they are at."""
+    stacks = [
+        stack(sites[site], places)[::-1]
+        for site in dict.fromkeys(call.site for call in calls)
+        if sites.get(site)
+    ]
+    if not stacks:
+        return NOT_KNOWN
+    depth = 0
+    shortest = min(map(len, stacks))
+    while depth < shortest - 1 and len({frames[depth].frame for frames in stacks}) == 1:
+        depth += 1
+    frames = [frames[depth] for frames in stacks]
+    (function, file), _ = Counter((where.function, where.file) for where in frames).most_common()[0]
+    lines = [where.line for where in frames if (where.function, where.file) == (function, file)]
+    if not any(lines):
+        return visible(function or frames[0].frame, 160)
+    low, high = min(lines), max(lines)
+    place = f"{os.path.basename(file)}:{low}" + (f"-{high}" if high > low else "")
+    return visible(f"{function} {place}".strip(), 160)
+
+
+# ---- table -------------------------------------------------------------------------------------
+def table(found: Phases, places: Places, everything: bool = False) -> list[str]:
+    """Return the phases as a table: a row per relevant phase (of all phases on demand)."""
+    last = found.counts[-1]
+    listed = [phase for phase in found.phases if everything or phase.relevant]
+    dropped = len(listed) - MAX_PHASES if not everything else 0
+    listed = listed[: None if dropped <= 0 else MAX_PHASES]
+    loops = {loop.loop: loop for loop in found.tree.loops()}
+    same = all(len(set(_weights(phase, found.counts))) == 1 for phase in listed)
+    columns = [last] if same or len(found.counts) > _MAX_WEIGHTS else list(found.counts)
+    weights_head = [str(n) for n in columns]
+    weights_head[0] = "weight" if len(columns) == 1 else f"weight at {columns[0]}"
+    head = ["phase", "time", *weights_head, "ranks", "calls", "bytes", "work", "total work"]
+    rows, below = [], []
+    for phase in listed:
+        cost = phase.costs.get(last)
+        weights = _weights(phase, found.counts)
+        shown = [weights[found.counts.index(n)] for n in columns]
+        if cost is None:
+            row = [str(phase.phase), NOT_KNOWN, *shown, f"none of {last}", *[NOT_KNOWN] * 3]
+        else:
+            row = [
+                str(phase.phase), percent(cost.share), *shown, of_ranks(cost.ranks, last),
+                f"{cost.events:,}", volume(cost.bytes), amount(cost.work, found.work_unit),
+            ]  # fmt: skip
+        rows.append([*row, work_change(phase, found.counts)])
+        more = [_phase_place(phase, loops[phase.loop], found, places)]
+        if len(columns) == 1 and len(set(weights)) > 1:
+            pairs = zip(found.counts, weights, strict=True)
+            more.append(f"weights {' '.join(f'{n}:{w}' for n, w in pairs)}")
+        if cost is not None and cost.operations:
+            more.append(_operations(cost.operations))
+        below.append(_joined(more, WIDTH - len("phase  ")))
+    lines = _laid_out(head, rows, below, left=0)
+    hidden = len(found.phases) - len(listed)
+    if hidden:
+        rest = [p.costs[last].share for p in found.phases if p not in listed and last in p.costs]
+        lines.append(
+            f"{hidden} more phase{'s' * (hidden > 1)} with {percent(sum(rest))} of the time:"
+            " --all shows them"
+        )
+    return [*lines, *_about_work(listed, found.counts)]
+
+
+def _joined(parts: Sequence[str], width: int) -> list[str]:
+    """Return parts one after the other, on as few lines as they fit."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + 2 + len(part) <= width:
+            lines[-1] += f"  {part}"
+        else:
+            lines.append(cut(part, width))
+    return lines
+
+
+def _weights(phase: Phase, counts: Sequence[int]) -> list[str]:
+    costs = [phase.costs.get(n) for n in counts]
+    return [NOT_KNOWN if c is None else span(c.weight_min, c.weight) for c in costs]
+
+
+def _phase_place(phase: Phase, loop: Loop, found: Phases, places: Places) -> str:
+    if phase.parent is None:
+        return "outside all loops"
+    return loop_place(loop.calls(), found.sites, places)
+
+
+def work_change(phase: Phase, counts: Sequence[int]) -> str:
+    """Return the largest total work over the smallest: about 1x where Eq. 5.1 holds."""
+    works = [phase.costs[n].work for n in counts if n in phase.costs]
+    if len(works) < 2 or min(works) <= 0:
+        return NOT_KNOWN
+    return f"{max(works) / min(works):.3g}x" + ("" if phase.constant_work else " !")
+
+
+def _about_work(listed: Sequence[Phase], counts: Sequence[int]) -> list[str]:
+    if len(counts) < 2 or not listed:
+        return []
+    changing = [
+        str(phase.phase) for phase in listed
+        if not phase.constant_work and phase.spread is not None
+    ]  # fmt: skip
+    text = (
+        f"total work: of all ranks, largest over smallest from {counts[0]} to {counts[-1]} "
+        "processes (Eq. 5.1); "
+    )
+    if changing:
+        plural = "s" * (len(changing) > 1)
+        text += f"not constant within 10 % in phase{plural} {', '.join(changing)} (!)"
+    else:
+        text += "constant within 10 %"
+    return wrap(text, WIDTH)
+
+
+def _operations(operations: Mapping[str, int], limit: int = 5) -> str:
+    listed = sorted(operations.items(), key=lambda item: (-item[1], item[0]))
+    text = "  ".join(f"{visible(op)} {number:,}" for op, number in listed[:limit])
+    return text + (f"  and {len(listed) - limit} more" if len(listed) > limit else "")
+
+
+def _laid_out(
+    head: list[str], rows: list[list[str]], below: Sequence[Sequence[str]], left: int
+) -> list[str]:
+    """Lay a table out; column ``left`` is flush left, ``below`` are lines under each row."""
+    wide = [max(len(line[i]) for line in [head, *rows]) for i in range(len(head))]
+    lines = []
+    for line, more in zip([head, *rows], [[], *below], strict=True):
+        cells = [
+            cell.ljust(size) if i == left and left else cell.rjust(size)
+            for i, (cell, size) in enumerate(zip(line, wide, strict=True))
+        ]
+        lines.append(cut("  ".join(cells).rstrip(), WIDTH))
+        lines += [" " * (wide[0] + 2) + each for each in more]
+    return lines
+
+
+# ---- accounting --------------------------------------------------------------------------------
+def accounting(found: Phases) -> list[str]:
+    """Return where all events and all the time of each count are: phases, rest, start, end."""
+    head = ["processes", "part", "events", "of all", "time", "of all"]
+    rows: list[list[str]] = []
+    for n in found.counts:
+        account = found.accounts[n]
+        first = len(rows)
+        for key, name in _PART_NAMES.items():
+            rows.append(["", name, *_part(account.parts[key], account)])
+        all_events = sum(part[0] for part in account.parts.values())
+        all_time = sum(part[1] for part in account.parts.values())
+        if (all_events, all_time) != (account.events, account.time_ns):
+            lost = (account.events - all_events, account.time_ns - all_time)
+            rows.append(["", "not accounted for", *_part(lost, account)])
+        rows.append(["", "all", *_part((account.events, account.time_ns), account)])
+        rows[first][0] = str(n)
+    lines = _laid_out(head, rows, [[]] * len(rows), left=1)
+    for n in found.counts:
+        account = found.accounts[n]
+        parts = []
+        if account.null_events:
+            parts.append(f"{account.null_events:,} of the events are to or from MPI_PROC_NULL")
+        if account.failed_polls:
+            parts.append(f"{account.failed_polls:,} polls found nothing and are no events")
+        if parts:
+            lines += wrap(f"{n} processes: {'; '.join(parts)}", WIDTH)
+    return lines
+
+
+def _part(part: tuple[int, int], account: Account) -> list[str]:
+    events, time_ns = part
+    return [
+        f"{events:,}", percent(events / account.events if account.events else None),
+        seconds(time_ns / 1e9), percent(time_ns / account.time_ns if account.time_ns else None),
+    ]  # fmt: skip

@@ -1,0 +1,133 @@
+"""Finds the programs and libraries that call sites name, by their file names, on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+_MAGIC = b"\x7fELF"
+
+
+class Modules:
+    """Where modules are looked for, in this order.
+
+    ``more``: directories (or files) the user named. Then the words of ``command`` (programs by
+    name on PATH, or relative to ``homes``), their directories, ``homes``, what found modules say
+    themselves (:meth:`also`), and where the dynamic linker looks.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str] = (),
+        homes: Sequence[Path] = (),
+        more: Sequence[Path] = (),
+    ) -> None:
+        self._files: list[Path] = [path for path in more if path.is_file()]
+        first = [path for path in more if not path.is_file()]
+        for word in command:
+            self._files += _programs(word, homes)
+        here = [path.parent for path in self._files]
+        self._folders = _unique([*first, *here, *homes])
+        self._last = _linker_folders()
+        self._found: dict[str, Path | None] = {}
+
+    def also(self, folders: Sequence[Path]) -> None:
+        """Look in these directories too (the search path that a module carries)."""
+        added = [folder for folder in _unique(folders) if folder not in self._folders]
+        if added:
+            self._folders += added
+            self._found = {name: path for name, path in self._found.items() if path is not None}
+
+    def programs(self) -> list[Path]:
+        """Return the programs among the words of the command and the files the user named."""
+        return [path.resolve() for path in self._files if _is_elf(path)]
+
+    def find(self, name: str) -> Path | None:
+        """Return the file of the module with this file name, or None."""
+        if name not in self._found:
+            self._found[name] = next(self._candidates(name), None)
+        return self._found[name]
+
+    def _candidates(self, name: str) -> Iterator[Path]:
+        if not name or "/" in name or name in (".", ".."):
+            return
+        for path in self._files:
+            # The name in a capture is that of the file itself, not of a link to it.
+            if name in (path.name, path.resolve().name) and _is_elf(path):
+                yield path
+        for folder in (*self._folders, *self._last):
+            if _is_elf(folder / name):
+                yield folder / name
+
+
+def _programs(word: str, homes: Sequence[Path]) -> list[Path]:
+    """Return the files that a word of a launcher command can mean."""
+    if not word or word.startswith("-") or "\0" in word:
+        return []
+    if "/" in word:
+        path = Path(word).expanduser()
+        places = [path] if path.is_absolute() else [Path(path), *(home / path for home in homes)]
+    else:
+        found = shutil.which(word)
+        places = [Path(found)] if found else [home / word for home in homes]
+    return [place for place in places if _is_file(place)]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # names that are too long or no names
+        return False
+
+
+def _is_elf(path: Path) -> bool:
+    try:
+        if not path.is_file():  # opening a pipe would wait for its other end
+            return False
+        with path.open("rb") as file:
+            return file.read(4) == _MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+def _unique(paths: Sequence[Path]) -> list[Path]:
+    return list(dict.fromkeys(paths))
+
+
+def _linker_folders() -> list[Path]:
+    """Return LD_LIBRARY_PATH, the directories of ld.so.conf and the usual ones."""
+    found = [Path(part) for part in os.environ.get("LD_LIBRARY_PATH", "").split(":") if part]
+    found += _configured(Path("/etc/ld.so.conf"), set())
+    multiarch = sysconfig.get_config_var("MULTIARCH")
+    for folder in ("/lib64", "/usr/lib64", "/lib", "/usr/lib"):
+        if multiarch:
+            found.append(Path(folder, str(multiarch)))
+        found.append(Path(folder))
+    return _unique(found)
+
+
+def _configured(path: Path, seen: set[Path]) -> list[Path]:
+    if path in seen:
+        return []
+    seen.add(path)
+    found = []
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if words[0] == "include":
+            for pattern in words[1:]:
+                relative = pattern.lstrip("/")
+                root = Path("/") if pattern.startswith("/") else path.parent
+                for each in sorted(root.glob(relative)):
+                    found += _configured(each, seen)
+        else:
+            found.append(Path(words[0]))
+    return found

@@ -1,0 +1,82 @@
+"""Damaged captures: matching, logical time, phases and matrix end in a result or in one line."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from sketch import irecv, isend, rank_file, recv, send, wait
+
+from p3s.characterize.logical import logical_time
+from p3s.characterize.match import match
+from p3s.characterize.matrix import communication_matrix
+from p3s.characterize.thesis import thesis_phases
+from p3s.errors import P3SError
+from p3s.trace import read_run
+
+SIZE = 3
+
+
+def turn(rank: int, at: int) -> list:
+    """One turn of a ring with nonblocking calls; ``at``: events before it."""
+    there, here = (rank + 1) % SIZE, (rank - 1) % SIZE
+    return [
+        irecv(-2, -1, found=(here, 3)), isend(there, 3), wait(at, at + 1), ("Allreduce",),
+        send(there), recv(here), ("Ibarrier",), wait(at + 6), ("cut",),
+    ]  # fmt: skip
+
+
+def intact(rank: int) -> bytes:
+    events = [event for k in range(12) for event in turn(rank, 8 * k)]
+    w = rank_file(rank, SIZE, [*events, ("Finalize",)])
+    w.end()
+    return w.data()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_damage(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    for rank in range(SIZE):
+        data = bytearray(intact(rank))
+        for _ in range(rng.randrange(4)):
+            what, at = rng.randrange(3), rng.randrange(len(data))
+            if what == 0:
+                data[at] ^= 1 << rng.randrange(8)
+            elif what == 1:
+                data[at : at + 4096] = bytes(4096)
+            else:
+                del data[max(at, 4096) :]
+        (tmp_path / f"rank-{rank:06d}.p3t").write_bytes(data)
+    try:
+        run = read_run(tmp_path)
+        matching = match(run)
+        time = logical_time(run, matching)
+        assert communication_matrix(run).messages.sum() <= 2 * 12 * SIZE
+        phases = thesis_phases(run, time=time)
+    except P3SError as error:
+        assert "\n" not in str(error)
+        return
+    held = sum(len(rank.call) for rank in run.ranks)
+    assert matching.messages <= 2 * 12 * SIZE
+    assert sum(phase.events for phase in phases) <= held
+    for rank in range(SIZE):
+        partners = matching.of(rank)
+        for i in (partners.rank >= 0).nonzero()[0].tolist():
+            # Every message of the ring stays in its turn: nothing is matched across a loss.
+            ordinal = run.ranks[rank].ordinal
+            other = run.ranks[int(partners.rank[i])]
+            j = int(partners.index[i])
+            mine = i if ordinal is None else int(ordinal[i])
+            theirs = j if other.ordinal is None else int(other.ordinal[j])
+            assert mine // 8 == theirs // 8
+        assert (time.of(rank)[1:] >= time.of(rank)[:-1]).all()
+
+
+def test_the_intact_run_is_matched_completely(tmp_path: Path) -> None:
+    for rank in range(SIZE):
+        (tmp_path / f"rank-{rank:06d}.p3t").write_bytes(intact(rank))
+    run = read_run(tmp_path)
+    matching = match(run)
+    assert matching.messages == 2 * 12 * SIZE and matching.lines == ()
+    assert logical_time(run, matching).lines == ()
