@@ -174,6 +174,14 @@ class Study:
         """Phases and loop nest over all counts: signature/phases.json."""
         return self.root / "signature" / "phases.json"
 
+    def sampled_dir(self, np: int) -> Path:
+        """Capture of a signature that was run: sampled/np0008/; no run of the study."""
+        return self.root / "sampled" / f"np{np:04d}"
+
+    def sampled_path(self, np: int) -> Path:
+        """Time predicted from it: sampled/np0008.json."""
+        return self.root / "sampled" / f"np{np:04d}.json"
+
     @property
     def model_path(self) -> Path:
         """model.json."""

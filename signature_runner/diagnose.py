@@ -30,6 +30,8 @@ _TAIL_BYTES = 65536
 class Verdict:
     """``status`` complete, partial (some events, not to the end) or failed (nothing usable).
 
+    A run that was ended because it had been seen long enough is "stopped".
+
     ``work_unit`` is what the ranks measured work in, None if there is none or they differ.
     """
 
@@ -65,6 +67,11 @@ def diagnose(
         )
         return Verdict("failed", error, [], work_unit(captures))
     return replace(verdict, work_unit=work_unit(captures))
+
+
+def stopped(run_dir: Path) -> Verdict:
+    """Judge a run that was ended because all ranks had seen every relevant phase often enough."""
+    return Verdict("stopped", work_unit=work_unit(captures_of(run_dir)))
 
 
 def work_unit(captures: dict[int, Capture]) -> str | None:

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from p3s.errors import P3SError
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, read_json, write_json
-from signature_runner import build, command, diagnose, emulate, mpi
+from signature_runner import build, command, diagnose, emulate, mpi, plan, stopping
 from signature_runner.cores import cores
 from signature_runner.deaths import Deaths
 from signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_preload
@@ -27,13 +27,16 @@ OnOutput = Callable[[str, str], None]
 _GRACE_S = 5.0
 _SRUN_GRACE_S = 30.0  # killed, it would leave its job behind on the nodes
 _MARK = "P3S_RUN_ID"
-_OWN = ("P3S_TRACE_DIR", "P3S_WORK", "P3S_COUNTERS", "P3S_LIMIT")
+_OWN = ("P3S_TRACE_DIR", "P3S_WORK", "P3S_COUNTERS", "P3S_LIMIT", "P3S_SIGNATURE")
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """A run that ended well enough to be used; ``problems`` are lines the user should see."""
+    """A run that ended well enough to be used; ``problems`` are lines the user should see.
+
+    ``stopped``: it was ended because it had been seen long enough.
+    """
 
     exit_code: int
     wall_s: float
@@ -41,6 +44,7 @@ class RunOutcome:
     oversubscribed: bool
     run_dir: Path
     problems: list[str] = field(default_factory=list)
+    stopped: bool = False
 
 
 _PERMISSION = {
@@ -151,7 +155,32 @@ class _Ended:
     exit_code: int
     wall_s: float
     timed_out: bool
+    stopped: bool
     deaths: list[frozenset[int]]
+
+
+def _wait(
+    process: subprocess.Popen[bytes], timeout_s: float | None, seen: stopping.Saturation | None
+) -> str:
+    """Wait for the end of a launcher; return "ended", "timed out", or "seen" all there was to."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        left = None if deadline is None else max(deadline - time.monotonic(), 0)
+        try:
+            process.wait(left if seen is None else min(stopping.LOOK_S, left or stopping.LOOK_S))
+            return "ended"
+        except subprocess.TimeoutExpired:
+            if deadline is not None and time.monotonic() >= deadline:
+                return "timed out"
+            if seen is not None and seen.reached():
+                return "seen"
+
+
+def _end_early(process: subprocess.Popen[bytes], grace_s: float) -> None:
+    """Ask a launcher to end its ranks, as it does when it is told to end itself."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(grace_s)
 
 
 def _execute(
@@ -161,9 +190,10 @@ def _execute(
     timeout_s: float | None,
     on_output: OnOutput | None,
     np: int,
+    seen: stopping.Saturation | None,
 ) -> _Ended:
-    """Run a launcher to its end."""
-    timed_out = False
+    """Run a launcher to its end, or until all there was to see has been."""
+    how = "ended"
     with open(run_dir / "stdout.txt", "wb") as out, open(run_dir / "stderr.txt", "wb") as err:
         begin = time.monotonic()
         try:
@@ -190,25 +220,26 @@ def _execute(
                 threads.append(thread)
         deaths = Deaths(run_dir, np)
         deaths.start()
+        srun = any(os.path.basename(word) == "srun" for word in argv[:8])
+        grace_s = _SRUN_GRACE_S if srun else _GRACE_S
         try:
-            process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            timed_out = True
+            how = _wait(process, timeout_s, seen)
         finally:
             order = deaths.end()
             wall_s = time.monotonic() - begin
-            srun = any(os.path.basename(word) == "srun" for word in argv[:8])
-            _stop(process, env[_MARK], _SRUN_GRACE_S if srun else _GRACE_S)
+            if how == "seen":
+                _end_early(process, grace_s)
+            _stop(process, env[_MARK], grace_s)
             for thread in threads:
                 thread.join(_GRACE_S)
-    return _Ended(process.returncode, wall_s, timed_out, order)
+    return _Ended(process.returncode, wall_s, how == "timed out", how == "seen", order)
 
 
 def _prepare(run_dir: Path) -> None:
     """Make the run directory and empty it of an earlier run's files."""
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        for pattern in ("rank-*.p3t", "run.json", "warned", "other-mpi", "insn-*"):
+        for pattern in ("rank-*.p3t", "run.json", "warned", "other-mpi", "insn-*", plan.NAME):
             for path in run_dir.glob(pattern):
                 path.unlink()
         probe = run_dir / f".probe-{secrets.token_hex(4)}"
@@ -307,7 +338,11 @@ def run_traced(
         argv = _argv(parsed, tracer, run_dir, recording, mark)
         _prepare(run_dir)
         env = _environment(oversubscribed, mark)
-        return _execute(argv, env, run_dir, timeout_s, on_output, np)
+        seen = None
+        if recording.plan is not None and tracer is not None:
+            recording.plan.write(run_dir)
+            seen = stopping.Saturation(run_dir, np, recording.plan) if recording.stop else None
+        return _execute(argv, env, run_dir, timeout_s, on_output, np, seen)
 
     ended = attempt(tracer)
     found = _other_family(parsed, tracer, run_dir)
@@ -319,9 +354,12 @@ def run_traced(
     counted = recording.work == INSTRUCTIONS
     limit_s = timeout_s if ended.timed_out else None
     code, wall_s = ended.exit_code, ended.wall_s
-    verdict = diagnose.diagnose(
-        run_dir, parsed, np, code, limit_s, trace, counted, ended.deaths
-    )
+    if ended.stopped:
+        verdict = diagnose.stopped(run_dir)
+    else:
+        verdict = diagnose.diagnose(
+            run_dir, parsed, np, code, limit_s, trace, counted, ended.deaths
+        )
     family = tracer.mpi_family if tracer else parsed.family
     info: dict[str, Any] = {
         "schema": RUN_SCHEMA,
@@ -340,4 +378,4 @@ def run_traced(
     write_json(run_dir / "run.json", info)
     if verdict.error:
         raise P3SError(verdict.error)
-    return RunOutcome(code, wall_s, np, oversubscribed, run_dir, verdict.problems)
+    return RunOutcome(code, wall_s, np, oversubscribed, run_dir, verdict.problems, ended.stopped)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from p3s.errors import UsageError
+from signature_runner.plan import NAME as PLAN_NAME
+from signature_runner.plan import Plan
 
 #: What the work between two MPI calls can be measured in.
 AUTO, WALL, CPU, INSTRUCTIONS = "auto", "wall", "cpu", "instructions"
@@ -34,11 +36,17 @@ _PRELOAD = 'export LD_PRELOAD="$0${LD_PRELOAD:+:$LD_PRELOAD}"; exec "$@"'
 
 @dataclass(frozen=True)
 class Recording:
-    """How work is measured, which performance counters are read, and bytes per rank (0: all)."""
+    """How work is measured, which performance counters are read, and bytes per rank (0: all).
+
+    With a ``plan``, events of phases that were seen often enough are only counted; ``stop``: the
+    program is ended when that is so for all relevant phases.
+    """
 
     work: str = AUTO
     counters: tuple[str, ...] = ()
     limit_bytes: int = 0
+    plan: Plan | None = None
+    stop: bool = False
 
     def environment(self, run_dir: Path) -> dict[str, str]:
         """Return what the tracer reads from the environment of a rank."""
@@ -47,6 +55,7 @@ class Recording:
             "P3S_WORK": self.work,
             "P3S_COUNTERS": ",".join(self.counters),
             "P3S_LIMIT": str(self.limit_bytes),
+            **({"P3S_SIGNATURE": str(run_dir / PLAN_NAME)} if self.plan else {}),
         }
 
     def as_info(self) -> dict[str, object]:
@@ -55,6 +64,7 @@ class Recording:
             "work": self.work,
             "counters": list(self.counters),
             "limit_bytes": self.limit_bytes,
+            **({"signature": asdict(self.plan.enough), "stop": self.stop} if self.plan else {}),
         }
 
 

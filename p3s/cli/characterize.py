@@ -20,6 +20,7 @@ from p3s.cli.common import (
     table,
 )
 from p3s.cli.recording import COUNTERS, LIMIT, WORK
+from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
 
 EPILOG = """\b
 Example:
@@ -35,6 +36,7 @@ def default_study(program: str) -> Path:
 
 
 def characterize(
+    context: typer.Context,
     command: list[str] = typer.Argument(
         None, metavar="LAUNCHER", help="The launcher command; {np} is the process count."
     ),
@@ -51,6 +53,11 @@ def characterize(
     work: str = WORK,
     counters: str = COUNTERS,
     limit: str = LIMIT,
+    signature: bool = SIGNATURE,
+    stop: bool = STOP,
+    width: str = WIDTH,
+    confidence: str = CONFIDENCE,
+    turns: str = TURNS,
     force: bool = typer.Option(
         False, "--force", help="Add runs of another command to an existing study."
     ),
@@ -59,9 +66,14 @@ def characterize(
     """Run the program traced at small process counts and find its phases.
 
     Adds to the study when it exists already; a count that is run again replaces its earlier run
-    only when the new one has succeeded.
+    only when the new one has succeeded. With --signature, the phases that the study knows are
+    recorded only until their times are known; later events are only counted.
     """
+    from dataclasses import replace
+
     from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, reasons, trace_counts
+    from p3s.cli.sampled import enough as settings_of
+    from p3s.cli.sampled import refuse_alone, run_signature
     from p3s.study import Study
     from signature_runner.recording import recording
 
@@ -70,6 +82,11 @@ def characterize(
     wanted = parse_counts(counts)
     asked = recording(work, counters, limit)
     root = study_dir if study_dir is not None else default_study(program_of(words, wanted[0]))
+    if signature:
+        chosen = settings_of(width, confidence, turns)
+        asked = replace(asked, stop=stop)
+        return run_signature(root, words, wanted, timeout, asked, chosen, json_)
+    refuse_alone(stop, context)
     existing = Study.find(root)
     check_counts(existing, wanted)
     program_of(words, wanted[0])

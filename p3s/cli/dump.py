@@ -136,7 +136,10 @@ def _show(run: dict[str, Any]) -> None:
     out(table(rows, ["call", "kind", "events", "bytes", "elements", "time", head, "sites"], 2))
     for name, text in (
         ("failed_polls", "polls found nothing and are counted, not recorded"),
-        ("counted_events", "events came after the limit and are counted, not recorded"),
+        (
+            "counted_events",
+            "events are counted, not recorded (after the limit, or of phases seen often enough)",
+        ),
         ("paused_calls", "calls were made while MPI_Pcontrol had switched recording off"),
     ):
         if run[name]:

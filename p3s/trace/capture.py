@@ -27,6 +27,7 @@ from p3s.trace.events import (
     read_done,
     read_end,
     read_events,
+    read_phases,
     read_resolved,
 )
 from p3s.trace.layout import NAME
@@ -50,8 +51,9 @@ class Capture:
 
     ``calls`` is the table of CALL records (layout.CALL_FIELDS; lost ones are zero);
     ``resolved``: rows of event ordinal, source, tag, bytes; ``done``: rows of completing and
-    posting ordinal with ``cancelled``; ``counted``: call -> (events, elapsed_ns, work) after the
-    limit. ``header`` has the totals of END, if that was reached.
+    posting ordinal with ``cancelled``; ``counted``: call -> (events, elapsed_ns, work) of events
+    that were only counted; ``phases``: rows of layout.PHASE_FIELDS, None if the run had no plan
+    of phases. ``header`` has the totals of END, if that was reached.
     """
 
     path: Path
@@ -72,6 +74,7 @@ class Capture:
     damages: tuple[Damage, ...] = ()
     lost_events: int = 0  # known to have been recorded, and not there
     event_count: int = 0  # of the events that are intact
+    phases: NDArray[np.void] | None = None
 
     @property
     def complete(self) -> bool:
@@ -80,7 +83,7 @@ class Capture:
 
     @property
     def counted_events(self) -> int:
-        """How many events were only counted, the limit having been reached."""
+        """How many events were only counted: after the limit, or of phases seen often enough."""
         if self.end is not None:
             return self.end.counted_events
         return sum(row[0] for row in self.counted.values())
@@ -188,6 +191,7 @@ class _Collector:
         self.resolved: list[Int64s] = []
         self.counted: dict[int, tuple[int, int, int]] = {}
         self.end: EndRecord | None = None
+        self.phases: NDArray[np.void] | None = None
         self.damages: list[Damage] = []
         self.places: list[tuple[int, int]] = []  # first ordinal, offset of every EVENTS chunk
         self.gap_at: int | None = None  # offset of the first chunk with events lost before it
@@ -217,6 +221,8 @@ class _Collector:
             self.resolved.append(read_resolved(chunk, payload))
         elif chunk.kind == layout.COUNTS:
             self.counted |= read_counts(chunk, payload)
+        elif chunk.kind == layout.PHASES:
+            self.phases = read_phases(payload)
         elif chunk.kind == layout.END:
             self.end = read_end(payload)
 
@@ -250,7 +256,7 @@ class _Collector:
         capture = Capture(
             self.path, self._header(), self.defs.opnames, self.defs.sites, self.defs.comms,
             self.defs.windows, calls, events, resolved, done, cancelled, counted,
-            self.end, chunks, self.bytes, (), lost + dropped, len(events),
+            self.end, chunks, self.bytes, (), lost + dropped, len(events), self.phases,
         )  # fmt: skip
         self._compare_with_end(capture)
         capture.damages = tuple(self.damages)

@@ -220,7 +220,9 @@ def _notes(ranks: tuple[RankCheck, ...] | list[RankCheck]) -> tuple[str, ...]:
     counted = sum(rank.counted_events for rank in ranks)
     paused = sum(rank.paused_calls for rank in ranks)
     if counted:
-        notes.append(f"{counted} events came after the limit and were only counted")
+        notes.append(
+            f"{counted} events were only counted (after the limit, or of phases seen often enough)"
+        )
     if paused:
         notes.append(f"{paused} calls were made while MPI_Pcontrol had switched recording off")
     return tuple(notes)

@@ -292,16 +292,21 @@ class Scan:
             return None
         payload = os.pread(self.handle, chunk.used, chunk.offset + layout.CHUNK_BYTES)
         known = chunk.kind in layout.KIND_NAMES
-        checked = chunk.sealed or (known and chunk.kind != layout.COUNTS)
+        checked = chunk.sealed or (known and chunk.kind not in layout.IN_PLACE)
         if len(payload) < chunk.used or (checked and zlib.crc32(payload) != chunk.crc):
             self.damages.append(Damage(chunk.offset, f"the checksum of a chunk of {name}"))
             return None
-        if known and chunk.version != layout.CHUNK_VERSION:
+        if known and chunk.version not in _versions(chunk.kind):
             self.damages.append(
                 Damage(chunk.offset, f"a chunk of {name} of a later version ({chunk.version})")
             )
             return None
         return payload
+
+
+def _versions(kind: int) -> tuple[int, ...]:
+    events = kind == layout.EVENTS
+    return (layout.CHUNK_VERSION, *((layout.GAP_VERSION,) if events else ()))
 
 
 def _only_hole(handle: int, at: int) -> bool:

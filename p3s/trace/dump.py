@@ -32,7 +32,10 @@ def ranks_of(run: RunTrace, only: int | None = None) -> Iterator[RankTrace]:
 
 
 def _columns(run: RunTrace, rank: RankTrace) -> tuple[list[str], list[NDArray[np.generic]]]:
-    """Return the numbers of each event: ordinal, thread, start, elapsed, work, counters."""
+    """Return the numbers of each event: ordinal, thread, start, elapsed, work, counters, gap.
+
+    The gap, how many events right before it were only counted, is there where any were.
+    """
     import numpy as np
 
     length = len(rank.call)
@@ -40,7 +43,13 @@ def _columns(run: RunTrace, rank: RankTrace) -> tuple[list[str], list[NDArray[np
     thread = np.zeros(length, dtype=np.int32) if rank.thread is None else rank.thread
     names = ["event", "thread", "start_ns", "elapsed_ns", "work", *run.counter_names]
     counters = [rank.counters[:, i] for i in range(len(run.counter_names))]
-    return names, [ordinal, thread, rank.start_ns, rank.elapsed_ns, rank.work, *counters]
+    columns: list[NDArray[np.generic]] = [
+        ordinal, thread, rank.start_ns, rank.elapsed_ns, rank.work, *counters,
+    ]  # fmt: skip
+    if run.counted_events:  # the step to an event from the one before need not be the program's
+        names.append("gap")
+        columns.append(np.zeros(length, dtype=np.int64) if rank.gap is None else rank.gap)
+    return names, columns
 
 
 _RANKS = {-1: "-", -2: "any", -3: "null"}
@@ -78,7 +87,8 @@ def text(run: RunTrace, only: int | None = None) -> Iterator[str]:
 
 
 def _rank_end(rank: RankTrace, endings: Sequence[str]) -> Iterator[str]:
-    lines = [
+    lines = _phase_lines(rank)
+    lines += [
         f"counted only: {counts[0]} events, elapsed {counts[1]} ns, work {counts[2]}:"
         f" {endings[call]}"
         for call, counts in sorted(rank.counted.items())
@@ -102,6 +112,17 @@ def _rank_end(rank: RankTrace, endings: Sequence[str]) -> Iterator[str]:
         lines = []
     if lines:
         yield "\n".join(lines)
+
+
+def _phase_lines(rank: RankTrace) -> list[str]:
+    if rank.phases is None:
+        return []
+    return [
+        f"phase {row['phase']}: {row['turns']} turns, {row['detailed']} in detail, mean"
+        f" {row['mean']:.0f}, {row['left_out']} events only counted"
+        for row in rank.phases
+        if row["turns"]
+    ]
 
 
 def _ordinal(rank: RankTrace, index: int) -> int:
@@ -158,7 +179,8 @@ def json_pieces(run: RunTrace, only: int | None = None) -> Iterator[str]:
         "windows": [vars(window) for window in run.windows],
         "calls": [vars(call) for call in run.calls],
         "columns": [
-            "event", "thread", "start_ns", "elapsed_ns", "work", *run.counter_names, "call",
+            "event", "thread", "start_ns", "elapsed_ns", "work", *run.counter_names,
+            *(["gap"] if run.counted_events else []), "call",
         ],
     }  # fmt: skip
     yield json.dumps(head, ensure_ascii=True)[:-1] + ', "ranks": ['
@@ -261,6 +283,7 @@ class _CallColumns:
               for name, kind in self._NUMBERS],
             ("start_ns", pa.int64()), ("elapsed_ns", pa.int64()), ("work", pa.int64()),
             *[(f"counter:{name}", pa.int64()) for name in self.run.counter_names],
+            *([("gap", pa.int64())] if self.run.counted_events else []),
         ]  # fmt: skip
         return pa.schema(fields, metadata=self._metadata())
 

@@ -28,7 +28,8 @@ class Events:
 
     ``call`` (uint32) numbers the rank's own calls; ``start_ns``, ``elapsed_ns``, ``work``:
     int64; ``counters``: int64, shape (events, counters). ``ordinal`` is None where event i is
-    number i: nothing before it is lost.
+    number i: nothing before it is lost. ``gap``: how many events right before it were only
+    counted; None where none ever was.
     """
 
     call: NDArray[np.uint32]
@@ -37,6 +38,7 @@ class Events:
     work: Int64s
     counters: Int64s
     ordinal: Int64s | None = None
+    gap: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.call)
@@ -67,6 +69,7 @@ class Events:
         return Events(
             self.call[rows].copy(), self.start_ns[rows].copy(), self.elapsed_ns[rows].copy(),
             self.work[rows].copy(), self.counters[rows].copy(), ordinal[rows].copy(),
+            None if self.gap is None else self.gap[rows].copy(),
         )  # fmt: skip
 
 
@@ -107,7 +110,7 @@ def read_events(chunk: Chunk, payload: bytes, source: int, counters: int) -> Eve
     import numpy as np
 
     columns = layout.EVENT_COLUMNS + counters
-    if chunk.columns < columns:
+    if chunk.columns < columns + (chunk.version == layout.GAP_VERSION):
         raise ValueError("an event has too few columns")
     if chunk.first > _MOST_ORDINAL:
         raise ValueError("its ordinals are impossible")
@@ -132,7 +135,12 @@ def read_events(chunk: Chunk, payload: bytes, source: int, counters: int) -> Eve
     start += chunk.base_ns
     start -= elapsed
     more = table[layout.EVENT_COLUMNS : columns].T.view(np.int64)
-    return Events(call.astype(np.uint32), start, elapsed, work, more)
+    left_out = None
+    if chunk.version == layout.GAP_VERSION:
+        left_out = table[columns].view(np.int64)
+        if left_out.min() < 0 or left_out.max() > _MOST_ORDINAL:
+            raise ValueError("a number of events left out is impossible")
+    return Events(call.astype(np.uint32), start, elapsed, work, more, None, left_out)
 
 
 def _check_count(chunk: Chunk, rows: int) -> None:
@@ -161,6 +169,11 @@ def join_events(parts: Sequence[tuple[int, Events]], counters: int) -> tuple[Eve
     ordinal = None
     if lost:
         ordinal = np.concatenate([np.arange(f, f + len(p), dtype=np.int64) for f, p in parts])
+    gap = None
+    if any(part.gap is not None and part.gap.any() for _, part in parts):
+        gap = np.concatenate(
+            [np.zeros(len(p), dtype=np.int64) if p.gap is None else p.gap for _, p in parts]
+        )
     return Events(
         np.concatenate([part.call for _, part in parts]),
         np.concatenate([part.start_ns for _, part in parts]),
@@ -168,6 +181,7 @@ def join_events(parts: Sequence[tuple[int, Events]], counters: int) -> tuple[Eve
         np.concatenate([part.work for _, part in parts]),
         np.concatenate([part.counters for _, part in parts]),
         ordinal,
+        gap,
     ), lost
 
 
@@ -225,6 +239,22 @@ def read_counts(chunk: Chunk, payload: bytes) -> dict[int, tuple[int, int, int]]
         chunk.first + number: (int(row["events"]), int(row["elapsed_ns"]), int(row["work"]))
         for number, row in zip(used.tolist(), rows, strict=True)
     }
+
+
+def read_phases(payload: bytes) -> NDArray[np.void]:
+    """Return the rows of a PHASES chunk (layout.PHASE_FIELDS); a row's number is its phase's."""
+    import numpy as np
+
+    dtype = np.dtype(layout.PHASE_FIELDS)
+    if len(payload) % dtype.itemsize:
+        raise ValueError("a row of phases is cut off")
+    table = np.frombuffer(payload, dtype=dtype)
+    numbers = np.array_equal(table["phase"], np.arange(len(table)))
+    amounts = np.concatenate([table[name] for name in ("mean", "variance", "detailed_mean")])
+    most = max(int(table[name].max(initial=0)) for name in ("turns", "measured", "left_out"))
+    if not numbers or not np.isfinite(amounts).all() or most > _MOST_ORDINAL:
+        raise ValueError("a row of phases is impossible")
+    return table
 
 
 def read_end(payload: bytes) -> EndRecord:

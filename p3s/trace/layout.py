@@ -19,6 +19,8 @@ HEADER_CRC_BYTES = 508
 #: Live totals, kept up to date while the program runs; not under the checksum.
 TOTALS = struct.Struct("<QqIIiIQq")
 TOTALS_OFFSET = 512
+#: Where the chunk of phases begins, for who watches the run; 0 if there is none.
+PHASES_AT_OFFSET = 560
 #: A word that holds the id of the thread that called MPI_Init; the kernel sets this bit of it
 #: when the thread begins to end.
 ALIVE_OFFSET = 1024
@@ -29,13 +31,17 @@ CHUNK = struct.Struct("<IHHiIIIQqIIQII")
 CHUNK_BYTES = 64
 CHUNK_CRC_BYTES = 44
 CHUNK_MAGIC = 0x4B433350
-CHUNK_VERSION = 1
+#: Versions of a chunk that are read; version 2 of EVENTS has a column more, the gap.
+CHUNK_VERSION, GAP_VERSION = 1, 2
 
-DEFS, EVENTS, DONE, RESOLVED, COUNTS, END = range(1, 7)
+DEFS, EVENTS, DONE, RESOLVED, COUNTS, END, PHASES = range(1, 8)
 KIND_NAMES = {
     DEFS: "definitions", EVENTS: "events", DONE: "completions", RESOLVED: "resolved receives",
-    COUNTS: "counts", END: "end",
+    COUNTS: "counts", END: "end", PHASES: "phases",
 }  # fmt: skip
+
+#: Kinds whose rows change in place: their checksum holds once they are sealed.
+IN_PLACE = (COUNTS, PHASES)
 
 OPNAME, SITE, COMM, CALL, WINDOW = range(1, 6)
 
@@ -54,9 +60,16 @@ RECORD_HEAD = struct.Struct("<II")
 EVENT_COLUMNS = 4
 COUNT_FIELDS = [("events", "<u8"), ("elapsed_ns", "<i8"), ("work", "<i8"), ("reserved", "<u8")]
 
+PHASE_FIELDS = [
+    ("phase", "<u4"), ("state", "<u4"), ("turns", "<u8"), ("measured", "<u8"),
+    ("batches", "<u8"), ("mean", "<f8"), ("variance", "<f8"), ("elapsed_ns", "<i8"),
+    ("work", "<i8"), ("left_out", "<u8"), ("early", "<u8"), ("early_elapsed_ns", "<i8"),
+    ("early_work", "<i8"), ("detailed", "<u8"), ("detailed_mean", "<f8"),
+]  # fmt: skip
+
 WALL, CPU, INSTRUCTIONS = 1, 2, 3
 WORK_UNITS = {WALL: "wall_ns", CPU: "cpu_ns", INSTRUCTIONS: "instructions"}
 
-STOPPED_EARLY, ABORTING, LIMITED, SWITCHED_OFF = 1, 2, 4, 8
+STOPPED_EARLY, ABORTING, LIMITED, SWITCHED_OFF, SAMPLED = 1, 2, 4, 8, 16
 MAX_COUNTERS = 6
 COUNTER_NAME_BYTES = 24

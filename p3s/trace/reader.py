@@ -114,6 +114,8 @@ def _rank_trace(capture: Capture, call: Int64s, calls: Int64s, problem: str) -> 
         events.ordinal,
         _threads(capture),
         header.tracer_ns,
+        events.gap,
+        capture.phases,
     )
 
 

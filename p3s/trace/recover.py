@@ -14,7 +14,14 @@ from p3s.errors import P3SError, UsageError
 from p3s.trace import layout
 from p3s.trace.capture import NAME, Header, intact_chunks, rank_of, read_capture, read_header
 from p3s.trace.chunks import Chunk
-from p3s.trace.events import read_counts, read_done, read_end, read_events, read_resolved
+from p3s.trace.events import (
+    read_counts,
+    read_done,
+    read_end,
+    read_events,
+    read_phases,
+    read_resolved,
+)
 from p3s.trace.reader import capture_files
 from p3s.trace.records import Definitions
 from p3s.trace.where import places_at
@@ -160,7 +167,7 @@ def _decodable(chunks: list[tuple[Chunk, bytes]]) -> Iterator[tuple[Chunk, bytes
             if chunk.kind == layout.DEFS:
                 defs.add(chunk, payload)
             elif chunk.kind == layout.EVENTS:
-                counters = max(chunk.columns - layout.EVENT_COLUMNS, 0)
+                counters = _counters(chunk)
                 read_events(chunk, payload, layout.WALL, counters)
             elif chunk.kind == layout.DONE:
                 read_done(chunk, payload)
@@ -168,6 +175,8 @@ def _decodable(chunks: list[tuple[Chunk, bytes]]) -> Iterator[tuple[Chunk, bytes
                 read_resolved(chunk, payload)
             elif chunk.kind == layout.COUNTS:
                 read_counts(chunk, payload)
+            elif chunk.kind == layout.PHASES:
+                read_phases(payload)
             elif chunk.kind == layout.END:
                 read_end(payload)
         except ValueError:
@@ -215,8 +224,7 @@ def _rebuilt(
     monotonic, pid = fields[7], fields[9]
     if (pid ^ monotonic) & 0xFFFFFFFF != first.file_key:
         fields[9] = first.file_key ^ (monotonic & 0xFFFFFFFF)
-    columns = next((c.columns for c, _ in chunks if c.kind == layout.EVENTS), 4)
-    counters = min(max(columns - layout.EVENT_COLUMNS, 0), layout.MAX_COUNTERS)
+    counters = next((_counters(c) for c, _ in chunks if c.kind == layout.EVENTS), 0)
     if model is not None:
         fields[10] = model.work_source
         names = b"".join(
@@ -227,6 +235,12 @@ def _rebuilt(
         fields[10] = layout.CPU
     fields[11] = counters
     return fields
+
+
+def _counters(chunk: Chunk) -> int:
+    """Return how many counters the events of a chunk have."""
+    gap = chunk.version == layout.GAP_VERSION
+    return min(max(chunk.columns - layout.EVENT_COLUMNS - gap, 0), layout.MAX_COUNTERS)
 
 
 def _world_size(chunks: list[tuple[Chunk, bytes]]) -> int:

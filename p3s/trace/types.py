@@ -114,7 +114,11 @@ class RankTrace:
     ``done`` (int64, shape (requests, 2)): ordinals of the event that completed a request and of
     the one that posted or started it, ``cancelled`` (bool) beside it. ``counters`` (int64, shape
     (events, counters)): what RunTrace.counter_names counted before the call. ``counted``: call ->
-    (events, elapsed_ns, work) after the limit of the capture; ``counted_events`` is their number.
+    (events, elapsed_ns, work) of events that were only counted; ``counted_events`` is their
+    number: after the limit of the capture, or of phases that had been seen often enough. ``gap``
+    (int64, None if all 0): how many of those came right before an event; where it is not 0, the
+    step from the event before is none the program made. ``phases``: a row per phase of the plan
+    the run was given (layout.PHASE_FIELDS), None if it had none.
     ``paused_calls`` were made while MPI_Pcontrol had switched recording off. ``ordinal`` is None
     where event i is number i; else some are lost. ``thread`` (0 the first) is None where one
     thread made all calls. ``tracer_ns`` is the time the tracer itself took, in no other column.
@@ -138,6 +142,8 @@ class RankTrace:
     ordinal: Int64s | None = None
     thread: Int32s | None = None
     tracer_ns: int = 0
+    gap: Int64s | None = None
+    phases: NDArray[np.void] | None = None
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,7 @@ int p3s_chunk_next(struct p3s_chunk *c, int kind, uint32_t columns, uint64_t fir
     if (!h)
         return error ? error : errno;
     h->kind = (uint16_t)kind;
-    h->version = 1;
+    h->version = (uint16_t)(1 + (kind >> 16));
     h->rank = my_rank;
     h->sequence = chunks;
     h->capacity_bytes = (uint32_t)bytes;

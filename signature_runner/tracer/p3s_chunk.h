@@ -8,7 +8,8 @@
 
 enum {
     P3S_CHUNK_DEFS = 1, P3S_CHUNK_EVENTS = 2, P3S_CHUNK_DONE = 3, P3S_CHUNK_RESOLVED = 4,
-    P3S_CHUNK_COUNTS = 5, P3S_CHUNK_END = 6
+    P3S_CHUNK_COUNTS = 5, P3S_CHUNK_END = 6, P3S_CHUNK_PHASES = 7,
+    P3S_CHUNK_VERSION_2 = 0x10000       /* added to a kind */
 };
 
 struct p3s_chunk_header {

@@ -5,6 +5,7 @@
  * address). A remembered stack is right if every slot that held a return address still holds
  * it: the same code at the same depth lays out its frames in the same way. */
 #include "p3s_inside.h"
+#include "p3s_phase.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -54,6 +55,7 @@ uint32_t p3s_intern(uint64_t key, int frames, char *const *text)
         free(joined);
         known = (uintptr_t)head.number + 1;
         p3s_map_put(&sites, key, (void *)known);
+        p3s_phase_site(head.number, key);
     }
     p3s_let_go();
     return (uint32_t)(known - 1);

@@ -2,6 +2,7 @@
  * rows of variable-length numbers, completed requests, and the totals at the end. */
 #include "p3s_chunk.h"
 #include "p3s_inside.h"
+#include "p3s_phase.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 #define HEADER_BYTES 4096
-#define LONGEST_ROW (10 * (4 + P3S_MAX_COUNTERS))
+#define LONGEST_ROW (10 * (5 + P3S_MAX_COUNTERS))
 
 _Static_assert(sizeof(struct p3s_call) == 56, "CALL payload must stay 56 bytes");
 _Static_assert(offsetof(struct p3s_header, clock_cost_ns) == 40, "header layout");
@@ -27,6 +28,7 @@ _Static_assert(offsetof(struct p3s_header, run) == 424, "header layout");
 _Static_assert(offsetof(struct p3s_header, header_crc) == 508, "header layout");
 _Static_assert(offsetof(struct p3s_header, failed_polls) == 512, "header layout");
 _Static_assert(offsetof(struct p3s_header, tracer_ns) == 552, "header layout");
+_Static_assert(offsetof(struct p3s_header, phases_at) == 560, "header layout");
 _Static_assert(offsetof(struct p3s_header, alive) == 1024, "header layout");
 
 struct p3s_header *p3s_header;
@@ -38,6 +40,7 @@ static uint64_t limit_bytes;
 static bool limited;            /* the limit is reached: events are only counted */
 static bool stopped;            /* the file cannot grow */
 static uint64_t event_count, done_count, resolved_count, counted;
+static uint64_t left_out;       /* events only counted since the last that was stored */
 static uint32_t def_count, call_count, site_count;
 static int64_t previous_end_ns;
 static uint32_t columns;
@@ -127,8 +130,11 @@ bool p3s_store_open(const char *dir, const struct p3s_header *facts)
     p3s_header = h;
     limit_bytes = h->limit_bytes;
     columns = 4 + h->counters;
-    if (next_chunk(&defs, P3S_CHUNK_DEFS, 0, 0, 0, 0))
+    if (next_chunk(&defs, P3S_CHUNK_DEFS, 0, 0, 0, 0)) {
+        p3s_phase_open(getenv("P3S_SIGNATURE"));
+        columns += p3s_phases;
         return true;
+    }
     p3s_header = NULL;
     p3s_file_drop(path);
     return false;
@@ -257,6 +263,12 @@ uint64_t p3s_put_event(const struct p3s_call *call, int64_t start_ns, int64_t el
     int64_t number = call_number(call);
     if (number < 0)
         return P3S_NO_EVENT;
+    if (p3s_phases && !p3s_phase_wants((uint32_t)number, call, elapsed_ns, work)) {
+        p3s_header->flags |= P3S_FLAG_SAMPLED;
+        left_out++;
+        count_only((uint32_t)number, elapsed_ns, work);
+        return P3S_NO_EVENT;
+    }
     if (limited) {
         count_only((uint32_t)number, elapsed_ns, work);
         return P3S_NO_EVENT;
@@ -269,7 +281,7 @@ uint64_t p3s_put_event(const struct p3s_call *call, int64_t start_ns, int64_t el
             count_only((uint32_t)number, elapsed_ns, work);
             return P3S_NO_EVENT;
         }
-        if (!next_chunk(&events, P3S_CHUNK_EVENTS, columns, event_count, previous_end_ns,
+        if (!next_chunk(&events, P3S_CHUNK_EVENTS + p3s_phases * P3S_CHUNK_VERSION_2, columns, event_count, previous_end_ns,
                         LONGEST_ROW))
             return P3S_NO_EVENT;
     }
@@ -279,8 +291,11 @@ uint64_t p3s_put_event(const struct p3s_call *call, int64_t start_ns, int64_t el
     at = put_number(at, (uint64_t)elapsed_ns);
     at = put_number(at, p3s_work_source == P3S_WORK_INSTRUCTIONS ? (uint64_t)work
                                                                  : zigzag(gap - work));
-    for (uint32_t i = 4; i < columns; i++)
+    for (uint32_t i = 4; i < columns - p3s_phases; i++)
         at = put_number(at, counters ? counters[i - 4] : 0);
+    if (p3s_phases)
+        at = put_number(at, left_out);
+    left_out = 0;
     p3s_chunk_commit(&events, at);
     previous_end_ns = start_ns + elapsed_ns;
     return event_count++;
@@ -393,6 +408,7 @@ void p3s_store_close(void)
     p3s_chunk_seal(&done);
     p3s_chunk_seal(&resolved);
     seal_counts(count_chunks);
+    p3s_phase_seal();
     if (!stopped && next_chunk(&last, P3S_CHUNK_END, 0, event_count, 0, sizeof end)) {
         end = (__typeof__(end)){event_count, done_count, resolved_count, p3s_file_chunks(),
                                 p3s_header->failed_polls, p3s_header->failed_poll_ns, counted,

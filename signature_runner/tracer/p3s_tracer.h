@@ -39,7 +39,8 @@ extern struct p3s_handles p3s_mpi;
 enum {
     P3S_REC_OPNAME = 1, P3S_REC_SITE = 2, P3S_REC_COMM = 3, P3S_REC_CALL = 4, P3S_REC_WINDOW = 5
 };
-enum { P3S_FLAG_STOPPED = 1, P3S_FLAG_ABORT = 2, P3S_FLAG_LIMITED = 4, P3S_FLAG_PAUSED = 8 };
+enum { P3S_FLAG_STOPPED = 1, P3S_FLAG_ABORT = 2, P3S_FLAG_LIMITED = 4, P3S_FLAG_PAUSED = 8,
+       P3S_FLAG_SAMPLED = 16 };
 enum { P3S_WORK_WALL = 1, P3S_WORK_CPU = 2, P3S_WORK_INSTRUCTIONS = 3 };
 
 #define P3S_MAX_COUNTERS 6
@@ -68,7 +69,8 @@ struct p3s_header {             /* first page of the file; stays mapped for the 
     uint32_t paused;            /* recording is off by MPI_Pcontrol */
     uint64_t paused_calls;
     int64_t tracer_ns;          /* what the tracer itself has taken */
-    char unused[464];
+    uint64_t phases_at;         /* where the chunk PHASES begins, 0 = there is none */
+    char unused[456];
     /* Held by the thread that called MPI_Init until it ends. The kernel marks it then, before it
      * closes anything, so before a launcher can notice and end the other ranks. */
     pthread_mutex_t alive;

@@ -1,0 +1,142 @@
+"""What is to be run of a signature: the plan for the tracer, and the weights of its phases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from p3s.errors import P3SError
+from signature_runner.plan import Enough, KnownCall, Plan, Row
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from p3s.study import Study
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How often each phase is begun in a whole run: the most and the fewest over the ranks."""
+
+    source: str
+    most: tuple[float, ...]
+    fewest: tuple[float, ...]
+
+    def of_rank(self, turns: np.ndarray, most: np.ndarray) -> np.ndarray:
+        """Return one rank's weights, from its turns so far and those of the busiest rank.
+
+        Where the ranks differ, they are taken to keep the proportion they have.
+        """
+        import numpy
+
+        same = numpy.array(self.most) == numpy.array(self.fewest)
+        share = numpy.divide(turns, most, out=numpy.zeros(len(turns)), where=most > 0)
+        return numpy.array(self.most) * numpy.where(same, turns > 0, share)
+
+
+def load_phases(study: Study) -> dict[str, Any]:
+    """Return signature/phases.json, its shape checked; raises P3SError when it is not usable."""
+    from p3s.characterize import phases
+
+    data = phases.load_phases(study.root)
+    try:
+        _check(data)
+    except (KeyError, TypeError, ValueError, AttributeError) as err:
+        raise P3SError(f"{study.phases_path}: damaged ({type(err).__name__}: {str(err)[:60]});"
+                       " delete it, it is made again from the signatures") from err
+    return data
+
+
+def calls_of(phases: Mapping[str, Any]) -> list[KnownCall]:
+    """Return the calls of all phases, in the order of the program."""
+    return [row for row in _walk(phases["tree"], -1, 0, -1, phases, [0])
+            if isinstance(row, KnownCall)]
+
+
+def _check(data: Mapping[str, Any]) -> None:
+    numbers = [int(phase["phase"]) for phase in data["phases"]]
+    if numbers != list(range(len(numbers))) or not numbers:
+        raise ValueError("phases are not numbered")
+    data["accounting"].get("0")
+    for phase in data["phases"]:
+        str(phase["name"]), int(phase["loop"])
+        for row in phase["per_count"].values():
+            for name in ("weight", "weight_min", "ranks", "work", "elapsed_ns", "relevant"):
+                float(row[name])
+    for _ in _walk(data["tree"], -1, 0, -1, data, [0]):
+        pass
+
+
+def _walk(
+    loop: Mapping[str, Any], parent: int, place: int, phase: int, data: Mapping[str, Any],
+    numbers: list[int],
+) -> Iterator[Row | KnownCall]:
+    """Yield the loops, each before what is in it, and the calls."""
+    own = {int(p["loop"]): int(p["phase"]) for p in data["phases"]}.get(int(loop["loop"]), -1)
+    if parent < 0 and own != 0:
+        raise ValueError("the whole program is no phase")
+    own = -1 if loop.get("walk") else own
+    number = numbers[0]
+    numbers[0] += 1
+    yield Row(parent, place, own)
+    inside = phase if own < 0 else own
+    for at, child in enumerate(loop["body"]):
+        if "body" in child:
+            yield from _walk(child, number, at, inside, data, numbers)
+        else:
+            int(child["site"] or "0", 16)
+            op = str(child["op"])
+            if not op or not op.isascii() or any(c.isspace() for c in op):
+                raise ValueError("an operation has no name")
+            yield KnownCall(child["site"] or "0", op, number, at, inside)
+
+
+def plan_of(phases: Mapping[str, Any], np: int, enough: Enough) -> Plan:
+    """Return the plan for a run at ``np`` processes.
+
+    A phase is relevant if it was at that count, or at any where that was not traced.
+    """
+    loops = [row for row in _walk(phases["tree"], -1, 0, -1, phases, [0]) if isinstance(row, Row)]
+    relevant, ranks = [], {}
+    for phase in phases["phases"]:
+        rows = phase["per_count"]
+        here = [rows[str(np)]] if str(np) in rows else list(rows.values())
+        traced = str(np) in map(str, phases["counts"])
+        wanted = bool(phase["phase"]) and any(row["relevant"] for row in here) and (
+            not traced or str(np) in rows)
+        relevant.append(wanted)
+        if wanted:
+            ranks[int(phase["phase"])] = _ranks(rows, np, enough)
+    return Plan(loops, calls_of(phases), relevant, enough, ranks)
+
+
+def _ranks(rows: Mapping[str, Any], np: int, enough: Enough) -> int:
+    """Return how many ranks must have seen a phase often enough.
+
+    All that take part; one, where some of them do not begin it often enough in a whole run.
+    """
+    if str(np) in rows:
+        row = rows[str(np)]
+        return int(row["ranks"]) if row["weight_min"] > enough.turns else 1
+    return np if all(int(row["ranks"]) == int(count) for count, row in rows.items()) else 1
+
+
+def too_rare(phases: Mapping[str, Any], np: int, plan: Plan) -> list[str]:
+    """Return the names of relevant phases that no run at ``np`` begins often enough."""
+    found = []
+    for phase, relevant in zip(phases["phases"], plan.relevant, strict=True):
+        row = phase["per_count"].get(str(np))
+        if relevant and row is not None and row["weight"] <= plan.enough.turns:
+            found.append(str(phase["name"]))
+    return found
+
+
+def traced_weights(phases: Mapping[str, Any], np: int) -> Weights | None:
+    """Return the weights of the earlier runs at that count, None if it was not traced."""
+    if str(np) not in map(str, phases["counts"]):
+        return None
+    rows = [phase["per_count"].get(str(np)) for phase in phases["phases"]]
+    most = tuple(float(row["weight"]) if row else 0.0 for row in rows)
+    fewest = tuple(float(row["weight_min"]) if row else 0.0 for row in rows)
+    return Weights(f"the earlier signature of {np} processes", most, fewest)
