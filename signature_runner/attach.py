@@ -67,6 +67,13 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
     shared = bool(here.local_size and here.local_size > cores())
     if shared:
         env = {**SHARING, **env}
+    if not here.rank and mpi.library_of(path) is None and mpi.is_static(path):
+        # Not refused: it may be a tool that holds the name and starts the program.
+        print(
+            f"p3s: warning: {path} has MPI linked statically and will not be traced; link it with"
+            " the shared MPI library",
+            file=sys.stderr,
+        )
     if not here.rank:
         _write_info(folder, program, here, tracer, recording, shared)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, its successor must not

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import shlex
 import shutil
 import signal
@@ -187,6 +188,18 @@ class TestExec:
             assert f"the launcher of another MPI ({install.family})" in done.said()[0]
         started.unlink()
         assert launch(2, tmp_path, "--", str(python)).code == 1 and not started.exists()
+
+    def test_instructions_of_a_program_behind_a_script(self, program: str, tmp_path: Path) -> None:
+        if shutil.which(f"qemu-{platform.machine()}") is None:
+            pytest.skip("no qemu-user")
+        script = tmp_path / "script"
+        script.write_text(f"#!/bin/sh\nexec {program} none 1\n")
+        script.chmod(0o755)
+        done = launch(2, tmp_path, "-o", "out", "--work", "instructions", "--", str(script))
+        assert done.code == 0 and len(done.said()) == 1
+        assert "instructions are not counted" in done.said()[0]
+        done = run([*P3S, "add", "study", "out"], tmp_path)
+        assert done.code == 1 and "ran outside of qemu" in done.said()[0]
 
     def test_ranks_that_start_together_compile_once(self, program: str, tmp_path: Path) -> None:
         linker = tmp_path / "bin" / "cc"
