@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 import typer
@@ -53,6 +55,11 @@ def say(text: str = "") -> None:
         print(one_line(text), file=sys.stderr, flush=True)
     except BrokenPipeError as error:
         raise ReaderGone from error
+
+
+def quoted(path: Path) -> str:
+    """Return a path as a word of a command line that can be copied."""
+    return shlex.quote(str(path))
 
 
 class ReaderGone(Exception):

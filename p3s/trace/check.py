@@ -224,5 +224,6 @@ def _notes(ranks: tuple[RankCheck, ...] | list[RankCheck]) -> tuple[str, ...]:
             f"{counted} events were only counted (after the limit, or of phases seen often enough)"
         )
     if paused:
-        notes.append(f"{paused} calls were made while MPI_Pcontrol had switched recording off")
+        calls = "1 call was" if paused == 1 else f"{paused} calls were"
+        notes.append(f"{calls} made while MPI_Pcontrol had switched recording off")
     return tuple(notes)
