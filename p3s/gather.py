@@ -96,21 +96,31 @@ def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
     from p3s.trace import read_run
     from p3s.trace.layout import NAME
     from p3s.trace.order import backwards
+    from p3s.trace.reader import no_capture
 
     if not path.is_dir():
         raise P3SError(f"{path}: not a directory; give what p3s exec has made, as p3s-np8")
     if not any(path.glob("rank-*.p3t")):
-        raise P3SError(f"{path}: holds no capture (rank-*.p3t); give what p3s exec has made")
+        raise P3SError(
+            f"{path}: holds no capture (rank-*.p3t): {no_capture(path)}; give what p3s exec has"
+            " made"
+        )
     run = read_run(path)
     if run.problem:
         why = run.problem.partition("; ")[0]
-        raise PartialResult(f"{why}, so this run cannot be added; run the program again to its end")
+        raise PartialResult(f"{why}, so this run cannot be added; trace the program again")
     try:
         info = read_json(path / "run.json", RUN_SCHEMA)
     except P3SError:
         info = {"schema": RUN_SCHEMA, "schema_version": SCHEMA_VERSION, "argv": [], "traced": True}
     # Launchers that do not say how many ranks there are leave it to the captures.
     info = {**info, "np": run.np, "status": "complete", "work_unit": run.work_unit}
+    if info.get("work") == "instructions" and run.work_unit != "instructions":
+        raise P3SError(
+            f"{path}: its instructions were not counted, because the program ran outside of qemu;"
+            " name the program itself after p3s exec --work instructions, not a script or program"
+            " that starts it"
+        )
     wall_ns, events = 0, 0
     for rank in run.ranks:
         events += len(rank.call)
@@ -134,6 +144,9 @@ def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
 
 def _command(path: Path, info: dict[str, Any]) -> list[str]:
     """Return the plainest launcher command for a program that was started by ``p3s exec``."""
+    whole = info.get("command")  # of a run that p3s characterize has made
+    if isinstance(whole, list) and whole and all(isinstance(word, str) for word in whole):
+        return whole
     argv = info.get("argv")
     if not isinstance(argv, list) or not argv or not all(isinstance(word, str) for word in argv):
         raise UsageError(

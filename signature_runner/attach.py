@@ -18,6 +18,7 @@ from typing import Any
 from p3s.errors import P3SError, UsageError
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, write_bytes, write_json
 from signature_runner import build, mpi
+from signature_runner.claim import claim, this_launch
 from signature_runner.cores import cores
 from signature_runner.place import Place, launcher_above, place
 from signature_runner.recording import AUTO, CPU, INSTRUCTIONS, SHARING, Recording, preload
@@ -54,10 +55,25 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
     except OSError as error:
         raise P3SError(f"{folder}: cannot be made: {error.strerror}; use -o") from error
     tracer = tracer_for(path, here)
-    env = {**os.environ, **recording.environment(folder)}
+    launched = this_launch()
+    claim(folder, launched)
+    _refuse_taken(folder)  # another launch may have had it in the meantime
+    env = {
+        "P3S_RUN_ID": launched.run_id if launched else "",
+        **os.environ,
+        **recording.environment(folder),
+        "P3S_LAUNCHED": str(here.size or 0),
+    }
     shared = bool(here.local_size and here.local_size > cores())
     if shared:
         env = {**SHARING, **env}
+    if not here.rank and mpi.library_of(path) is None and mpi.is_static(path):
+        # Not refused: it may be a tool that holds the name and starts the program.
+        print(
+            f"p3s: warning: {path} has MPI linked statically and will not be traced; link it with"
+            " the shared MPI library",
+            file=sys.stderr,
+        )
     if not here.rank:
         _write_info(folder, program, here, tracer, recording, shared)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, its successor must not
@@ -141,6 +157,7 @@ def _known_path(program: str, library: tuple[str, str] | None, above: str | None
     facts = [_stamp(str(path)) for path in build.source_paths()]
     facts += [_stamp(str(Path(build.__file__).parent / "tracer" / "table.py"))]
     facts += [str(library), _stamp(library[1] if library else program), str(above)]
+    facts += [program]  # the Pythons of several environments are one file
     facts += [f"{n}={os.environ.get(n)}" for n in ("PATH", "LD_LIBRARY_PATH", "MPI4PY_MPIABI")]
     facts += [sys.executable, str(place().family)]
     digest = hashlib.sha256("\0".join(facts).encode("utf-8", "surrogateescape")).hexdigest()
@@ -155,14 +172,15 @@ def tracer_for(program: str, here: Place) -> build.TracerBuild:
     """
     library, above = mpi.library_of(program), launcher_above()
     known = _known_path(program, library, above)
-    found = _recall(known)
+    found, python = _recall(known)
     if found is None:
         with build.locked("lookup"):
-            found = _recall(known)
+            found, python = _recall(known)
             if found is None:
                 found = build.ensure_tracer(None, program, above, here.family)
+                python = mpi.library_of_python(program) if library is None else None
                 row = {"path": str(found.path), "version": found.version, "mpicc": found.mpicc}
-                text = json.dumps({**row, "family": found.mpi_family})
+                text = json.dumps({**row, "family": found.mpi_family, "python": python})
                 write_bytes(known, text.encode("utf-8", "surrogateescape"))
     if library and library[0] != found.mpi_family:
         raise P3SError(f"{program}: uses {library[1]}, for which there is no tracer; p3s doctor")
@@ -171,16 +189,23 @@ def tracer_for(program: str, here: Place) -> build.TracerBuild:
             f"{program}: is linked to {library[1] or library[0]}, but was started by the launcher"
             f" of another MPI ({here.family}); start it with the mpiexec of its own MPI"
         )
+    if python and here.family and python[0] != here.family:
+        raise P3SError(
+            f"{program}: mpi4py loads {python[1]}, but was started by the launcher of another MPI"
+            f" ({here.family}); {mpi.remedy_for(python[1], here.family)}"
+        )
     return found
 
 
-def _recall(known: Path) -> build.TracerBuild | None:
+def _recall(known: Path) -> tuple[build.TracerBuild | None, tuple[str, str] | None]:
+    """Return the remembered tracer and, of a Python, (family, library) that its mpi4py loads."""
     try:
         row = json.loads(known.read_bytes())
         found = build.TracerBuild(Path(row["path"]), row["family"], row["version"], row["mpicc"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return found if found.path.is_file() else None
+        python = (str(row["python"][0]), str(row["python"][1])) if row["python"] else None
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        return None, None
+    return (found, python) if found.path.is_file() else (None, None)
 
 
 def _launch() -> str:

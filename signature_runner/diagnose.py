@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from p3s.errors import P3SError
-from p3s.trace import ops
 from p3s.trace.capture import Capture, read_capture
 from signature_runner.command import Command, executable
 from signature_runner.deaths import first_of
@@ -185,20 +184,15 @@ def _kept(captures: dict[int, Capture]) -> str:
     return "; what was captured is kept" if captures else ""
 
 
-def _op_name(capture: Capture, number: int) -> str:
-    name = capture.opnames.get(number, "an MPI call")
-    return "MPI_Sendrecv" if name == ops.SENDRECV_RECV else name
-
-
 def _last(capture: Capture | None) -> str:
     """Return ", in MPI_X" or ", after MPI_X" of a rank."""
     if capture is None:
         return ", before MPI_Init returned"
     if capture.header.in_call:
-        return f", inside {_op_name(capture, capture.header.in_call - 1)}"
+        return f", inside {capture.op_name(capture.header.in_call - 1)}"
     if len(capture.events):
         call = capture.calls[int(capture.events["call"][-1])]
-        return f", after {_op_name(capture, int(call['op']))}"
+        return f", after {capture.op_name(int(call['op']))}"
     return ""
 
 
@@ -249,9 +243,22 @@ def _said(run_dir: Path) -> str:
     return ""
 
 
+_LAUNCHER_ERROR = re.compile(r"^srun: (?:error|fatal): (?!\S+: task )", re.MULTILINE)
+
+
+def _launcher_said(run_dir: Path) -> str:
+    """Return what the launcher gives as the reason why it started nothing, empty if nothing."""
+    text = _tail(run_dir / "stderr.txt")
+    found = [match.start() for match in _LAUNCHER_ERROR.finditer(text)]
+    return text[found[-1] :].partition("\n")[0].strip()[:200] if found else ""
+
+
 _OPENMPI_RANK = re.compile(
     r"process rank (\d+) with PID|Process name: \[(?:\[[^\]]*\]|[^,\]]*),\s*(\d+)\]"
 )
+_OPENMPI_ERROR = re.compile(r"\*\*\* reported by process \[[^\],]*,(\d+)\]")
+_IMPROPER = re.compile(r"\s+\d+\s+on\s+node\s+\S+\s+exiting\s+improperly")
+_NO_FINALIZE = "ended without MPI_Finalize"  # and with exit code 0: the launcher's 1 is its own
 _OPENMPI_HOW = re.compile(r"exited on signal (\d+)|^\s*Exit code:\s+(\d+)", re.MULTILINE)
 _MPICH_FATAL = re.compile(r"^Abort\(-?\d+\) on node (\d+) ", re.MULTILINE)
 _HYDRA_BLOCK = re.compile(
@@ -341,7 +348,12 @@ def _death(
         if capture.header.aborting:
             return _Death(rank, f"called MPI_Abort({capture.header.abort_code})")
     text = _tail(run_dir / "stdout.txt") + "\n" + _tail(run_dir / "stderr.txt")
+    fatal = _OPENMPI_ERROR.search(text)
+    if fatal and int(fatal[1]) in captures:
+        return _Death(int(fatal[1]), "stopped by an MPI error")
     match = _OPENMPI_RANK.search(text)
+    if match and _IMPROPER.match(text, match.end()):
+        return _Death(int(match[1]), _NO_FINALIZE)
     if match:
         how = _OPENMPI_HOW.search(text, match.start())
         said = _exited(code)
@@ -390,13 +402,24 @@ def _failure(
     said = f": {said}" if said else ""
     death = _death(run_dir, captures, family, code, deaths)
     how = f" ({death.how})" if death.how else ""
+    ranks = "1 rank" if np == 1 else f"{np} ranks"
     if traced and not captures:
-        return f"{shown}: failed at {np} ranks before MPI_Init returned{how}{said}"
-    if captures and all(capture.complete for capture in captures.values()):
-        ended = f"ended with {death.how}" if death.how else "failed after MPI_Finalize"
-        return f"{shown}: {ended} at {np} ranks{said}{_kept(captures)}"
+        own = "" if said else _launcher_said(run_dir)
+        if own:
+            return f"{own}; {shown} was not started at {ranks}, or failed before MPI_Init returned"
+        return f"{shown}: failed at {ranks} before MPI_Init returned{how}{said}"
+    # An MPI_Abort can return and its caller go on until the launcher ends it.
+    aborted = any(capture.header.aborting for capture in captures.values())
+    if captures and not aborted and all(capture.complete for capture in captures.values()):
+        verb = "was" if death.how.startswith("killed") else "ended with"
+        ended = f"{verb} {death.how}" if death.how else "failed"
+        who = f"{ranks}:" if death.rank is None else f"rank {death.rank} of {np}"
+        return f"{shown}: {who} {ended} after MPI_Finalize{said}{_kept(captures)}"
     if death.rank is None:
-        return f"{shown}: failed at {np} ranks{how}{said}{_kept(captures)}"
+        return f"{shown}: failed at {ranks}{how}{said}{_kept(captures)}"
+    if death.how == _NO_FINALIZE:
+        last = _last(captures.get(death.rank))
+        return f"{shown}: rank {death.rank} of {np} {_NO_FINALIZE}{last}{said}{_kept(captures)}"
     facts = (death.how + _last(captures.get(death.rank))).removeprefix(", ")
     facts = f" ({facts})" if facts else ""
     return f"{shown}: rank {death.rank} of {np} died{facts}{said}{_kept(captures)}"

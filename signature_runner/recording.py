@@ -18,7 +18,11 @@ WORKS = (AUTO, WALL, CPU, INSTRUCTIONS)
 _MAX_COUNTERS = 6  # docs/capture-format.md
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d{1,15})([KMGT]?)(?:I?B)?", re.IGNORECASE)
-_COUNTER = re.compile(r"[a-z0-9][a-z0-9:._-]{0,22}", re.IGNORECASE)
+#: Those of perf_event_open(2) that the tracer can read (p3s_clock.c).
+COUNTERS = (
+    "instructions", "cycles", "llc-misses", "llc-references", "branches", "branch-misses",
+    "page-faults", "context-switches", "cpu-migrations", "task-clock",
+)  # fmt: skip
 
 #: What ranks need that share cores: they must not wait without yielding.
 SHARING = {
@@ -77,10 +81,10 @@ def recording(work: str = AUTO, counters: str = "", limit: str = "") -> Recordin
         raise UsageError(f"--work {work}: not one of {', '.join(WORKS)}")
     names = tuple(dict.fromkeys(word.strip() for word in counters.split(",") if word.strip()))
     for name in names:
-        if not _COUNTER.fullmatch(name):
+        if name not in COUNTERS:
             raise UsageError(
-                f"--counters {counters}: {name!r} is not the name of a counter; for example"
-                " --counters instructions,cycles,llc-misses"
+                f"--counters {counters}: {name!r} is not the name of a counter; there are"
+                f" {', '.join(COUNTERS)}"
             )
     if len(names) > _MAX_COUNTERS:
         raise UsageError(f"--counters {counters}: {len(names)} are too many, at most 6 fit")

@@ -1,4 +1,4 @@
-"""Writes capture files of format 2.0 from docs/capture-format.md, independently of the tracer."""
+"""Writes capture files of format 2.1 from docs/capture-format.md, independently of the tracer."""
 
 from __future__ import annotations
 
@@ -78,6 +78,8 @@ class Writer:
     abort_code: int = 0
     paused_calls: int = 0
     tracer_ns: int = 0
+    run: int = 0
+    launched: int = 0
     parts: list[Part] = field(default_factory=list)
     open: dict[int, Part] = field(default_factory=dict)
     totals: dict[str, int] = field(
@@ -228,10 +230,10 @@ class Writer:
     def header(self) -> bytes:
         names = b"".join(name.encode().ljust(24, b"\0") for name in self.counters)
         head = struct.pack(
-            "<8sHHIiiqqqqII16s64s144sQ64s64s80sI", b"P3STRACE", self.major, self.minor, PAGE,
+            "<8sHHIiiqqqqII16s64s144sQ64s64sQI72s", b"P3STRACE", self.major, self.minor, PAGE,
             self.rank, self.size, 1, 2, 20, self.pid, self.work_source, len(self.counters),
             b"mpich", b"node", names, self.limit_bytes, b"MPICH 5", b"CLOCK_THREAD_CPUTIME_ID",
-            b"", 0,
+            self.run, self.launched, b"",
         )  # fmt: skip
         totals = struct.pack(
             "<QqIIiIQq", self.failed_polls, self.failed_poll_ns, self.in_call, self.flags,

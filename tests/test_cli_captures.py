@@ -102,7 +102,8 @@ def test_check_names_what_is_wrong_with_each_rank(
     assert [rank["status"] for rank in ranks] == [
         "complete", "partial", "unreadable", "damaged", "missing",
     ]  # fmt: skip
-    assert ranks[1]["problem"] == "ends before MPI_Finalize" and ranks[1]["events"] == 10
+    assert ranks[1]["problem"] == "ends before MPI_Finalize, after MPI_Waitall"
+    assert ranks[1]["events"] == 10
     assert "5 intact chunks can be recovered" in ranks[2]["problem"]
     assert "10 events are lost" in ranks[3]["problem"] and ranks[3]["lost_events"] == 10
 
@@ -164,6 +165,68 @@ def test_nothing_usable_is_exit_code_one(
     assert not (ring.parent / "new").exists()
 
 
+def test_check_says_where_each_rank_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    w = [messages(rank, 4) for rank in range(4)]
+    w[0].in_call, w[1].flags, w[1].abort_code, w[1].in_call = 1 + 3, 2, 7, 1 + 3
+    w[3].flags = 1  # the disk was full
+    for one in w:
+        one.parts.pop()
+        one.save(tmp_path)
+    code, found = as_json(["check", str(tmp_path)], capsys)
+    assert code == 3 and [rank["problem"] for rank in found["runs"][0]["ranks"]] == [
+        "ends before MPI_Finalize, inside MPI_Waitall",
+        "ends before MPI_Finalize: it called MPI_Abort(7)",
+        "ends before MPI_Finalize, after MPI_Waitall",
+        "stopped recording early, because the file could not grow",
+    ]
+
+
+def test_files_of_two_runs_in_one_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank, of in ((0, 11), (1, 11)):
+        w = messages(rank)
+        w.run = of
+        w.save(tmp_path)
+    assert run(["check", str(tmp_path)]) == 0
+    w = messages(1)
+    w.run = 12
+    w.save(tmp_path)
+    assert run(["check", str(tmp_path)]) == 3
+    said = "rank-000001.p3t is of another run than rank-000000.p3t"
+    assert f"runs are mixed: {said}" in capsys.readouterr().out
+    study = tmp_path / "study"
+    assert run(["add", str(study), str(tmp_path)]) == 1 and not study.exists()
+    assert f"mixes runs: {said}" in capsys.readouterr().err
+    w.run = 0  # of an older P3S, or of a launcher that does not say
+    w.save(tmp_path)
+    assert run(["check", str(tmp_path)]) == 0
+
+
+def test_ranks_that_ran_as_separate_programs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    w = messages(0, 1)
+    w.launched = 2
+    w.save(tmp_path)
+    assert run(["check", str(tmp_path)]) == 3
+    assert "is one of 2 separate programs of 1 rank" in capsys.readouterr().out
+    assert run(["add", str(tmp_path / "study"), str(tmp_path)]) == 3
+
+
+def test_a_run_the_tracer_could_not_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    assert run(["check", str(tmp_path)]) == 1
+    assert "no MPI call was seen" in capsys.readouterr().out
+    (tmp_path / "warned").touch()
+    assert run(["check", str(tmp_path)]) == 1
+    assert "the tracer could not write one" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", ["check", "dump"])
 def test_places_without_captures(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -221,6 +284,29 @@ def test_recover_refuses_to_overwrite(ring: Path, capsys: pytest.CaptureFixture[
     for rank in (0, 1):  # nothing was wrong: nothing is other than before
         name = f"rank-{rank:06d}.p3t"
         assert (new / name).read_bytes() == (ring / name).read_bytes()
+
+
+def test_recover_names_ranks_that_are_missing_or_renamed(
+    ring: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.rename(ring / "rank-000001.p3t", ring / "rank-000002.p3t")
+    new = ring.parent / "new"
+    assert run(["recover", str(ring), "-o", str(new)]) == 3
+    said = capsys.readouterr().out
+    assert "rank 1: kept 0 events in 0 chunks; it is missing" in said
+    assert "rank 2: kept 0 events in 0 chunks; it is the file of rank 1; it was renamed" in said
+    assert [path.name for path in new.glob("*.p3t")] == ["rank-000000.p3t"]
+
+
+def test_recover_wants_one_run(ring: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = ring.parent / "new"
+    assert run(["recover", str(ring / "rank-000000.p3t"), "-o", str(new)]) == 2
+    assert f"give its run directory, {ring}" in capsys.readouterr().err
+    place = ring.parent / "study" / "runs" / "np0002.r0"
+    place.parent.mkdir(parents=True)
+    os.rename(ring, place)
+    assert run(["recover", str(ring.parent / "study"), "-o", str(new)]) == 2
+    assert f"give one of its runs, e.g. {place}" in capsys.readouterr().err
 
 
 def test_a_header_is_rebuilt_without_any_other_rank(tmp_path: Path) -> None:
@@ -372,6 +458,42 @@ def test_a_closed_pipe_ends_quietly(long_run: Path, more: list[str]) -> None:
         said = process.stderr.read().decode()
         assert process.wait(timeout=60) != 0
     assert said == ""
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_an_error_nobody_reads(more: list[str], tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = _command("check", str(tmp_path / "nowhere"), *more)
+    done = subprocess.run(
+        command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    assert "is not there" in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode == (141 if more else 1)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=writer, timeout=60, check=False)
+    os.close(writer)
+    assert done.returncode == 1 and b"Traceback" not in done.stdout
+
+
+@pytest.mark.parametrize("closing", [">&-", "2>&-", ">&- 2>&-"])
+def test_streams_that_are_closed(closing: str, ring: Path) -> None:
+    words = [*_command("check", str(ring))]
+    done = subprocess.run(
+        ["sh", "-c", f'"$@" {closing}', "sh", *words], capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == 0 and done.stderr == b""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize("words", [["check"], ["dump"], ["dump", "--json"]])
+def test_output_that_does_not_fit(words: list[str], ring: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            _command(words[0], str(ring), *words[1:]), stdout=full, stderr=subprocess.PIPE,
+            text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "p3s: the output cannot be written: No space left on device\n"
 
 
 def test_ctrl_c_ends_quietly(long_run: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -171,6 +173,34 @@ class TestExec:
             ops = [traced.calls[number].op for number in rank.call.tolist()]
             assert rank.complete and ops.count("MPI_Barrier") == 3
 
+    def test_a_python_program_of_another_mpi_than_the_launchers(self, tmp_path: Path) -> None:
+        install = the_mpi()
+        assert install is not None
+        loads = "/l/libmpi.so.12" if install.family == mpi.OPENMPI else "/l/libmpi.so.40"
+        python = tmp_path / "python3"  # says that its mpi4py loads that
+        python.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\necho {loads}\n")
+        python.chmod(0o755)
+        started = tmp_path / "started"
+        for _ in range(2):  # found out, then remembered
+            done = launch(2, tmp_path, "--", str(python), "app.py")
+            assert done.code == 1 and len(done.said()) == 1
+            assert f"{python}: mpi4py loads {loads}" in done.said()[0]
+            assert f"the launcher of another MPI ({install.family})" in done.said()[0]
+        started.unlink()
+        assert launch(2, tmp_path, "--", str(python)).code == 1 and not started.exists()
+
+    def test_instructions_of_a_program_behind_a_script(self, program: str, tmp_path: Path) -> None:
+        if shutil.which(f"qemu-{platform.machine()}") is None:
+            pytest.skip("no qemu-user")
+        script = tmp_path / "script"
+        script.write_text(f"#!/bin/sh\nexec {program} none 1\n")
+        script.chmod(0o755)
+        done = launch(2, tmp_path, "-o", "out", "--work", "instructions", "--", str(script))
+        assert done.code == 0 and len(done.said()) == 1
+        assert "instructions are not counted" in done.said()[0]
+        done = run([*P3S, "add", "study", "out"], tmp_path)
+        assert done.code == 1 and "ran outside of qemu" in done.said()[0]
+
     def test_ranks_that_start_together_compile_once(self, program: str, tmp_path: Path) -> None:
         linker = tmp_path / "bin" / "cc"
         linker.parent.mkdir()
@@ -242,6 +272,26 @@ class TestAdd:
         done = run([*P3S, "add", "study", str(captured / "p3s-np1"), "p3s-np2"], tmp_path)
         assert done.code == 3 and len(done.said()) == 1
         assert "p3s-np2/rank-" in done.said()[0] and "cannot be added" in done.said()[0]
+        assert not (tmp_path / "study").exists()
+
+    def test_runs_of_characterize(self, program: str, tmp_path: Path) -> None:
+        from p3s.cli.main import run as p3s
+
+        install = the_mpi()
+        assert install is not None and install.mpiexec is not None
+        command = [install.mpiexec, "-n", "{np}", program, "none", "1"]
+        assert p3s(["characterize", "-n", "1,2,3", "-o", str(tmp_path / "a"), "--", *command]) == 0
+        runs = [str(path) for path in sorted((tmp_path / "a" / "runs").iterdir())]
+        done = run([*P3S, "add", "b", *runs], tmp_path)
+        assert done.code == 0, done.err
+        assert Study.open(tmp_path / "b").command() == command
+
+    def test_instructions_that_were_not_counted(self, captured: Path, tmp_path: Path) -> None:
+        shutil.copytree(captured / "p3s-np2", tmp_path / "run")
+        info = read_json(tmp_path / "run" / "run.json", "p3s.run")
+        write_json(tmp_path / "run" / "run.json", {**info, "work": "instructions"})
+        done = run([*P3S, "add", "study", "run"], tmp_path)
+        assert done.code == 1 and "ran outside of qemu" in done.said()[0]
         assert not (tmp_path / "study").exists()
 
     def test_what_is_no_capture(self, captured: Path, tmp_path: Path) -> None:

@@ -167,6 +167,8 @@ DEATHS = [
         f" signal 9 (Killed).\n{'-' * 26}\n",
         137, "killed by SIGKILL, after",
     ),
+    ("[n:1] *** reported by process [28054,3]\n", 6, "stopped by an MPI error, after"),
+    ("[n:1] *** reported by process [prterun-n-12@1,3]\n", 6, "stopped by an MPI error, after"),
 ]  # fmt: skip
 
 
@@ -183,6 +185,55 @@ def test_what_launchers_say_of_a_death(text: str, code: int, how: str, tmp_path:
     assert verdict.error is not None
     said = f"./app: rank 3 of 4 died ({how} MPI_Put); what was captured is kept"
     assert verdict.error == said
+
+
+IMPROPER = """
+--------------------------
+mpiexec has exited due to process rank 3 with PID 0 on
+node n exiting improperly. There are three reasons this could occur:
+--------------------------
+"""
+SRUN = """srun: error: fetch_config: DNS SRV lookup failed
+srun: fatal: Could not establish a configuration source
+"""
+
+
+def test_a_rank_that_left_out_mpi_finalize(tmp_path: Path) -> None:
+    for rank in range(4):
+        w = small(rank, 4)
+        w.parts.pop()
+        w.save(tmp_path)
+    (tmp_path / "stderr.txt").write_text(IMPROPER)
+    command = Command(("/l/mpiexec",), "/l/mpiexec", mpi.OPENMPI, ("./app",))
+    verdict = diagnose.diagnose(tmp_path, command, 4, 1, None, True)
+    said = "./app: rank 3 of 4 ended without MPI_Finalize, after MPI_Put; what was captured is kept"
+    assert verdict.error == said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rank 3 with PID 0 on node n exited on signal 11 (", "rank 3 of 4 was killed by SIGSEGV"),
+        ("", "4 ranks: was killed by SIGSEGV"),
+    ],
+)
+def test_a_death_after_the_end(text: str, said: str, tmp_path: Path) -> None:
+    for rank in range(4):
+        small(rank, 4).save(tmp_path)
+    (tmp_path / "stderr.txt").write_text(f"{'-' * 26}\nprocess {text}\n{'-' * 26}\n")
+    command = Command(("/l/mpiexec",), "/l/mpiexec", mpi.OPENMPI, ("./app",))
+    verdict = diagnose.diagnose(tmp_path, command, 4, 139, None, True)
+    assert verdict.error is not None and verdict.error.startswith(f"./app: {said}")
+    assert "after MPI_Finalize" in verdict.error
+
+
+def test_a_launcher_that_starts_nothing(tmp_path: Path) -> None:
+    (tmp_path / "stderr.txt").write_text(SRUN)
+    command = Command(("/l/srun",), "/l/srun", mpi.SLURM, ("./app",))
+    verdict = diagnose.diagnose(tmp_path, command, 1, 1, None, True)
+    assert verdict.error is not None and verdict.error.startswith(
+        "srun: fatal: Could not establish a configuration source; ./app was not started at 1 rank,"
+    )
 
 
 def test_a_killed_p3s_leaves_no_launcher_behind(dies: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,10 @@ from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
 from p3s.errors import P3SError, UsageError
 from p3s.trace import read_run
-from signature_runner import mpi
+from signature_runner import build, mpi
 from signature_runner.cores import cores, quota
 from signature_runner.launch import run_traced
-from signature_runner.recording import Recording, recording
+from signature_runner.recording import COUNTERS, Recording, recording
 
 pytestmark = [
     pytest.mark.mpi,
@@ -170,7 +171,8 @@ def test_options_of_the_recording() -> None:
     [
         ("gpu", "", "", "--work gpu"),
         ("cpu", "a b", "", "--counters a b"),
-        ("cpu", "a,b,c,d,e,f,g", "", "at most 6"),
+        ("cpu", "cycles,instruction", "", "'instruction' is not the name of a counter"),
+        ("cpu", ",".join(COUNTERS[:7]), "", "7 are too many, at most 6 fit"),
         ("cpu", "", "many", "--limit many"),
         ("cpu", "", "0", "--limit 0"),
         ("cpu", "", "-5M", "--limit -5M"),
@@ -223,9 +225,29 @@ def test_an_unknown_launcher_that_is_not_there(tmp_path: Path) -> None:
         run_traced(["nolaunch", "{np}", "--", "true"], 2, tmp_path / "run")
 
 
+def test_the_counters_are_the_tracers() -> None:
+    text = (Path(build.__file__).parent / "tracer" / "p3s_clock.c").read_text()
+    assert tuple(re.findall(r'^    \{"([a-z-]+)", PERF_TYPE', text, re.MULTILINE)) == COUNTERS
+
+
 def test_a_limit_that_is_reached_says_what_to_do(program: Path, tmp_path: Path) -> None:
     words = [launcher(), "-n", "{np}", str(program), "none", "20000"]
     options = ["-n", "1,2,3", "--limit", "8K", "-o", "study"]
     done = run_command([*P3S, "characterize", *options, "--", *words], tmp_path)
     assert done.code == 1
     assert "reached the limit" in done.said()[-1] and "with a larger --limit" in done.said()[-1]
+
+
+def test_a_limited_run_does_not_take_the_place_of_a_good_one(
+    program: Path, tmp_path: Path
+) -> None:
+    words = [launcher(), "-n", "{np}", str(program), "none", "20000"]
+    options = ["-n", "1,2,3", "-o", "a study"]
+    assert run_command([*P3S, "characterize", *options, "--", *words], tmp_path).code == 0
+    before = sorted((tmp_path / "a study" / "runs").glob("*.r0/rank-*.p3t"))
+    sizes = [path.stat().st_size for path in before]
+    done = run_command([*P3S, "characterize", *options, "--limit", "8K", "--", *words], tmp_path)
+    assert done.code == 3 and "the earlier run stays; give a larger --limit" in done.err
+    assert [path.stat().st_size for path in before] == sizes
+    assert "next: p3s model 'a study'" in done.err
+    assert run_command([*P3S, "model", "a study"], tmp_path).code in (0, 3)

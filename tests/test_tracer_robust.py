@@ -15,6 +15,7 @@ from p3s.errors import P3SError
 from p3s.trace import read_run
 from signature_runner import build
 from signature_runner.launch import run_traced
+from signature_runner.recording import recording
 
 pytestmark = [
     pytest.mark.mpi,
@@ -188,3 +189,30 @@ def test_a_shell_between_launcher_and_program_is_no_obstacle(dies: Path, tmp_pat
     script.chmod(0o755)
     run = trace([str(script), "none", "2"], 2, tmp_path / "run")
     assert [len(rank.call) for rank in run.ranks] == [7, 7]
+
+
+@pytest.mark.parametrize("limit", ["", "1M"])
+def test_a_program_that_never_repeats_itself_takes_little_memory(
+    limit: str, tmp_path: Path
+) -> None:
+    distinct = 200_000  # more than the tracer keeps in mind; each comes again later
+    program = compile_c(PROGRAMS / "irregular.c", tmp_path / "irregular")
+    install = the_mpi()
+    assert install is not None and install.mpiexec is not None
+    words = [install.mpiexec, "-n", "{np}", str(program)]
+    used = []
+    for count in (1, distinct):
+        target = tmp_path / f"run{count}"
+        run_traced([*words, str(count)], 1, target, timeout_s=TIMEOUT_S,
+                   recording=recording(limit=limit))  # fmt: skip
+        used.append(int((target / "stdout.txt").read_text().split()[-2]))
+    assert used[1] - used[0] < 16 << 10
+    run = read_run(tmp_path / f"run{distinct}")
+    sends = {call.bytes: number for number, call in enumerate(run.calls) if call.op == "MPI_Send"}
+    assert len(sends) == distinct and not run.problem
+    rank = run.ranks[0]
+    assert len(rank.call) + rank.counted_events == 2 * distinct + 2
+    for nbytes in (0, 70_000, distinct - 1):
+        number = sends[nbytes]
+        counted = rank.counted.get(number, (0, 0, 0))[0]
+        assert (rank.call == number).sum() + counted == 2

@@ -13,6 +13,7 @@ from p3s.cli.common import (
     header,
     launcher_words,
     out,
+    quoted,
     say,
     table,
 )
@@ -51,7 +52,7 @@ def add(
         characterize(study.root, np)
     study.update()
     have = study.signature_counts()
-    next_command = f"p3s model {study.root}" if len(have) >= MIN_COUNTS else None
+    next_command = f"p3s model {quoted(study.root)}" if len(have) >= MIN_COUNTS else None
     if json_:
         rows = [{"np": run.np, "from": str(run.path), "events": run.events} for run in found]
         emit_json(

@@ -16,6 +16,7 @@ from p3s.cli.common import (
     out,
     parse_counts,
     progress,
+    quoted,
     say,
     table,
 )
@@ -96,7 +97,7 @@ def characterize(
     with progress(len(wanted) * repeats) as bar:
         done = trace_counts(study, words, wanted, repeats, timeout, bar, made=made, recording=asked)
 
-    next_command = f"p3s model {study.root}"
+    next_command = f"p3s model {quoted(study.root)}"
     have = study.signature_counts()
     enough = len(have) >= MIN_COUNTS
     if json_:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, say, table
+from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, quoted, say, table
 
 if TYPE_CHECKING:
     from p3s.trace.check import RankCheck, RunCheck
@@ -51,7 +51,7 @@ def check(
     if not whole:
         bad = [run for run in found if run.status not in (COMPLETE, PARTIAL) and run.path.is_dir()]
         if bad:
-            say(f"next: p3s recover {bad[0].path} -o NEW_DIR (saves what is intact)")
+            say(f"next: p3s recover {quoted(bad[0].path)} -o NEW_DIR (saves what is intact)")
         return 3
     return 0
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TextIO
 
 import typer
 
-from p3s.errors import UsageError
+from p3s.errors import P3SError, UsageError
 
 #: No study goes above this; larger numbers are typing errors.
 MAX_COUNT = 1 << 24
@@ -48,13 +51,43 @@ def one_line(text: str) -> str:
 
 def say(text: str = "") -> None:
     """Print one line for the user on stderr."""
-    print(one_line(text), file=sys.stderr, flush=True)
+    try:
+        print(one_line(text), file=sys.stderr, flush=True)
+    except BrokenPipeError as error:
+        raise ReaderGone from error
+
+
+def quoted(path: Path) -> str:
+    """Return a path as a word of a command line that can be copied."""
+    return shlex.quote(str(path))
+
+
+class ReaderGone(Exception):
+    """Nobody reads what is printed any more (p3s ... | head)."""
 
 
 def out(text: str) -> None:
     """Print a result on stdout; what the terminal's encoding lacks is replaced."""
     encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "replace").decode(encoding), flush=True)
+    write_out(text.encode(encoding, "replace").decode(encoding) + "\n")
+
+
+def write_out(text: str) -> None:
+    """Write text to stdout as it is; raises P3SError when that has no room."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise ReaderGone from error
+    except OSError as error:
+        forget_output(sys.stdout)
+        raise P3SError(f"the output cannot be written: {error.strerror}") from error
+
+
+def forget_output(stream: TextIO) -> None:
+    """Throw away what a stream still holds and will get: nobody reads it."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def emit_json(obj: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, say, table
+from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, say, table, write_out
 from p3s.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,12 +67,10 @@ def _parquet(run: RunTrace, path: Path, rank: int | None, json_: bool) -> None:
 
 
 def _json(run: RunTrace, rank: int | None) -> None:
-    import sys
-
     from p3s.trace.dump import json_pieces
 
     for piece in json_pieces(run, rank):
-        sys.stdout.write(piece)
+        write_out(piece)
     out("")
 
 

@@ -33,7 +33,16 @@ from p3s.cli import (
     scale,
     validate,
 )
-from p3s.cli.common import WithLauncher, emit_json, header, one_line, out, say
+from p3s.cli.common import (
+    ReaderGone,
+    WithLauncher,
+    emit_json,
+    forget_output,
+    header,
+    one_line,
+    out,
+    say,
+)
 from p3s.errors import P3SError
 
 BUG = 70
@@ -127,7 +136,10 @@ def _wants_json(args: Sequence[str]) -> bool:
 
 def _fail(args: Sequence[str], text: str, code: int) -> int:
     text = one_line(text)
-    say(f"p3s: {text}")
+    try:
+        say(f"p3s: {text}")
+    except (ReaderGone, OSError):  # closed or full: the exit code remains
+        forget_output(sys.stderr)
     if _wants_json(args):
         emit_json({**header("error"), "error": text, "exit_code": code})
     return code
@@ -142,6 +154,15 @@ def _usage_text(err: Any) -> str:
 
 def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
+    try:
+        return _run(args)
+    except (ReaderGone, BrokenPipeError):  # not worth a message
+        for stream in (sys.stdout, sys.stderr):
+            forget_output(stream)
+        return 128 + signal.SIGPIPE
+
+
+def _run(args: Sequence[str]) -> int:
     if not args:
         app(["--help"], prog_name="p3s", standalone_mode=False)
         return 2
@@ -159,10 +180,8 @@ def run(args: Sequence[str]) -> int:
         return _fail(args, "interrupted; what was finished before is kept", INTERRUPTED)
     except _Terminated as err:
         return _fail(args, "ended by a signal; what was finished is kept", 128 + err.number)
-    except BrokenPipeError:
-        # The reader of stdout went away (p3s ... | head): not worth a message.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+    except (ReaderGone, BrokenPipeError):
+        raise
     except (OSError, MemoryError) as err:
         if os.environ.get("P3S_DEBUG") == "1":
             raise
@@ -187,6 +206,9 @@ def main() -> NoReturn:
     if sys.argv[1:2] != ["exec"]:  # becomes another program: its signals stay as they are
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _on_signal)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller: p3s check study >&-
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     try:
         code = run(sys.argv[1:])
     except Exception:  # only with P3S_DEBUG=1

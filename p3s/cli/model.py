@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, out, progress, say
+from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say
 
 EPILOG = """\b
 Example:
@@ -44,7 +44,7 @@ def model(
         from p3s.model.text import render
 
         out(render(fitted))
-    say(f"next: p3s predict {study.root} -n COUNTS")
+    say(f"next: p3s predict {quoted(study.root)} -n COUNTS")
     held = fitted.get("holdout")
     if isinstance(held, dict) and held.get("possible", True):
         wrong = missed(held, limit=1.0)

@@ -15,6 +15,7 @@ from p3s.cli.common import (
     out,
     parse_counts,
     progress,
+    quoted,
     say,
 )
 from p3s.cli.replay import BUDGET, CORES, HOSTS, LAUNCHER, settings_of
@@ -87,7 +88,7 @@ def predict(
         emit_json(result)
     else:
         out(render(result))
-    say(f"next: p3s report {study.root}")
+    say(f"next: p3s report {quoted(study.root)}")
     if result["low_confidence"]:
         say("low confidence: " + "; ".join(result["low_confidence"]))
         return 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, say
+from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, quoted, say
 
 EPILOG = """\b
 Example:
@@ -54,5 +54,5 @@ def recover(
                 f"rank {one.rank}: kept {one.events} events in {one.chunks} chunks{rebuilt}"
                 f"{one_line(wrong)}"
             )
-    say(f"next: p3s dump {target} --summary")
+    say(f"next: p3s dump {quoted(target)} --summary")
     return 3 if any(one.problem for one in saved) else 0

@@ -8,7 +8,17 @@ from typing import Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, parse_counts, progress, say, table
+from p3s.cli.common import (
+    JSON_OPTION,
+    emit_json,
+    header,
+    out,
+    parse_counts,
+    progress,
+    quoted,
+    say,
+    table,
+)
 from p3s.errors import UsageError
 
 EPILOG = """\b
@@ -94,7 +104,7 @@ def replay(
         missing = result.get("unmeasured") or []
         if missing:
             say(f"n={n}: {len(missing)} classes of events could not be measured")
-    say(f"next: p3s predict {study.root} -n {','.join(map(str, wanted))}")
+    say(f"next: p3s predict {quoted(study.root)} -n {','.join(map(str, wanted))}")
     return 3 if any(result.get("unmeasured") for _, result in done) else 0
 
 

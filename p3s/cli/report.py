@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, say
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, quoted, say
 
 EPILOG = """\b
 Example:
@@ -49,5 +49,5 @@ def report(
     if view.doubts:
         say("low confidence: " + "; ".join(view.doubts))
         return 3
-    say(f"next: p3s validate {study.root} -n COUNT")
+    say(f"next: p3s validate {quoted(study.root)} -n COUNT")
     return 0

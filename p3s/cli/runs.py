@@ -51,6 +51,11 @@ def trace_once(
         problems = list(outcome.problems)
         if problems and _status(target) == "complete":
             raise P3SError(f"{problems[0]}; the earlier, complete run stays")
+        if _limited(staged) and _status(target) == "complete" and not _limited(target):
+            raise P3SError(
+                "the limit of the capture was reached, and phases need every event; the earlier"
+                " run stays; give a larger --limit"
+            )
     except BaseException as err:
         info = _info(staged)
         kept = study.keep_failed_run(staged, target)
@@ -59,6 +64,8 @@ def trace_once(
         where = f" in {kept}" if kept is not None else ""
         text = re.sub(r"(what was captured is kept)$", rf"\1{where}", str(err))
         raise RunFailed(text, info.get("exit_code"), info.get("status", "failed")) from err
+    for name in _counters_not_there(staged, recording):
+        say(f"np={np}: this machine has no counter {name}")
     info = _info(staged)
     if info:  # a study whose study.json is lost can be put together from its runs
         write_json(staged / "run.json", {**info, "command": list(command)})
@@ -84,11 +91,31 @@ class RunFailed(P3SError):
         self.status = status
 
 
+def _counters_not_there(run_dir: Path, recording: Recording) -> list[str]:
+    from p3s.trace.capture import read_header
+
+    try:
+        there = [read_header(path).counter_names for path in run_dir.glob("rank-*.p3t")]
+    except P3SError:
+        return []
+    return [name for name in recording.counters if not any(name in names for names in there)]
+
+
 def _info(run_dir: Path) -> dict[str, Any]:
     try:
         return read_json(run_dir / "run.json", RUN_SCHEMA)
     except P3SError:
         return {}
+
+
+def _limited(run_dir: Path) -> bool:
+    """Tell whether events of a run were only counted, --limit having been reached."""
+    from p3s.trace.capture import read_header
+
+    try:
+        return any(read_header(path).limited for path in run_dir.glob("rank-*.p3t"))
+    except P3SError:
+        return False
 
 
 def _status(run_dir: Path) -> str:
@@ -224,10 +251,16 @@ def reasons(failed: Sequence[dict[str, Any]]) -> str:
         np, text = row["np"], str(row["reason"]).removeprefix(f"np={row['np']}: ")
         key = re.sub(r"\b0*\d+\b", "N", re.sub(r"np\d+\.r\d+", "", text))
         alike.setdefault((key, row["exit_code"]), ([], text))[0].append(np)
+    rows = [(list(dict.fromkeys(counts)), text) for counts, text in alike.values()]
     return "; ".join(
-        f"np={', '.join(map(str, dict.fromkeys(counts)))}: {text}"
-        for counts, text in alike.values()
+        f"np={', '.join(map(str, counts))}: {_of_all(text) if len(counts) > 1 else text}"
+        for counts, text in rows
     )
+
+
+def _of_all(text: str) -> str:
+    """Return the reason of one count as that of several: the runs' places differ."""
+    return re.sub(r"\bnp\d{4,}(\.r\d+)", r"np*\1", text)
 
 
 def _summary(signature: Any) -> dict[str, int]:

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, parse_counts, progress, say, table
+from p3s.cli.common import (
+    JSON_OPTION,
+    emit_json,
+    header,
+    out,
+    parse_counts,
+    progress,
+    quoted,
+    say,
+    table,
+)
 
 EPILOG = """\b
 Example:
@@ -55,5 +65,5 @@ def scale(
             for n, meta in done
         ]
         out(table(rows, ["processes", "grid", "phases", "scaled trace"], left=1))
-    say(f"next: p3s replay {study.root} -n {','.join(map(str, wanted))}")
+    say(f"next: p3s replay {quoted(study.root)} -n {','.join(map(str, wanted))}")
     return 0

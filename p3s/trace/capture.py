@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
-from p3s.trace import layout
+from p3s.trace import layout, ops
 from p3s.trace.chunks import (
     Chunk,
     Damage,
@@ -98,11 +98,33 @@ class Capture:
             if self.end is None and not self.lost_events:
                 lost = "it is not known how many events are lost"
             return f"is damaged at byte {first.offset} ({first.what}){also}: {lost}"
-        if self.end is None:
-            return "ends before MPI_Finalize"
         if self.header.stopped_early:
             return "stopped recording early, because the file could not grow"
+        if self.end is None:
+            return f"ends before MPI_Finalize{self.where}"
+        if self.header.separate:
+            return (
+                f"is one of {self.header.launched} separate programs of 1 rank: the program uses"
+                " another MPI than its launcher"
+            )
         return ""
+
+    @property
+    def where(self) -> str:
+        """Where a rank that did not reach MPI_Finalize ended, as the end of a sentence."""
+        header = self.header
+        if header.aborting:
+            return f": it called MPI_Abort({header.abort_code})"
+        if header.in_call:
+            return f", inside {self.op_name(header.in_call - 1)}"
+        if len(self.events):
+            return f", after {self.op_name(int(self.calls['op'][self.events.call[-1]]))}"
+        return ""
+
+    def op_name(self, number: int) -> str:
+        """Return the name of the MPI call with this op id."""
+        name = self.opnames.get(number, "an MPI call")
+        return "MPI_Sendrecv" if name == ops.SENDRECV_RECV else name
 
 
 def rank_of(path: Path) -> int | None:

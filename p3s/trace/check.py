@@ -8,8 +8,9 @@ from pathlib import Path
 
 from p3s.errors import P3SError
 from p3s.trace import layout, ops
-from p3s.trace.capture import NAME, Capture, intact_chunks, rank_of, read_capture
+from p3s.trace.capture import NAME, Capture, Header, intact_chunks, rank_of, read_capture
 from p3s.trace.order import backwards
+from p3s.trace.reader import no_capture, of_another_run
 from p3s.trace.types import ANY_SOURCE
 from p3s.trace.where import Place
 
@@ -123,6 +124,7 @@ def _unreadable(path: Path, rank: int, why: str) -> RankCheck:
 def _check_run(run_dir: Path) -> RunCheck:
     ranks: dict[int, RankCheck] = {}
     sizes: dict[int, str] = {}
+    headers: dict[str, Header] = {}
     problems: list[str] = []
     messages = _Messages()
     for path in sorted(run_dir.glob("rank-*.p3t")):
@@ -137,12 +139,15 @@ def _check_run(run_dir: Path) -> RunCheck:
         ranks[one.rank] = one
         if capture is not None:
             sizes.setdefault(capture.header.size, path.name)
+            headers[path.name] = capture.header
             _count_messages(capture, messages)
     if not ranks:
-        problems.append("there is no capture: no MPI call was seen")
+        problems.append(f"there is no capture: {no_capture(run_dir)}")
     if len(sizes) > 1:
         (a, first), (b, second) = list(sizes.items())[:2]
         problems.append(f"runs are mixed: {first} is of {a} ranks, {second} of {b}")
+    elif other := of_another_run(headers):
+        problems.append(f"runs are mixed: {other}")
     size = max(sizes, default=max(ranks, default=-1) + 1)
     for rank in range(size):
         if rank not in ranks:
@@ -219,5 +224,6 @@ def _notes(ranks: tuple[RankCheck, ...] | list[RankCheck]) -> tuple[str, ...]:
             f"{counted} events were only counted (after the limit, or of phases seen often enough)"
         )
     if paused:
-        notes.append(f"{paused} calls were made while MPI_Pcontrol had switched recording off")
+        calls = "1 call was" if paused == 1 else f"{paused} calls were"
+        notes.append(f"{calls} made while MPI_Pcontrol had switched recording off")
     return tuple(notes)

@@ -19,7 +19,8 @@ class Header:
     """The first page of a capture file; ``in_call`` is 1 + the op id the rank was inside of.
 
     ``work_source`` is one of layout.WORK_UNITS; times are nanoseconds. ``failed_polls`` to
-    ``paused_calls`` are live totals.
+    ``paused_calls`` are live totals. ``run`` is the same for all ranks of one launch, of which
+    the launcher started ``launched``; 0 where that is not known.
     """
 
     rank: int
@@ -45,6 +46,13 @@ class Header:
     paused: bool
     paused_calls: int
     tracer_ns: int
+    run: int = 0
+    launched: int = 0
+
+    @property
+    def separate(self) -> bool:
+        """Whether the ranks of the launch ran as programs of one rank each."""
+        return self.size == 1 < self.launched
 
     @property
     def stopped_early(self) -> bool:
@@ -157,7 +165,7 @@ def parse_header(raw: bytes, path: Path) -> Header:
 
 def _header(raw: bytes, path: Path) -> Header:
     (_, _, minor, header_bytes, rank, size, realtime, monotonic, clock_cost, pid, source,
-     counters, family, host, names, limit, version, origin, _, _,
+     counters, family, host, names, limit, version, origin, run, launched, _,
      _) = layout.HEADER.unpack_from(raw)  # fmt: skip
     totals = layout.TOTALS.unpack_from(raw, layout.TOTALS_OFFSET)
     polls, poll_ns, in_call, flags, abort_code, paused, paused_calls, tracer_ns = totals
@@ -181,7 +189,7 @@ def _header(raw: bytes, path: Path) -> Header:
         tuple(_text(names[width * i : width * (i + 1)]) for i in range(counters)),
         _text(family), _text(host), _text(version), _text(origin), limit, minor,
         polls, max(poll_ns, 0), in_call, flags, abort_code, bool(paused), paused_calls,
-        max(tracer_ns, 0),
+        max(tracer_ns, 0), run, launched,
     )  # fmt: skip
 
 

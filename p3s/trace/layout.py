@@ -14,7 +14,7 @@ PAGE_BYTES = 4096
 MAX_RANKS = 1 << 16
 
 #: Header: all fields up to header_crc, which covers those before it.
-HEADER = struct.Struct("<8sHHIiiqqqqII16s64s144sQ64s64s80sII")
+HEADER = struct.Struct("<8sHHIiiqqqqII16s64s144sQ64s64sQI72sI")
 HEADER_CRC_BYTES = 508
 #: Live totals, kept up to date while the program runs; not under the checksum.
 TOTALS = struct.Struct("<QqIIiIQq")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -136,6 +136,13 @@ def _counted(capture: Capture, calls: Int64s) -> dict[int, tuple[int, int, int]]
     return found
 
 
+def no_capture(run_dir: Path) -> str:
+    """Return why a run has no capture."""
+    if (run_dir / "warned").exists():
+        return "the tracer could not write one and said why (is the disk full?)"
+    return "no MPI call was seen"
+
+
 def capture_files(run_dir: Path) -> list[Path]:
     """Return the capture files of a run; raises P3SError when there is none."""
     if not run_dir.is_dir():
@@ -143,7 +150,7 @@ def capture_files(run_dir: Path) -> list[Path]:
     files = sorted(run_dir.glob("rank-*.p3t"))
     if not files:
         raise P3SError(
-            f"{run_dir} holds no capture: no MPI call was seen; trace the program again and read"
+            f"{run_dir} holds no capture: {no_capture(run_dir)}; trace the program again and read"
             " what `p3s characterize` says"
         )
     return files
@@ -166,6 +173,9 @@ def _headers(run_dir: Path) -> tuple[dict[int, tuple[Path, Header]], dict[str, s
         found[header.rank] = (path, header)
     if not found:
         raise P3SError(next(iter(problems.values())))
+    other = of_another_run({path.name: header for path, header in found.values()})
+    if other and len(sizes) == 1:
+        raise P3SError(f"{run_dir} mixes runs: {other}; trace the program again")
     if len(sizes) > 1:
         (a, first), (b, second) = list(sizes.items())[:2]
         raise P3SError(
@@ -173,6 +183,16 @@ def _headers(run_dir: Path) -> tuple[dict[int, tuple[Path, Header]], dict[str, s
             " program again"
         )
     return found, problems
+
+
+def of_another_run(headers: Mapping[str, Header]) -> str:
+    """Return which file (name -> header) is of another run than the first; empty if none is."""
+    known = {name: header for name, header in headers.items() if header.run}
+    first = next(iter(known), "")
+    for name, header in known.items():
+        if header.run != known[first].run:
+            return f"{name} is of another run than {first}"
+    return ""
 
 
 def _one_unit(run_dir: Path, found: dict[int, tuple[Path, Header]]) -> str:

@@ -24,6 +24,7 @@ from p3s.trace.events import (
 )
 from p3s.trace.reader import capture_files
 from p3s.trace.records import Definitions
+from p3s.trace.where import places_at
 
 #: Beside the captures; what the program printed is kept with them.
 _COPIED = ("stdout.txt", "stderr.txt")
@@ -48,16 +49,14 @@ def recover(run_dir: Path, target: Path, force: bool = False) -> list[Recovered]
     that exists (unless ``force``, which replaces the captures in it) or is the original, P3SError
     when nothing can be saved.
     """
-    files = capture_files(run_dir)
+    files = capture_files(_a_run(run_dir))
     if target.exists() and (not target.is_dir() or target.resolve() == run_dir.resolve()):
         raise UsageError(f"{target} is {'the original' if target.is_dir() else 'a file'}; give a"
                          " new directory with -o")
     if target.exists() and not force:
         raise UsageError(f"{target} exists; give a new directory with -o, or add --force")
     model = _any_header(files)
-    saved: list[Recovered] = []
-    for path in files:
-        saved.append(_recover_file(path, target, model, write=False))
+    saved = [_recover_file(path, target, model, write=False) for path in files]
     if not any(one.chunks for one in saved):
         raise P3SError(
             f"{run_dir} holds no intact chunk in {len(files)} files: nothing can be saved; trace"
@@ -67,11 +66,36 @@ def recover(run_dir: Path, target: Path, force: bool = False) -> list[Recovered]
         for old in target.glob("rank-*.p3t"):
             old.unlink()
     saved = [_recover_file(path, target, model, write=True) for path in files]
+    saved += _missing(target, {one.rank for one in saved})
     lost = any(not one.chunks for one in saved) or any(
         not read_capture(new).complete for new in target.glob("rank-*.p3t")
     )
     _copy_rest(run_dir, target, lost)
-    return saved
+    return sorted(saved, key=lambda one: one.rank)
+
+
+def _a_run(path: Path) -> Path:
+    """Return a run directory; raises UsageError for a file or a study, which hold one or more."""
+    if path.is_file():
+        raise UsageError(f"{path} is a file; give its run directory, {path.parent}")
+    if path.is_dir() and not any(path.glob("rank-*.p3t")):
+        try:
+            runs = places_at(path)
+        except P3SError:
+            return path
+        if runs[0].path != path:
+            raise UsageError(f"{path} is a study; give one of its runs, e.g. {runs[0].path}")
+    return path
+
+
+def _missing(target: Path, there: set[int]) -> list[Recovered]:
+    """Return what is to be said of ranks that have no file."""
+    found = [read_header(path).size for path in target.glob("rank-*.p3t")]
+    return [
+        Recovered(rank, target / NAME.format(rank), 0, 0, "is missing")
+        for rank in range(max(found, default=0))
+        if rank not in there
+    ]
 
 
 def _any_header(files: list[Path]) -> Header | None:
@@ -98,6 +122,9 @@ def _recover_file(path: Path, target: Path, model: Header | None, write: bool) -
         problem = capture.problem
     except P3SError as error:
         problem = str(error).removeprefix(f"{path} ").partition("; ")[0]
+    if header is not None and header.rank != rank:
+        why = f"is the file of rank {header.rank}; it was renamed and is left out"
+        return Recovered(rank, path, 0, 0, why)
     try:
         chunks = _usable_chunks(path, header, damaged)
     except OSError as error:

@@ -190,6 +190,7 @@ static void choose_counters(struct p3s_header *h)
     snprintf(text, sizeof text, "%s", wish);
 #ifdef __linux__
     while ((name = strsep(&rest, ",")) && counters < P3S_MAX_COUNTERS) {
+        uint32_t before = counters;
         for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
             int fd;
             if (strcmp(name, known[k].name) ||
@@ -200,6 +201,8 @@ static void choose_counters(struct p3s_header *h)
             counter_event[counters].config = known[k].config;
             snprintf(h->counter_names[counters++], sizeof *h->counter_names, "%s", name);
         }
+        if (counters == before && h->rank == 0)
+            fprintf(stderr, "p3s: warning: this machine has no counter %s\n", name);
     }
 #endif
     h->counters = counters;
@@ -211,6 +214,11 @@ int p3s_counters;
 void p3s_clock_choose(const char *directory, struct p3s_header *h)
 {
     snprintf(h->work_origin, sizeof h->work_origin, "%s", choose(directory));
+    const char *wish = getenv("P3S_WORK");
+    if (h->rank == 0 && wish && !strcmp(wish, "instructions") &&
+        p3s_work_source != P3S_WORK_INSTRUCTIONS)
+        fprintf(stderr, "p3s: warning: instructions are not counted: the program runs outside of"
+                " qemu; name the program itself, not a script that starts it\n");
     p3s_clock_cost = read_cost();
     h->work_source = (uint32_t)p3s_work_source;
     h->clock_cost_ns = p3s_clock_cost;

@@ -157,7 +157,8 @@ static void library_version(char *into, size_t bytes)
 static bool open_store(const char *directory, int64_t now_ns)
 {
     struct p3s_header facts = {.init_monotonic_ns = now_ns};
-    const char *limit = getenv("P3S_LIMIT");
+    const char *limit = getenv("P3S_LIMIT"), *run = getenv("P3S_RUN_ID");
+    const char *launched = getenv("P3S_LAUNCHED");
     int level = MPI_THREAD_SINGLE;
     if (PMPI_Comm_rank(p3s_mpi.comm_world, &facts.rank) != MPI_SUCCESS ||
         PMPI_Comm_size(p3s_mpi.comm_world, &facts.size) != MPI_SUCCESS ||
@@ -165,6 +166,8 @@ static bool open_store(const char *directory, int64_t now_ns)
         return false;
     facts.init_realtime_ns = p3s_clock_ns(CLOCK_REALTIME);
     facts.limit_bytes = limit ? strtoull(limit, NULL, 10) : 0;
+    facts.run = run && *run ? p3s_hash_text(0, run, 0) : 0;
+    facts.launched = launched ? (uint32_t)strtoul(launched, NULL, 10) : 0;
 #ifdef OPEN_MPI
     strcpy(facts.family, "openmpi");
 #else

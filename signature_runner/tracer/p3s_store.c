@@ -24,6 +24,7 @@ _Static_assert(offsetof(struct p3s_header, family) == 64, "header layout");
 _Static_assert(offsetof(struct p3s_header, counter_names) == 144, "header layout");
 _Static_assert(offsetof(struct p3s_header, limit_bytes) == 288, "header layout");
 _Static_assert(offsetof(struct p3s_header, work_origin) == 360, "header layout");
+_Static_assert(offsetof(struct p3s_header, run) == 424, "header layout");
 _Static_assert(offsetof(struct p3s_header, header_crc) == 508, "header layout");
 _Static_assert(offsetof(struct p3s_header, failed_polls) == 512, "header layout");
 _Static_assert(offsetof(struct p3s_header, tracer_ns) == 552, "header layout");
@@ -106,9 +107,12 @@ bool p3s_store_open(const char *dir, const struct p3s_header *facts)
     snprintf(path, sizeof path, "%s/rank-%06d.p3t", dir, my_rank);
     int error = p3s_file_open(path, HEADER_BYTES, &mapped);
     if (error) {
-        /* EEXIST: another program of this run has this rank (a second MPI program, a spawned
-         * one, or N programs of size 1); the reader sees it from the sizes. */
-        if (error != EEXIST)
+        /* EEXIST: another program of this run has this rank: a second MPI program or a spawned
+         * one, which is as it should be, or one of N programs of size 1. */
+        if (error == EEXIST && facts->size == 1 && facts->launched > 1)
+            p3s_warn("the ranks run as separate programs of 1 rank (another MPI than the"
+                     " launcher's?), cannot create the trace file", error);
+        else if (error != EEXIST)
             p3s_warn("cannot create the trace file", error);
         return false;
     }
@@ -173,7 +177,13 @@ void p3s_put_op(uint32_t op)
 /* ---- distinct calls: written once, then only their number -------------------------------------- */
 
 static struct { struct p3s_call call; uint32_t number_plus_1; } *calls;
-static size_t calls_mask;
+static size_t calls_mask, calls_used;
+
+/* An irregular program may never repeat itself. When this many calls are known they are
+ * forgotten; one that comes again is described again, under another number. */
+#define MOST_CALLS (1 << 16)
+
+static void forget_calls(void);
 
 static uint64_t hash_call(const struct p3s_call *c)
 {
@@ -206,7 +216,9 @@ static bool grow_calls(void)
 
 static int64_t call_number(const struct p3s_call *c)
 {
-    if ((!calls || 2 * (size_t)call_count > calls_mask) && !grow_calls()) {
+    if (calls_used == MOST_CALLS)
+        forget_calls();
+    if ((!calls || 2 * calls_used > calls_mask) && !grow_calls()) {
         p3s_stop("no memory for the trace", ENOMEM);
         return -1;
     }
@@ -220,6 +232,7 @@ static int64_t call_number(const struct p3s_call *c)
         return -1;
     calls[at].call = *c;
     calls[at].number_plus_1 = call_count;
+    calls_used++;
     return (int64_t)call_count - 1;
 }
 
@@ -357,15 +370,22 @@ static void count_only(uint32_t call, int64_t elapsed_ns, int64_t work)
     }
 }
 
-static void seal_counts(void)
+static void seal_counts(size_t end)
 {
-    for (size_t k = 0; k < count_chunks; k++)
+    for (size_t k = 0; k < end && k < count_chunks; k++)
         if (counts[k].at) {
             /* Until now its checksum could not hold: the rows change in place. */
             uint64_t crc = p3s_crc(0, counts[k].payload, counts[k].used);
             __atomic_store_n(&counts[k].at->state, crc << 32 | counts[k].used, __ATOMIC_RELEASE);
             p3s_chunk_seal(&counts[k]);
         }
+}
+
+static void forget_calls(void)
+{
+    memset(calls, 0, (calls_mask + 1) * sizeof *calls);
+    calls_used = 0;
+    seal_counts(call_count / COUNTS_PER_CHUNK); /* none of their calls comes again */
 }
 
 /* ---- the end --------------------------------------------------------------------------------------- */
@@ -387,7 +407,7 @@ void p3s_store_close(void)
     p3s_chunk_seal(&events);
     p3s_chunk_seal(&done);
     p3s_chunk_seal(&resolved);
-    seal_counts();
+    seal_counts(count_chunks);
     p3s_phase_seal();
     if (!stopped && next_chunk(&last, P3S_CHUNK_END, 0, event_count, 0, sizeof end)) {
         end = (__typeof__(end)){event_count, done_count, resolved_count, p3s_file_chunks(),

@@ -55,8 +55,11 @@ struct p3s_header {             /* first page of the file; stays mapped for the 
     uint32_t work_source, counters;
     char family[16], host[64], counter_names[P3S_MAX_COUNTERS][24];
     uint64_t limit_bytes;
-    char mpi_version[64], work_origin[64], reserved[80];
-    uint32_t reserved_word, header_crc;
+    char mpi_version[64], work_origin[64];
+    uint64_t run;               /* the same for all ranks of one launch, 0 = not known */
+    uint32_t launched;          /* ranks of it as the launcher says, 0 = it does not */
+    char reserved[72];
+    uint32_t header_crc;
     /* Live totals, so that they survive a kill. */
     uint64_t failed_polls;
     int64_t failed_poll_ns;
