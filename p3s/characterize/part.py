@@ -21,6 +21,7 @@ import numpy as np
 from p3s.characterize.sequence import sequence_nodes
 from p3s.characterize.tracing import Cost, add, add_rank
 from p3s.trace.ops import RECV, SEND, kind_of
+from p3s.trace.order import backwards
 
 if TYPE_CHECKING:
     from p3s.trace import RankTrace, RunTrace
@@ -137,6 +138,8 @@ def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
         out.failed_polls += rt.failed_polls
         out.counted_events += rt.counted_events
         add_rank(out.tracing, rt)
+        if not out.problem and (turned := backwards(rt.start_ns, rt.elapsed_ns, rt.thread)):
+            out.problem = f"{run.path}: rank {rt.rank}: {turned}"
         call = np.asarray(rt.call, dtype=np.int64)
         if not len(call):
             continue
