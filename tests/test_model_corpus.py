@@ -165,3 +165,21 @@ def test_a_call_that_only_ever_moves_nothing_is_part_of_the_order_alone():
     assert [p["weight_points"] for p in model["phases"]] == [[[2, 1], [3, 1], [5, 1]],
                                                             [[2, 5], [3, 5], [5, 5]]]
     assert all(item["site"] != "null" for item in model["items"])
+
+
+def test_a_turn_that_the_smallest_count_does_not_show():
+    """One rank has no neighbour: its first turn, without the reduction, is not seen."""
+
+    def program(rec):
+        for turn in range(10):
+            if turn:
+                rec("Allreduce", nbytes=8)
+            for _ in range(rec.n > 1):
+                rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=80)
+                rec("Sendrecv_recv", peer=(rec.rank - 1) % rec.n, nbytes=80)
+
+    model = build_model([corpus.table(program, n) for n in (1, 4, 8, 16)])
+    assert model["phases"][1]["weight_points"] == [[1, 9], [4, 10], [8, 10], [16, 10]]
+    assert model["phases"][1]["weight"]["from"] == 4
+    assert compare(model, corpus.table(program, 64))["weights"]["exact"] == 2
+    assert "(from 4 processes on)" in render(model)

@@ -55,6 +55,8 @@ def law_text(law: Mapping[str, Any], unit: str = "") -> str:
 def _phase(model: Model, phase: Mapping[str, Any]) -> list[str]:
     name = f"phase {phase['phase']}: {phase['name']}"
     weight = law_text(phase["weight"])
+    if "from" in phase["weight"]:
+        weight += f" (from {phase['weight']['from']} processes on)"
     measured = ", ".join(f"{n}: {v}" for n, v in phase["weight_points"])
     pad = "  " * phase["depth"]
     out = [pad + name,

@@ -204,18 +204,32 @@ def phases_of(s: Structure, of_node: Mapping[int, list[int]], items: list[dict[s
             if turns and max(turns) > 0:
                 ns.append(n)
                 values.append(max(turns))
-        envs = [{"n": n, **{f"p{d}": p for d, p in enumerate(grids[n].dims)}} for n in ns]
-        law = fit_exact(envs, values, len(grids[counts[0]].dims)) if ns else None
         out.append({
             "phase": k, "depth": phase["depth"], "parent": phase["parent"],
-            "weight": {"expr": law.expr, "points": law.points, "free": law.free} if law
-            else {"stat": fit_work(ns, [float(v) for v in values]).to_json()},
+            "weight": _weight_law(ns, values, grids),
             "weight_points": [[n, v] for n, v in zip(ns, values, strict=True)],
             "fused_stages": phase["stages"] is not None,
             "items": sorted((i for i, it in enumerate(items) if it.get("phase") == k),
                             key=lambda i: items[i]["order"]),
         })
     return out
+
+
+def _weight_law(ns: Sequence[int], values: Sequence[int], grids: Mapping[int, GridAt]
+                ) -> dict[str, Any]:
+    """Return the law of a weight: exact if there is one, else a statistical one.
+
+    Few ranks do not make all calls of a turn, and a turn without a call is not seen: the
+    smallest count may be left out, the law then says from which count on it holds.
+    """
+    envs = [{"n": n, **{f"p{d}": p for d, p in enumerate(grids[n].dims)}} for n in ns]
+    ndims = len(grids[ns[0]].dims) if ns else 1
+    for skip in range(2 if len(ns) > 2 else min(len(ns), 1)):
+        law = fit_exact(envs[skip:], values[skip:], ndims)
+        if law is not None and (not skip or law.free < law.points):
+            found = {"expr": law.expr, "points": law.points, "free": law.free}
+            return {**found, "from": ns[skip]} if skip else found
+    return {"stat": fit_work(ns, [float(v) for v in values]).to_json()}
 
 
 def phase_stages(phase: Mapping[str, Any], items: Sequence[dict[str, Any]], grid: GridAt) -> int:
