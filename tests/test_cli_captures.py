@@ -181,6 +181,8 @@ def test_check_says_where_each_rank_ended(
         "ends before MPI_Finalize, after MPI_Waitall",
         "stopped recording early, because the file could not grow",
     ]
+    assert run(["add", str(tmp_path / "study"), str(tmp_path)]) == 3
+    assert "rank-000001.p3t ends before MPI_Finalize: it called" in capsys.readouterr().err
 
 
 def test_files_of_two_runs_in_one_directory(
