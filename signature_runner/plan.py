@@ -14,6 +14,7 @@ NAME = "signature.plan"
 # Sizes in p3s_phase.c.
 _BATCHES = 32
 _LONGEST_OP = 39
+_LEAST_SHARE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class KnownCall:
 class Plan:
     """The loops, outer ones first, the calls, and which phases are relevant.
 
+    ``shares``: of the time of a run, by phase (all of it where not given). A phase with a share s
+    is known at the width divided by the root of s: what the run takes is then known to the width.
     ``ranks``: phase -> how many ranks must have seen it often enough before the program may be
     stopped; a phase with all of the others stops nothing.
     """
@@ -78,19 +81,24 @@ class Plan:
     relevant: Sequence[bool]
     enough: Enough = field(default_factory=Enough)
     ranks: Mapping[int, int] = field(default_factory=dict)
+    shares: Sequence[float] = ()
 
     def text(self) -> str:
         """Return what p3s_phase.c reads."""
         e = self.enough
         calls = [call for call in self.calls if len(call.op) <= _LONGEST_OP]
         bounds = [0.0, 0.0, *((e.width / e.quantile(n)) ** 2 for n in range(2, _BATCHES + 1))]
+        shares = self.shares or [1.0] * len(self.relevant)
         sizes = (len(self.loops), len(calls), len(self.relevant), len(bounds))
         lines = [
             "p3s-plan 1",
             f"sizes {' '.join(map(str, sizes))} {e.early} {e.smallest} {e.largest} {e.measure}",
             *(f"loop {row.parent} {row.place} {row.phase}" for row in self.loops),
             *(f"call {c.site} {c.op} {c.loop} {c.place} {c.phase}" for c in calls),
-            *(f"phase {int(relevant)}" for relevant in self.relevant),
+            *(
+                f"phase {int(relevant)} {round(1e6 / min(max(share, _LEAST_SHARE), 1.0))}"
+                for relevant, share in zip(self.relevant, shares, strict=True)
+            ),
             *(f"bound {round(bound * 1e15)}" for bound in bounds),
         ]
         return "\n".join(lines) + "\n"

@@ -66,7 +66,7 @@ def run(program: Program, n: int) -> Any:
         ranks.append(SimpleNamespace(
             rank=rank, complete=True, call=np.array(rec.events, dtype=np.int32),
             start_ns=np.arange(m), elapsed_ns=np.full(m, 500), work=np.array(rec.work),
-            failed_polls=0, failed_poll_ns=0, counted_events=0,
+            failed_polls=0, failed_poll_ns=0, counted_events=0, thread=None,
             tracer_ns=0))
     return SimpleNamespace(
         np=n, path="corpus", wall_ns=1000, unmodelled={}, work_unit="cpu_ns",

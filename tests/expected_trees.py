@@ -68,7 +68,8 @@ def differences(want: Sequence[Loop | str], got: Sequence[Mapping[str, Any]],
 def _arranged(want: Sequence[Loop | str], got: list[Mapping[str, Any]], ranks: Ranks
               ) -> list[Mapping[str, Any]]:
     """Return the found parts as near to the expected order as their ranks allow."""
-    who = [set().union(*(ranks[c["site"], c["op"]] for c in leaves([g]))) for g in got]
+    who = [set().union(*(ranks[c["site"].partition("#")[0], c["op"]] for c in leaves([g])))
+           for g in got]
 
     def place(k: int, left: list[int]) -> list[int] | None:
         if not left:

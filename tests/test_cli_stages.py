@@ -16,6 +16,7 @@ from handmade import phase, put_replay, put_scaled
 
 import p3s.characterize
 import p3s.scale
+from p3s.characterize.signature import VERSION
 from p3s.cli.main import run
 from p3s.cli.pipeline import is_stale
 from p3s.errors import P3SError
@@ -81,7 +82,7 @@ class Stages:
         self.calls.append(("characterize", np))
         write_json(
             Study(study_dir).signature_path(np),
-            {"schema": "p3s.signature", "schema_version": SCHEMA_VERSION},
+            {"schema": "p3s.signature", "schema_version": VERSION},
         )
         return {"schema": "p3s.signature", "events": 100 * np, "phases": [1, 2]}
 

@@ -157,15 +157,10 @@ CASES = [
         "Init", loop(8, loop(24, "Send", least=8), loop(24, "Recv", least=8), "Allreduce",
                      "Barrier"), "Finalize")),
     Case("fused", (4, 3), CUBES, ("Init", "Barrier", loop(12, *SHIFT), "Barrier", "Finalize")),
-    # What the source states, and what its sites can show: a place per operation, so that both
-    # shifts are one loop of 20 turns in the steps, and what follows the first Bcast goes back to
-    # its second.
+    # Every operation has one site: its calls are told apart by what they do and in which order.
     Case("wrapper", (10,), SQUARES, (
         "Init", "Bcast", loop(10, *SHIFT, "Allreduce", *SHIFT, "Allreduce", "Barrier"), "Bcast",
-        "Finalize"), "source"),
-    Case("wrapper", (10,), SQUARES, (
-        "Init", loop(2, "Bcast", loop(10, loop(20, *SHIFT, "Allreduce"), "Barrier")),
-        "Finalize"), "sites"),
+        "Finalize")),
     Case("waitany", (7,), SQUARES, (
         "Init", loop(7, *(loop(bordered(7, True), op, least=bordered(7, False), walk=walk)
                           for op, walk in (("Irecv", "partners"), ("Send", "partners"),
@@ -216,17 +211,6 @@ CASES += [
              "Allreduce"),
         "Finalize")),
 ]
-
-#: Cases that need the sequence of events where sites do not decide; they fail until then.
-SEQUENCE = {"wrapper-source"}
-
-
-def marked(cases: Sequence[Case]) -> list[Any]:
-    """Return the cases as parameters, with the marks of those that cannot pass yet."""
-    strict = pytest.mark.xfail(strict=True, reason="one site for everything: loops are told apart "
-                                                   "by sites alone")
-    return [pytest.param(c, id=c.id, marks=[strict] if c.id in SEQUENCE else []) for c in cases]
-
 
 @pytest.fixture(scope="session")
 def binaries(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -300,14 +284,14 @@ def check(case: Case, counts: Sequence[int], found: Mapping[str, Any], study: Pa
             assert sum(parts) == account[key]
 
 
-@pytest.mark.parametrize("case", marked(CASES))
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_tree_and_weights_at_three_counts(case, binaries, tmp_path):
     counts = case.counts[:3]
     check(case, counts, characterized(case, counts, binaries, tmp_path / "s"), tmp_path / "s")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", marked(CASES))
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_tree_and_weights_at_four_counts(case, binaries, tmp_path):
     counts = case.counts
     check(case, counts, characterized(case, counts, binaries, tmp_path / "s"), tmp_path / "s")

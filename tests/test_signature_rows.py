@@ -207,6 +207,21 @@ def test_turns_that_are_alike_in_a_row_are_not_taken_for_many(
     assert found[0] > 2 * found[1]
 
 
+def test_a_small_phase_need_not_be_known_as_well(harness: Path, tmp_path: Path) -> None:
+    chance = random.Random(5)
+    costs = [int(chance.gauss(10000, 3000)) for _ in range(6000)]
+    enough = Enough(width=0.02, early=0, smallest=10, largest=100000)
+    plan = loop_of(enough)
+    found = []
+    for share in (1.0, 0.25, 0.04):
+        again = Plan(plan.loops, plan.calls, plan.relevant, enough, {}, (1.0, share))
+        row = run(harness, tmp_path, again, KEYS, turns(costs))[1][1]
+        mean, variance, batches = reference(costs[: row.detailed])
+        assert t.ppf(0.975, batches - 1) * variance**0.5 <= 0.02 / share**0.5 * mean
+        found.append(row.detailed)
+    assert found[0] > found[1] > found[2]
+
+
 def test_a_phase_is_left_after_the_most_turns(harness: Path, tmp_path: Path) -> None:
     costs = [1, 1000] * 50
     enough = Enough(early=0, smallest=5, largest=20)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,30 +61,30 @@ def from_bytes(data: bytes) -> Part:
     return part
 
 
-def _part_or_error(path: Path) -> bytes:
+def _part_or_error(path: Path, shared: Set[str]) -> bytes:
     from p3s.trace import read_file
 
     try:
-        return b"p" + to_bytes(part_of(read_file(path)))
+        return b"p" + to_bytes(part_of(read_file(path), shared))
     except P3SError as err:
         return b"e" + str(err).encode("utf-8", "surrogateescape")
 
 
-def _send_parts(comm: MPI.Comm, files: Sequence[Path]) -> None:
+def _send_parts(comm: MPI.Comm, files: Sequence[Path], shared: Set[str]) -> None:
     """Send process 0 the parts of this process's files."""
     for path in files[comm.rank::comm.size]:
-        data = np.frombuffer(_part_or_error(path), dtype=np.uint8)
+        data = np.frombuffer(_part_or_error(path, shared), dtype=np.uint8)
         comm.Send(np.array([len(data)], dtype=np.int64), dest=0)
         comm.Send(data, dest=0)
 
 
-def _parts(comm: MPI.Comm, files: Sequence[Path]) -> Iterator[Part]:
+def _parts(comm: MPI.Comm, files: Sequence[Path], shared: Set[str]) -> Iterator[Part]:
     """Yield the parts of all files in order, at process 0; an error comes when all are there."""
     error = ""
     for k, path in enumerate(files):
         source = k % comm.size
         if source == 0:
-            data = _part_or_error(path)
+            data = _part_or_error(path, shared)
         else:
             length = np.empty(1, dtype=np.int64)
             comm.Recv(length, source=source)
@@ -99,32 +99,34 @@ def _parts(comm: MPI.Comm, files: Sequence[Path]) -> Iterator[Part]:
         raise P3SError(error)
 
 
-def _tell(comm: MPI.Comm, files: Sequence[Path]) -> None:
+def _tell(comm: MPI.Comm, files: Sequence[Path], shared: Set[str]) -> None:
     """Tell the other processes the files of the next run; none: there is no other."""
-    text = json.dumps([str(path) for path in files]).encode("utf-8", "surrogateescape")
+    told = json.dumps([[str(path) for path in files], sorted(shared)])
+    text = told.encode("utf-8", "surrogateescape")
     comm.Bcast(np.array([len(text)], dtype=np.int64), root=0)
     comm.Bcast(np.frombuffer(text, dtype=np.uint8).copy(), root=0)
 
 
-def _told(comm: MPI.Comm) -> list[Path]:
+def _told(comm: MPI.Comm) -> tuple[list[Path], frozenset[str]]:
     length = np.empty(1, dtype=np.int64)
     comm.Bcast(length, root=0)
     text = np.empty(int(length[0]), dtype=np.uint8)
     comm.Bcast(text, root=0)
-    return [Path(name) for name in json.loads(text.tobytes().decode("utf-8", "surrogateescape"))]
+    files, shared = json.loads(text.tobytes().decode("utf-8", "surrogateescape"))
+    return [Path(name) for name in files], frozenset(shared)
 
 
 def _lead(comm: MPI.Comm, root: Path, counts: Sequence[int]) -> None:
     from p3s.characterize.phases import write_phases
     from p3s.characterize.signature import characterize
 
-    def join_run(files: Sequence[Path]) -> Part:
-        _tell(comm, files)
-        return join(_parts(comm, files))
+    def join_run(files: Sequence[Path], shared: Set[str]) -> Part:
+        _tell(comm, files, shared)
+        return join(_parts(comm, files, shared))
 
     for count in counts:
         characterize(root, count, join_run)
-    _tell(comm, [])
+    _tell(comm, [], frozenset())
     write_phases(root)
 
 
@@ -143,8 +145,8 @@ def main(args: Sequence[str]) -> int:
             study = Study.open(Path(args[0]))
             _lead(comm, study.root, [int(word) for word in args[1:]] or study.counts())
         else:
-            while files := _told(comm):
-                _send_parts(comm, files)
+            while (told := _told(comm))[0]:
+                _send_parts(comm, *told)
     except P3SError as err:
         if comm.rank == 0:
             sys.stderr.write(f"p3s: {err}\n")

@@ -11,15 +11,17 @@ in one process or in many (p3s.characterize.parallel).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy
 import numpy as np
 
+from p3s.characterize.sequence import sequence_nodes
 from p3s.characterize.tracing import Cost, add, add_rank
 from p3s.trace.ops import RECV, SEND, kind_of
+from p3s.trace.order import backwards
 
 if TYPE_CHECKING:
     from p3s.trace import RankTrace, RunTrace
@@ -91,35 +93,42 @@ class Part:
 class _Calls:
     """Numbers of a run's calls: of group, node and row (calls the table does not tell apart)."""
 
-    def __init__(self, run: RunTrace) -> None:
+    def __init__(self, run: RunTrace, site: list[str]) -> None:
         calls = run.calls
-        site_key = [s.key for s in run.sites]
-        groups: dict[tuple[int, str, int, int, int, int], int] = {}
+        groups: dict[tuple[str, str, int, int, int, int], int] = {}
         group = np.empty(len(calls), dtype=np.int64)
         self.null = np.zeros(len(calls), dtype=bool)
         for i, c in enumerate(calls):
             self.null[i] = c.peer == PROC_NULL and kind_of(c.op) in (SEND, RECV)
-            key = (c.site, c.op, c.comm, c.peer, c.tag, c.root)
+            key = (site[i], c.op, c.comm, c.peer, c.tag, c.root)
             group[i] = -1 if self.null[i] else groups.setdefault(key, len(groups))
         self.starts = np.array([c.op.startswith("MPI_Init") for c in calls], dtype=bool)
         nodes: dict[tuple[str, str], int] = {}
-        self.node = np.array([nodes.setdefault((site_key[c.site] if c.site >= 0 else "", c.op),
-                                               len(nodes)) for c in calls], dtype=np.int64)
+        self.node = np.array([nodes.setdefault((site[i], c.op), len(nodes))
+                              for i, c in enumerate(calls)], dtype=np.int64)
         distinct: dict[tuple[int, int, int], int] = {}
         self.row = np.array([distinct.setdefault((int(group[i]), c.bytes, max(c.elem_bytes, 1)),
                                                  len(distinct)) for i, c in enumerate(calls)],
                             dtype=np.int64)
         self.rows = np.array(list(distinct), dtype=np.int64).reshape(-1, 3)
-        self.groups = [Group(site_key[k[0]] if k[0] >= 0 else "", *k[1:]) for k in groups]
+        self.groups = [Group(*k) for k in groups]
         self.nodes = list(nodes)
 
 
-def part_of(run: RunTrace) -> Part:
-    """Return the tables of all ranks of a run that have a file."""
-    calls = _Calls(run)
+def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
+    """Return the tables of all ranks of a run that have a file.
+
+    shared: sites that stand for several places; there, a run of one rank, events are told apart
+    by what they do, in the order in which the rank first does it ("SITE#0", "SITE#1", ...).
+    """
+    site = [run.sites[c.site].key if c.site >= 0 else "" for c in run.calls]
+    names = {s.key: tuple(s.frames) for s in run.sites}
+    if shared:
+        _tell_apart(run, site, names, shared)
+    calls = _Calls(run, site)
     out = Part(run.np, run.work_unit, calls.groups, [
         Place(c.members, c.ordinal, c.op, c.dims, c.periods) for c in run.comms],
-        {s.key: tuple(s.frames) for s in run.sites}, calls.nodes,
+        names, calls.nodes,
         unmodelled=dict(run.unmodelled), problem=getattr(run, "problem", ""))
     columns: list[dict[str, np.ndarray]] = []
     edges: list[np.ndarray] = []
@@ -129,6 +138,8 @@ def part_of(run: RunTrace) -> Part:
         out.failed_polls += rt.failed_polls
         out.counted_events += rt.counted_events
         add_rank(out.tracing, rt)
+        if not out.problem and (turned := backwards(rt.start_ns, rt.elapsed_ns, rt.thread)):
+            out.problem = f"{run.path}: rank {rt.rank}: {turned}"
         call = np.asarray(rt.call, dtype=np.int64)
         if not len(call):
             continue
@@ -145,6 +156,21 @@ def part_of(run: RunTrace) -> Part:
     out.table = _stacked(columns)
     out.samples = samples.kept
     return out
+
+
+def _tell_apart(run: RunTrace, site: list[str], names: dict[str, tuple[str, ...]],
+                shared: Set[str]) -> None:
+    """Give the calls at shared sites sites of their own; ``site``: of each call."""
+    (rank,) = run.ranks.present  # type: ignore[attr-defined]
+    apart = sequence_nodes(run, {k for k, s in enumerate(run.sites) if s.key in shared})
+    trace = run.ranks[rank]
+    used, first = np.unique(trace.call, return_index=True)
+    label = apart.in_order(rank, trace)[first]
+    for call, number in zip(used.tolist(), label.tolist(), strict=True):
+        order = apart.labels[number].order
+        if order >= 0:
+            names[f"{site[call]}#{order}"] = names[site[call]]
+            site[call] = f"{site[call]}#{order}"
 
 
 def _stacked(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

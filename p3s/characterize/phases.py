@@ -16,6 +16,7 @@ from p3s.characterize.parse import trips, turns_with
 from p3s.characterize.structure import Structure, structure
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
+from p3s.trace.ops import COMPLETION
 
 SCHEMA = "p3s.phases"
 VERSION = 1
@@ -123,7 +124,9 @@ class _Totals:
         size = len(s.nodes)
         row = of_group[t.group] if len(t.group) else np.zeros(0, dtype=np.int64)
         self.s, self.t = s, t
-        self.bytes = _sums(row, t.nbytes * t.count, size)
+        # A completion's bytes are the number of its requests.
+        moves = np.array([g.kind != COMPLETION for g in t.groups], dtype=bool)[t.group]
+        self.bytes = _sums(row, t.nbytes * t.count * moves, size)
         self.work = _sums(row, t.work, size)
         self.elapsed = _sums(row, t.elapsed_ns, size)
         into = t.edges[t.edges[:, 2] >= 0]

@@ -62,7 +62,8 @@ def _check(data: Mapping[str, Any]) -> None:
     for phase in data["phases"]:
         str(phase["name"]), int(phase["loop"])
         for row in phase["per_count"].values():
-            for name in ("weight", "weight_min", "ranks", "work", "elapsed_ns", "relevant"):
+            for name in ("weight", "weight_min", "ranks", "work", "elapsed_ns", "relevant",
+                         "share"):
                 float(row[name])
     for _ in _walk(data["tree"], -1, 0, -1, data, [0]):
         pass
@@ -98,7 +99,7 @@ def plan_of(phases: Mapping[str, Any], np: int, enough: Enough) -> Plan:
     A phase is relevant if it was at that count, or at any where that was not traced.
     """
     loops = [row for row in _walk(phases["tree"], -1, 0, -1, phases, [0]) if isinstance(row, Row)]
-    relevant, ranks = [], {}
+    relevant, ranks, shares = [], {}, []
     for phase in phases["phases"]:
         rows = phase["per_count"]
         here = [rows[str(np)]] if str(np) in rows else list(rows.values())
@@ -106,9 +107,10 @@ def plan_of(phases: Mapping[str, Any], np: int, enough: Enough) -> Plan:
         wanted = bool(phase["phase"]) and any(row["relevant"] for row in here) and (
             not traced or str(np) in rows)
         relevant.append(wanted)
+        shares.append(max((float(row["share"]) for row in here), default=0.0))
         if wanted:
             ranks[int(phase["phase"])] = _ranks(rows, np, enough)
-    return Plan(loops, calls_of(phases), relevant, enough, ranks)
+    return Plan(loops, calls_of(phases), relevant, enough, ranks, shares)
 
 
 def _ranks(rows: Mapping[str, Any], np: int, enough: Enough) -> int:

@@ -25,7 +25,9 @@ def refine(root: Loop, members: Mapping[Any, Mapping[Edge, int]],
     while True:
         nest = nest_of(root, nodes)
         found = {m: trips(parse(nest, s)) for m, s in sequences.items()}
-        pick = _guarded(nest, found)
+        number = {m: np.bincount(np.asarray(s, dtype=np.int64), minlength=nodes)
+                  for m, s in sequences.items()}
+        pick = _guarded(nest, found, number)
         if pick is None:
             break
         outer, inner = pick
@@ -37,32 +39,37 @@ def refine(root: Loop, members: Mapping[Any, Mapping[Edge, int]],
     return root
 
 
-def _guarded(nest: Nest, found: Mapping[Any, Mapping[int, Ints]]) -> tuple[Loop, Loop] | None:
+def _guarded(nest: Nest, found: Mapping[Any, Mapping[int, Ints]],
+             number: Mapping[Any, Ints]) -> tuple[Loop, Loop] | None:
     """Return an outer and an inner loop that are one loop with a call in every k-th turn."""
-    number = {id(loop): k for k, loop in enumerate(nest.loops)}
+    index = {id(loop): k for k, loop in enumerate(nest.loops)}
     for outer in nest.loops[1:]:
+        own = outer.own_nodes()
         for inner in outer.children:
             if not isinstance(inner, Loop):
                 continue
             at = outer.children.index(inner)
             if 0 < at < len(outer.children) - 1:
                 continue  # calls on both sides of the inner loop: a nest
-            rows = [(t[number[id(outer)]], t[number[id(inner)]]) for t in found.values()
-                    if number[id(outer)] in t and number[id(inner)] in t]
-            if _every_kth(rows):
+            rows = [(t[index[id(outer)]], t[index[id(inner)]],
+                     int(number[m][own].max()) if own else None) for m, t in found.items()
+                    if index[id(outer)] in t and index[id(inner)] in t]
+            if _every_kth(rows, before=at > 0):
                 return outer, inner
     return None
 
 
-def _every_kth(rows: Sequence[tuple[Ints, Ints]]) -> bool:
+def _every_kth(rows: Sequence[tuple[Ints, Ints, int | None]], before: bool) -> bool:
     """Tell whether inner loops turn k times in all turns of the outer but its first and last.
 
-    rows: trips per entry of the outer and of the inner loop, one pair per rank. A nest whose
-    inner trips are all equal stays a nest.
+    rows: trips per entry of the outer and of the inner loop, and how often a call of the outer
+    loop's own is made, one per rank; before: it comes before the inner loop. A nest whose inner
+    trips are all equal stays a nest, and so does one with the call in a turn that is too short
+    for it.
     """
     steps: set[int] = set()
     uneven = False
-    for outer, inner in rows:
+    for outer, inner, _ in rows:
         if int(outer.sum()) != len(inner):
             return False  # some turns lack the inner loop
         ends = np.cumsum(outer)
@@ -77,7 +84,15 @@ def _every_kth(rows: Sequence[tuple[Ints, Ints]]) -> bool:
                 return False
             steps.add(int(middle[0]))
             uneven |= bool(each[0] != middle[0] or each[-1] != middle[0])
-    return len(steps) == 1 and uneven
+    if len(steps) != 1 or not uneven:
+        return False
+    step = steps.pop()
+    for outer, inner, calls in rows:
+        last = np.cumsum(outer)
+        edge = inner[last - outer] if before else inner[last - 1]
+        if calls and calls != len(inner) - int((edge < step).sum()):
+            return False
+    return True
 
 
 def _join(root: Loop) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.characterize.part import Part, join, part_of
 from p3s.characterize.phases import phases_json
-from p3s.characterize.structure import structure
+from p3s.characterize.structure import structure, total_turns, undecided
 from p3s.characterize.tables import Group, Place, PointTable, table_of
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
@@ -18,7 +18,7 @@ from p3s.errors import P3SError
 if TYPE_CHECKING:
     from p3s.study import Study
 
-JoinRun = Callable[[Sequence[Path]], Part]
+JoinRun = Callable[[Sequence[Path], Set[str]], Part]
 SCHEMA = "p3s.signature"
 #: Version 3 has transitions between places in the program, and the tree.
 VERSION = 3
@@ -37,12 +37,19 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
     from p3s.study import Study, write_json
 
     study = Study.open(Path(study_dir))
-    parts, walls, left_out = _intact_runs(study, np_, join_run or join_files)
+    join_run = join_run or join_files
+    parts, walls, left_out = _intact_runs(study, np_, join_run)
     if not parts:
         why = left_out[0] if left_out else f"{study_dir} has no complete run at {np_} processes"
         advice = " with a larger --limit" if "reached the limit" in why else ""
         raise P3SError(f"characterize: {why}; run `p3s characterize -n {np_}` again{advice}")
     table = table_of(parts, walls, str(study_dir))
+    shared = undecided(structure([table]))
+    if shared:  # where sites do not decide, what the calls do and their order does
+        parts, walls, left_out = _intact_runs(study, np_, join_run, shared)
+        apart = table_of(parts, walls, str(study_dir))
+        if total_turns(structure([apart])) < total_turns(structure([table])):
+            table = apart
     out = {**signature_json(table), "left_out": left_out}
     path = study.signature_path(np_)
     _write_tables(table, path)
@@ -50,14 +57,14 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
     return out
 
 
-def join_files(files: Sequence[Path]) -> Part:
+def join_files(files: Sequence[Path], shared: Set[str] = frozenset()) -> Part:
     """Return the ranks of a run, read one after the other, as one Part."""
     from p3s.trace import read_file
 
-    return join(part_of(read_file(path)) for path in files)
+    return join(part_of(read_file(path), shared) for path in files)
 
 
-def _intact_runs(study: Study, np_: int, join_run: JoinRun
+def _intact_runs(study: Study, np_: int, join_run: JoinRun, shared: Set[str] = frozenset()
                  ) -> tuple[list[Part], list[int | None], list[str]]:
     """Return the runs of one count all of whose ranks are complete, and why others are not."""
     from p3s.trace import run_files
@@ -73,7 +80,7 @@ def _intact_runs(study: Study, np_: int, join_run: JoinRun
             problem = run.problems[min(run.problems)] if run.problems else ""
             if run.np != np_:
                 problem = f"{record.path} holds a run of {run.np} processes, not {np_}"
-            part = join_run(list(run.files.values())) if not problem else None
+            part = join_run(list(run.files.values()), shared) if not problem else None
         except P3SError as err:
             left_out.append(_without_advice(str(err)))
             continue

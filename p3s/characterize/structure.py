@@ -15,6 +15,8 @@ from p3s.trace.ops import COMPLETION, RECV, SEND, kind_of
 
 #: Loops that are part of the phase around them.
 PARTNERS, REQUESTS = "partners", "requests"
+#: A loop around all of a program that turns no more than this is suspected to be none.
+_FEW_TURNS = 2
 Node = tuple[str, str]
 Member = tuple[int, int]
 
@@ -59,7 +61,9 @@ def structure(tables: Sequence[PointTable]) -> Structure:
     places: dict[int, list[float]] = {}
     samples: dict[Member, np.ndarray] = {}
     for t in tables:
-        of = np.array([number.setdefault(node, len(number)) for node in t.nodes], dtype=np.int64)
+        used = set(t.edges[:, 2].tolist())
+        of = np.array([number.setdefault(node, len(number)) if k in used else -1
+                       for k, node in enumerate(t.nodes)], dtype=np.int64)
         of = np.append(of, [-2, -1])  # END and START at their own negative places
         lengths = {int(r): int(first) for r, _, v, _, first in t.edges if v == -2}
         for rank, u, v, k, first in t.edges.tolist():
@@ -82,6 +86,32 @@ def structure(tables: Sequence[PointTable]) -> Structure:
     nodes = list(number)
     return Structure(tables, nodes, tree, nest, _walks(nest, nodes, tables, index), parents,
                      {m: parse(nest, s) for m, s in samples.items()})
+
+
+def total_turns(s: Structure) -> int:
+    """Return the turns of all loops on the ranks that have most of each, summed."""
+    return sum(max(loop.turns.values(), default=0) for loop in s.nest.loops[1:])
+
+
+def undecided(s: Structure) -> frozenset[str]:
+    """Return the sites that stand for several places of a program.
+
+    Those from which calls of different kinds are made (the halves of a call and what
+    MPI_Startall starts are one kind), and all sites of a loop that holds everything between
+    MPI_Init and MPI_Finalize and turns but twice: its calls before and behind the program's own
+    loops are made through the line of those inside.
+    """
+    made: dict[str, set[str]] = {}
+    for site, op in s.nodes:
+        one = "MPI_Start" if op.endswith("_init") else op.removesuffix("_recv")
+        made.setdefault(site, set()).add(one)
+    shared = {site for site, ops in made.items() if site and len(ops) > 1}
+    loops = [c for c in s.tree.children if isinstance(c, Loop)]
+    outside = {s.nodes[v][1] for v in s.tree.own_nodes()}
+    if len(loops) == 1 and outside <= {"MPI_Init", "MPI_Init_thread", "MPI_Finalize"} \
+            and max(loops[0].turns.values(), default=0) <= _FEW_TURNS:
+        shared |= {s.nodes[v][0] for v in loops[0].nodes()}
+    return frozenset(shared)
 
 
 def _walks(nest: Nest, nodes: Sequence[Node], tables: Sequence[PointTable],

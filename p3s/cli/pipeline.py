@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,13 +44,26 @@ def ensure_signatures(study: Study, bar: Progress) -> list[int]:
     """Characterize every count whose signature is missing or older than its runs."""
     for np in study.counts():
         inputs = [run.path / "run.json" for run in study.runs(np)]
-        if is_stale(study.signature_path(np), inputs):
+        path = study.signature_path(np)
+        if is_stale(path, inputs) or _is_old(path):
             from p3s.characterize import characterize
 
             bar.start(f"np={np}: characterizing")
             characterize(study.root, np)
             bar.done(f"np={np}: characterized")
     return study.signature_counts()
+
+
+def _is_old(path: Path) -> bool:
+    """Tell whether a signature was written by an older P3S: its captures can still be read."""
+    from p3s.characterize.signature import SCHEMA, VERSION
+
+    try:
+        head = json.loads(path.read_bytes())
+        version = head["schema_version"] if head["schema"] == SCHEMA else VERSION
+        return isinstance(version, int) and version < VERSION
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # damaged: reading it says so
 
 
 def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bool = False) -> None:

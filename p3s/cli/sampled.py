@@ -25,7 +25,7 @@ STOP = typer.Option(
     False, "--stop", help="With --signature: end the program once every phase has been seen."
 )
 WIDTH = typer.Option(
-    "2%", "--width", metavar="PERCENT", help="Half width at which a phase's time is known."
+    "2%", "--width", metavar="PERCENT", help="Half width at which the time of a run is known."
 )
 CONFIDENCE = typer.Option(
     "95%", "--confidence", metavar="PERCENT", help="Confidence of that interval."

@@ -228,7 +228,7 @@ def _wall_ns(run_dir: Path) -> int | None:
 class _Reading:
     """The first pass over a run: merges the tables, sees which calls have events."""
 
-    def __init__(self, run_dir: Path, size: int, keep_bytes: float = _KEEP_BYTES) -> None:
+    def __init__(self, run_dir: Path, size: int, keep_bytes: float) -> None:
         import numpy as np
 
         self._most_kept = keep_bytes
@@ -365,11 +365,11 @@ def _read(
     files: dict[int, tuple[Path, Header]],
     problems: dict[int, str],
     missing: tuple[int, ...],
-    keep_bytes: float = _KEEP_BYTES,
+    keep_bytes: float | None = None,
 ) -> RunTrace:
     header = files[min(files)][1]
     work_unit = _one_unit(run_dir, files)
-    reading = _Reading(run_dir, header.size, keep_bytes)
+    reading = _Reading(run_dir, header.size, _KEEP_BYTES if keep_bytes is None else keep_bytes)
     for rank in sorted(files):
         reading.take(rank, files[rank][0])
     counts = reading.finish(problems)

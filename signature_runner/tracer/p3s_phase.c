@@ -34,6 +34,7 @@ struct known { uint64_t key; char op[40]; int loop, place, phase; };
 #define BATCHES 32
 struct phase {
     bool relevant, begun;
+    double slack;               /* by which the variance may be larger: it is a small phase */
     int64_t elapsed_ns, work;   /* of the turn that is under way */
     uint64_t length, filled;    /* turns of a batch, of the last one */
     int batches;
@@ -68,7 +69,7 @@ static bool read_plan(FILE *file)
     char text[256], measure[16], op[40];
     int version, parent, place, phase, loop, relevant, l = 0, k = 0, p = 0, b = 0;
     unsigned long long key;
-    unsigned long long bound;   /* in units of 1e-15: how a fraction is read depends on the locale */
+    unsigned long long bound;   /* whole numbers: how a fraction is read depends on the locale */
     if (!fgets(text, sizeof text, file) || sscanf(text, "p3s-plan %d", &version) != 1 ||
         version != 1 || !fgets(text, sizeof text, file) ||
         sscanf(text, "sizes %d %d %d %d %ld %ld %ld %15s", &loop_count, &known_count,
@@ -96,9 +97,10 @@ static bool read_plan(FILE *file)
                 return false;
             knowns[k] = (struct known){.key = key, .loop = loop, .place = place, .phase = phase};
             strcpy(knowns[k++].op, op);
-        } else if (sscanf(text, "phase %d", &relevant) == 1) {
+        } else if (sscanf(text, "phase %d %llu", &relevant, &bound) == 2) {
             if (p >= phase_count)
                 return false;
+            phases[p].slack = (double)bound * 1e-6;
             phases[p].length = 1;
             phases[p++].relevant = relevant != 0;
         } else if (sscanf(text, "bound %llu", &bound) == 1) {
@@ -240,7 +242,7 @@ static void turn_ends(struct phase *p, struct row *r)
         return;
     if (!p->relevant && r->measured >= (uint64_t)smallest)
         state = ENOUGH;
-    else if (look && r->variance <= bounds[r->batches] * r->mean * r->mean)
+    else if (look && r->variance <= p->slack * bounds[r->batches] * r->mean * r->mean)
         state = TIGHT;
     else if (r->measured >= (uint64_t)largest)
         state = MOST;
