@@ -39,6 +39,7 @@ def call(
         "call": number, "site": site, "op": op, "when": when, "ranks": ranks,
         "count": {n: 100 * each for n, each in ranks.items()},
         "bytes": {n: list(size) for n in ranks},
+        "time_ns": dict.fromkeys(ranks, 1000),
     }  # fmt: skip
 
 
@@ -55,7 +56,8 @@ def phase(number: int, loop: int, costs: Json, calls: list[int], **more: Any) ->
     return {
         "phase": number, "loop": loop, "parent": 0 if number else None, "depth": min(number, 1),
         "name": f"loop {loop}" if loop else "outside loops", "calls": calls,
-        "total_work_spread": 0.01, "constant_work": True, "per_count": costs, **more,
+        "total_work_spread": 0.01, "constant_work": True, "varying": False,
+        "per_count": costs, **more,
     }  # fmt: skip
 
 
@@ -180,6 +182,7 @@ processes  part                  events   of all     time   of all
            all                    4,000  100.0 %   4.00 s  100.0 %
 16 processes: 120 of the events are to or from MPI_PROC_NULL; 7 polls found nothing and are no
 events
+in calls that all counts have: <0.1 % at 4, <0.1 % at 9, <0.1 % at 16 processes (of the time)
 """
 
 
@@ -436,3 +439,22 @@ def test_a_tree_as_deep_as_a_well(tmp_path: Path, capsys: pytest.CaptureFixture[
         streams = capsys.readouterr()
         assert code == wanted and "internal" not in streams.err and streams.err.count("\n") == 1
         assert all(len(line) <= 100 for line in streams.out.splitlines())
+
+
+def test_calls_that_not_all_counts_have_are_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A program that changes its decomposition with the count: what is when is told apart."""
+    study = a_study(tmp_path)
+    path = study / "signature" / "phases.json"
+    data = json.loads(path.read_text())
+    first = next(item for item in data["tree"]["body"] if "call" in item)
+    for key in ("ranks", "count", "bytes", "time_ns"):
+        first[key] = {n: first[key][n] for n in ("9", "16")}
+    first["time_ns"]["16"] = data["accounting"]["16"]["time_ns"] // 4
+    data["phases"][0]["varying"] = True
+    path.write_text(json.dumps(data))
+    assert run(["phases", str(study)]) == 0
+    out = capsys.readouterr().out
+    assert f"only at 9, 16: 1 of the calls, 25.0 % of the time at 16 ({first['op']} 1)" in out
+    assert "the calls of phases 0 differ from run to run" in out

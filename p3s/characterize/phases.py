@@ -88,6 +88,9 @@ def phases_json(s: Structure) -> Json:
         spread = (max(works) - min(works)) / mean if len(works) > 1 and mean else None
         phase["total_work_spread"] = spread
         phase["constant_work"] = None if spread is None else spread <= CONSTANT_WORK
+    differing = {name for t in s.tables for name in t.varying}
+    for phase in phases:
+        phase["varying"] = any(":".join(s.nodes[v]) in differing for v in phase["calls"])
     used = {site for site, _ in s.nodes}
     units = sorted({t.work_unit for t in s.tables})
     return {
@@ -233,14 +236,15 @@ class _Leaves:
     def call_json(self, v: int) -> Json:
         """Return one call."""
         site, op = self.s.nodes[v]
-        count, ranks, sizes = {}, {}, {}
+        count, ranks, sizes, time_ns = {}, {}, {}, {}
         for n, totals in self.totals.items():
             if totals.events[v]:
                 count[str(n)] = int(totals.events[v])
                 ranks[str(n)] = len(totals.ranks_of[v])
                 sizes[str(n)] = self.sizes.get((n, v), [0, 0])
+                time_ns[str(n)] = int(totals.time[v])
         return {"call": v, "site": site, "op": op, "when": when(self.turns.get(v, [])),
-                "ranks": ranks, "count": count, "bytes": sizes}
+                "ranks": ranks, "count": count, "bytes": sizes, "time_ns": time_ns}
 
 
 def when(found: list[Turns]) -> str:

@@ -233,6 +233,40 @@ def accounting(found: Phases) -> list[str]:
             parts.append(f"{account.failed_polls:,} polls found nothing and are no events")
         if parts:
             lines += wrap(f"{n} processes: {'; '.join(parts)}", WIDTH)
+    lines += [line for text in _matched(found) for line in wrap(text, WIDTH)]
+    chance = [str(phase.phase) for phase in found.phases if phase.varying]
+    if chance:
+        text = (f"the calls of phases {', '.join(chance)} differ from run to run at one count:"
+                " their weights are of one of the runs")
+        lines += wrap(text, WIDTH)
+    return lines
+
+
+def _matched(found: Phases) -> list[str]:
+    """Say how much of the time is in calls that all counts have, and which not all have."""
+    if len(found.counts) < 2:
+        return []
+    calls = list(found.tree.calls())
+    common = [call for call in calls if all(n in call.count for n in found.counts)]
+    shares = []
+    for n in found.counts:
+        mine = sum(call.time_ns.get(n, 0) for call in common)
+        total = found.accounts[n].time_ns
+        shares.append(f"{percent(mine / total if total else None)} at {n}")
+    lines = [f"in calls that all counts have: {', '.join(shares)} processes (of the time)"]
+    apart: dict[tuple[int, ...], list[Call]] = {}
+    for call in calls:
+        where = tuple(n for n in found.counts if n in call.count)
+        if 0 < len(where) < len(found.counts):
+            apart.setdefault(where, []).append(call)
+    for where, some in sorted(apart.items()):
+        n = where[-1]
+        total = found.accounts[n].time_ns
+        share = percent(sum(c.time_ns.get(n, 0) for c in some) / total if total else None)
+        ops = _operations({op: sum(c.op == op for c in some) for op in
+                           dict.fromkeys(c.op for c in some)}, 3)
+        lines.append(f"only at {', '.join(map(str, where))}: {len(some)} of the calls, {share} of"
+                     f" the time at {n} ({ops.replace('  ', ', ')})")
     return lines
 
 

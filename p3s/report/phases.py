@@ -38,7 +38,7 @@ class Trips:
 
 @dataclass(frozen=True)
 class Call:
-    """One MPI call of the tree; ``ranks``, ``count`` and ``bytes`` are by process count."""
+    """One MPI call of the tree; ``ranks`` and all after it are by process count."""
 
     call: int
     site: str
@@ -47,6 +47,7 @@ class Call:
     ranks: Mapping[int, int]
     count: Mapping[int, int]
     bytes: Mapping[int, tuple[int, int]]
+    time_ns: Mapping[int, int]
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Phase:
     calls: tuple[int, ...]
     spread: float | None
     constant_work: bool
+    varying: bool
     costs: Mapping[int, Cost]
 
     @property
@@ -203,6 +205,7 @@ def _call(raw: Mapping[str, Any]) -> Call:
         {n: _whole(value) for n, value in _by_count(raw["ranks"]).items()},
         {n: _whole(value) for n, value in _by_count(raw["count"]).items()},
         {n: _pair(value) for n, value in _by_count(raw["bytes"]).items()},
+        {n: _whole(value, least=None) for n, value in _by_count(raw["time_ns"]).items()},
     )  # fmt: skip
 
 
@@ -213,7 +216,8 @@ def _phase(raw: Mapping[str, Any]) -> Phase:
         _whole(raw["phase"]), _whole(raw["loop"]), None if parent is None else _whole(parent),
         _whole(raw["depth"]), _text(raw["name"]),
         tuple(_whole(call) for call in _list(raw["calls"])),
-        None if spread is None else float(spread), bool(raw["constant_work"]), costs,
+        None if spread is None else float(spread), bool(raw["constant_work"]),
+        bool(raw["varying"]), costs,
     )  # fmt: skip
 
 
@@ -284,13 +288,14 @@ def _by_count(value: Any) -> dict[int, Any]:
     return {_whole(int(key), least=1): entry for key, entry in _dict(value).items()}
 
 
+_BY_COUNT = {"trips", "ranks", "count", "bytes", "time_ns", "per_count", "accounting"}
+
+
 def _only(raw: Any, counts: set[str]) -> dict[str, Any]:
     """Return the artefact with the entries of some counts only."""
 
     def cut(value: Any, key: str) -> Any:
-        if key in ("trips", "ranks", "count", "bytes", "per_count", "accounting") and isinstance(
-            value, dict
-        ):
+        if key in _BY_COUNT and isinstance(value, dict):
             return {n: entry for n, entry in value.items() if n in counts}
         if isinstance(value, dict):
             return {name: cut(entry, name) for name, entry in value.items()}
