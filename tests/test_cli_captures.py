@@ -181,6 +181,8 @@ def test_check_says_where_each_rank_ended(
         "ends before MPI_Finalize, after MPI_Waitall",
         "stopped recording early, because the file could not grow",
     ]
+    assert run(["add", str(tmp_path / "study"), str(tmp_path)]) == 3
+    assert "rank-000001.p3t ends before MPI_Finalize: it called" in capsys.readouterr().err
 
 
 def test_files_of_two_runs_in_one_directory(
@@ -205,6 +207,22 @@ def test_files_of_two_runs_in_one_directory(
     assert run(["check", str(tmp_path)]) == 0
 
 
+def test_a_damaged_header_is_of_no_other_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "ring"
+    folder.mkdir()
+    for rank in (0, 1):
+        w = messages(rank)
+        w.run = 11
+        path = w.save(folder)
+    data = bytearray(path.read_bytes())
+    data[430] ^= 1  # in the number of the run
+    path.write_bytes(data)
+    assert run(["recover", str(folder), "-o", str(tmp_path / "new")]) == 3
+    assert run(["check", str(tmp_path / "new")]) == 0, capsys.readouterr().out
+
+
 def test_ranks_that_ran_as_separate_programs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -214,6 +232,18 @@ def test_ranks_that_ran_as_separate_programs(
     assert run(["check", str(tmp_path)]) == 3
     assert "is one of 2 separate programs of 1 rank" in capsys.readouterr().out
     assert run(["add", str(tmp_path / "study"), str(tmp_path)]) == 3
+
+
+def test_what_is_no_file_and_a_run_json_that_is_none(
+    ring: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["check", os.devnull]) == 1
+    assert f"{os.devnull} is neither a file nor a directory" in capsys.readouterr().err
+    (ring / "run.json").write_text("{not JSON")
+    code, found = as_json(["check", str(ring)], capsys)
+    assert code == 0 and found["runs"][0]["notes"] == [
+        "run.json is damaged: it does not say which program was run"
+    ]
 
 
 def test_a_run_the_tracer_could_not_write(

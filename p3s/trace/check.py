@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from p3s.errors import P3SError
+from p3s.errors import Damaged, P3SError
 from p3s.trace import layout, ops
 from p3s.trace.capture import NAME, Capture, Header, intact_chunks, rank_of, read_capture
 from p3s.trace.order import backwards
@@ -160,10 +160,24 @@ def _check_run(run_dir: Path) -> RunCheck:
         notes.append("there is not one event: nothing can be characterized")
     if complete and not notes:  # all messages of the run were recorded
         notes += _unmatched(messages)
+    notes += _info_notes(run_dir)
     return RunCheck(
         run_dir, size, COMPLETE if complete else _worst(listed), listed, tuple(problems),
         tuple(notes),
     )  # fmt: skip
+
+
+def _info_notes(run_dir: Path) -> list[str]:
+    """Return a note when run.json, which p3s add needs, is there and cannot be read."""
+    from p3s.study import RUN_SCHEMA, read_json
+
+    try:
+        read_json(run_dir / "run.json", RUN_SCHEMA)
+    except Damaged:
+        return ["run.json is damaged: it does not say which program was run"]
+    except P3SError:
+        return []
+    return []
 
 
 def _worst(ranks: tuple[RankCheck, ...]) -> str:

@@ -236,6 +236,8 @@ class _Reading:
         self.ranks = LazyRanks(run_dir, size)
         self.used = np.zeros(0, dtype=np.int64)  # events of each row
         self.problems: dict[int, str] = {}
+        self.aborted: list[int] = []
+        self.outside: list[int] = []  # unfinished, and not inside of a call
         self.counted_events = 0
         self._kept_bytes = 0
 
@@ -247,6 +249,10 @@ class _Reading:
         problem = f"{path} {capture.problem}" if capture.problem else ""
         if problem:
             self.problems[rank] = problem
+        if capture.end is None and capture.header.aborting:
+            self.aborted.append(rank)
+        elif capture.end is None and not capture.header.in_call:
+            self.outside.append(rank)
         calls, resolved = self.tables.add(capture)
         call = event_calls(capture, calls, resolved)
         used = np.bincount(call, minlength=len(self.tables.rows)).astype(np.int64)
@@ -268,6 +274,13 @@ class _Reading:
         if self._kept_bytes + size <= self._most_kept:
             self._kept_bytes += size
             self.ranks._kept[rank] = trace
+
+    @property
+    def blamed(self) -> int | None:
+        """The rank that ended the run, if that shows: the others were ended inside of calls."""
+        if self.aborted:
+            return self.aborted[0]
+        return self.outside[0] if len(self.outside) == 1 else None
 
     def finish(self, missing: dict[int, str]) -> Int64s:
         """Give the calls their final numbers; return the events of each."""
@@ -382,4 +395,5 @@ def _read(
         counter_names=header.counter_names,
         work_origin=header.work_origin,
         counted_events=reading.counted_events,
+        blamed=reading.blamed,
     )

@@ -221,6 +221,7 @@ def _rebuilt(
     """
     fields = list(layout.HEADER.unpack_from(raw))
     fields[:6] = [layout.MAGIC, layout.MAJOR, layout.MINOR, layout.PAGE_BYTES, first.rank, size]
+    fields[18:20] = [0, 0]  # the run: not known is better than another one
     monotonic, pid = fields[7], fields[9]
     if (pid ^ monotonic) & 0xFFFFFFFF != first.file_key:
         fields[9] = first.file_key ^ (monotonic & 0xFFFFFFFF)

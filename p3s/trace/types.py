@@ -154,7 +154,7 @@ class RunTrace:
     take a rank once, and one at a time. ``work_unit`` is "wall_ns", "cpu_ns" or "instructions",
     ``work_origin`` what counted them. ``unmodelled`` counts the events of calls that the
     model does not cover (p3s.trace.ops.is_modelled); ``missing`` are the ranks without a file;
-    ``problems``: rank -> what is wrong with it.
+    ``problems``: rank -> what is wrong with it; ``blamed`` ended the run, if that shows.
     """
 
     np: int
@@ -172,8 +172,11 @@ class RunTrace:
     counter_names: tuple[str, ...] = ()
     work_origin: str = ""
     counted_events: int = 0
+    blamed: int | None = None
 
     @property
     def problem(self) -> str:
-        """What the first rank that is not complete says; empty if all ranks are complete."""
-        return self.problems[min(self.problems)] if self.problems else ""
+        """What is wrong with the rank that is to blame, else with the first; empty if nothing."""
+        if not self.problems:
+            return ""
+        return self.problems[min(self.problems) if self.blamed is None else self.blamed]

@@ -30,6 +30,11 @@ def places_at(path: Path) -> list[Place]:
     """
     if path.is_file():
         return [Place(path, file=True)]
+    if path.exists() and not path.is_dir():
+        raise P3SError(
+            f"{path} is neither a file nor a directory; give a study, a run directory or a .p3t"
+            " file"
+        )
     if not path.is_dir():
         raise P3SError(f"{path} is not there; give a study, a run directory or a .p3t file")
     if any(path.glob("rank-*.p3t")) or (path / "run.json").exists():
