@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, progress, say
-from p3s.errors import P3SError
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, parse_counts, progress, say
+from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
+    from p3s.characterize.thesis import Similarity
     from p3s.report.phases import Phases
     from p3s.study import Study
     from p3s.trace.source import Where
@@ -36,6 +37,13 @@ def phases(
     modules: list[Path] = typer.Option(
         [], "--modules", metavar="DIR", help="Where the program and its libraries are, if moved."
     ),
+    thesis: bool = typer.Option(
+        False, "--thesis", help="The thesis's phases instead: segments that repeat (one count)."
+    ),
+    similar: str = typer.Option(
+        "5%,90%,80%,1%", "--similar", metavar="V,C,E,R",
+        help="With --thesis: volume, computation and events alike, share of a relevant phase.",
+    ),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Show the phases with their weights and costs, the loop nest, and what is in no phase.
@@ -47,9 +55,14 @@ def phases(
     from p3s.study import Study
 
     wanted = parse_counts(counts) if counts is not None else None
+    settings = _settings(similar)
+    if thesis and wanted is not None and len(wanted) > 1:
+        raise UsageError("-n: the phases of the thesis are of one count; give one")
     study = Study.open(study_dir)
     _make(study)
     found = load(study.phases_path)
+    if thesis:
+        return _thesis(study, found, wanted, settings, everything, json_)
     if wanted is not None:
         found = found.only(wanted, study.root)
     places, notes = _places(study, found, list(modules))
@@ -62,6 +75,53 @@ def phases(
         out(render(found, places, everything=everything, only_tree=tree))
     for note in notes:
         say(f"note: {note}")
+    return 0
+
+
+def _settings(text: str) -> Similarity:
+    from p3s.characterize.thesis import Similarity
+
+    try:
+        shares = [float(word.strip().removesuffix("%")) / 100 for word in text.split(",")]
+        volume, compute, events, relevance = shares
+    except ValueError:
+        shares = [-1.0]
+    if not all(0 <= share <= 1 for share in shares):
+        raise UsageError(
+            f"--similar {text}: not four percentages; for example --similar 5%,90%,80%,1%"
+        )
+    return Similarity(volume=volume, compute=compute, events=events, relevance=relevance)
+
+
+def _thesis(
+    study: Study, found: Phases, wanted: list[int] | None, settings: Similarity,
+    everything: bool, json_: bool,
+) -> int:  # fmt: skip
+    """Show the phases as the thesis finds them, at one count."""
+    from p3s.characterize.thesis import loop_of, thesis_phases
+    from p3s.report.thesis import as_rows, render
+    from p3s.trace import read_run
+
+    n = found.only(wanted, study.root).counts[0] if wanted else found.counts[-1]
+    runs = [run for run in study.runs(n) if run.status == "complete"]
+    if not runs:
+        raise P3SError(f"{study.root}: no complete run at {n} processes; trace it again")
+    run = read_run(runs[0].path)
+    phases_found = thesis_phases(run, settings)
+    site_of = {call.call: call.site.partition("#")[0] for call in found.tree.calls()}
+    inside: dict[int, set[str]] = {p.phase: {site_of[c] for c in p.calls} for p in found.phases}
+    for phase in reversed(found.phases):
+        if phase.parent is not None:
+            inside[phase.parent] |= inside[phase.phase]
+    loops = {p.number: loop_of(p, inside) for p in phases_found}
+    if json_:
+        emit_json({**header("phases.thesis"), "np": n, "work_unit": run.work_unit,
+                   "settings": {"volume": settings.volume, "compute": settings.compute,
+                                "events": settings.events, "relevance": settings.relevance},
+                   "phases": as_rows(phases_found, loops)})  # fmt: skip
+    else:
+        out(render(phases_found, loops, n, settings, everything,
+                   run.work_unit == "instructions"))
     return 0
 
 
