@@ -79,7 +79,7 @@ class Ranks:
             same = np.full(len(call), 700, dtype=np.int64)
             yield SimpleNamespace(rank=rank, complete=True, call=call, elapsed_ns=same, work=same,
                                   start_ns=np.arange(len(call)) * 1400,
-                                  failed_polls=0, failed_poll_ns=0, counted_events=0,
+                                  failed_polls=0, failed_poll_ns=0, counted_events=0, thread=None,
                                   tracer_ns=0)
 
 

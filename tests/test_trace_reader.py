@@ -478,3 +478,38 @@ def test_impossible_calls_take_their_events_with_them(
     small(1, 2).save(tmp_path)
     run = read_run(tmp_path)
     assert len(run.ranks[0].call) == 6 and run.ranks[0].done.tolist() == [[5, 4]]
+
+
+@pytest.mark.parametrize("lost", [None, 7])
+def test_many_chunks_put_together_are_the_same_events(
+    lost: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading packs chunks of events; a lost one among them leaves all others as they are."""
+    from p3s.trace import capture
+
+    writer = Writer(0, 1)
+    writer.opname(0, "MPI_Barrier")
+    writer.site(1, "app+0x10")
+    writer.comm(0, [0], "MPI_COMM_WORLD")
+    call = writer.call(0, 0)
+    for number in range(40):
+        writer.event(call, elapsed=number, work=number)
+        writer.cut(EVENTS)
+    writer.end()
+    writer.save(tmp_path)
+    path = tmp_path / "rank-000000.p3t"
+    if lost is not None:
+        data = bytearray(path.read_bytes())
+        chunk = [at for at, part in zip(writer.offsets(), writer.parts, strict=True)
+                 if part.kind == EVENTS][lost]
+        data[chunk + 64] ^= 0xFF
+        path.write_bytes(data)
+    plain = read_capture(path)
+    monkeypatch.setattr(capture, "_PACK", 3)
+    packed = read_capture(path)
+    assert len(plain.events) == 40 - (lost is not None)
+    for name in ("call", "start_ns", "elapsed_ns", "work", "ordinal"):
+        one, other = plain.events[name], packed.events[name]
+        assert (one is None and other is None) or one.tolist() == other.tolist(), name
+    assert plain.lost_events == packed.lost_events == (lost is not None)
+    assert len(read_capture(path, completions=False).done) == 0

@@ -65,7 +65,7 @@ def _part_or_error(path: Path, shared: Set[str]) -> bytes:
     from p3s.trace import read_file
 
     try:
-        return b"p" + to_bytes(part_of(read_file(path), shared))
+        return b"p" + to_bytes(part_of(read_file(path, completions=False), shared))
     except P3SError as err:
         return b"e" + str(err).encode("utf-8", "surrogateescape")
 

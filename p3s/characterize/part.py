@@ -134,16 +134,17 @@ def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
     edges: list[np.ndarray] = []
     samples = _Samples()
     present = getattr(run.ranks, "present", None)
+    node_of_call = calls.node.astype(np.int32)
     for rt in run.ranks if present is None else (run.ranks[rank] for rank in present):
         out.failed_polls += rt.failed_polls
         out.counted_events += rt.counted_events
         add_rank(out.tracing, rt)
         if not out.problem and (turned := backwards(rt.start_ns, rt.elapsed_ns, rt.thread)):
             out.problem = f"{run.path}: rank {rt.rank}: {turned}"
-        call = np.asarray(rt.call, dtype=np.int64)
+        call = np.asarray(rt.call)
         if not len(call):
             continue
-        sequence = calls.node[call]
+        sequence = node_of_call[call]
         edges.append(_transitions(rt.rank, sequence, len(calls.nodes)))
         samples.offer(rt.rank, sequence, edges[-1])
         keep = np.flatnonzero(~calls.null[call])
@@ -181,9 +182,12 @@ def _stacked(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 def _rows(rt: RankTrace, call: np.ndarray, keep: np.ndarray, calls: _Calls, unit: str
           ) -> dict[str, np.ndarray]:
     """Return one rank's rows of the table; call: of the events number ``keep``."""
-    total_work = np.concatenate([[0], np.cumsum(np.asarray(rt.work, dtype=np.int64))])
-    work = np.diff(np.concatenate([[0], total_work[keep + 1]]))
-    elapsed = np.asarray(rt.elapsed_ns, dtype=np.int64)[keep]
+    if len(keep) == len(rt.call):
+        work, elapsed = np.array(rt.work, dtype=np.int64), np.array(rt.elapsed_ns, dtype=np.int64)
+    else:  # the work before what moves nothing is work before the next that does
+        total_work = np.concatenate([[0], np.cumsum(np.asarray(rt.work, dtype=np.int64))])
+        work = np.diff(np.concatenate([[0], total_work[keep + 1]]))
+        elapsed = np.asarray(rt.elapsed_ns, dtype=np.int64)[keep]
     # The run is timed from the return of MPI_Init: what lies before is the launcher's.
     before = calls.starts[call]
     work[before] = 0
@@ -205,7 +209,10 @@ def _rows(rt: RankTrace, call: np.ndarray, keep: np.ndarray, calls: _Calls, unit
 
 def _transitions(rank: int, sequence: np.ndarray, nodes: int) -> np.ndarray:
     """Return one rank's rows of PointTable.edges from its events as node numbers."""
-    codes = sequence[:-1] * nodes + sequence[1:]
+    codes: numpy.ndarray = sequence[:-1].astype(
+        np.int32 if nodes * nodes < 1 << 31 else np.int64)
+    np.multiply(codes, nodes, out=codes)
+    np.add(codes, sequence[1:], out=codes)
     if nodes * nodes <= max(4 * len(codes), 1 << 16):
         number = np.bincount(codes, minlength=nodes * nodes)
         pair = np.flatnonzero(number)

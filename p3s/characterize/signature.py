@@ -61,7 +61,7 @@ def join_files(files: Sequence[Path], shared: Set[str] = frozenset()) -> Part:
     """Return the ranks of a run, read one after the other, as one Part."""
     from p3s.trace import read_file
 
-    return join(part_of(read_file(path), shared) for path in files)
+    return join(part_of(read_file(path, completions=False), shared) for path in files)
 
 
 def _intact_runs(study: Study, np_: int, join_run: JoinRun, shared: Set[str] = frozenset()

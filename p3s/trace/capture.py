@@ -136,8 +136,11 @@ def rank_of(path: Path) -> int | None:
     return rank if rank < layout.MAX_RANKS and path.name == NAME.format(rank) else None
 
 
-def read_capture(path: Path, last_only: bool = False) -> Capture:
+def read_capture(path: Path, last_only: bool = False, completions: bool = True) -> Capture:
     """Read one rank's file: every chunk of it that is intact.
+
+    Without ``completions`` the rows of ``done`` are checked one by one but not kept: what needs
+    events alone stays small.
 
     With ``last_only`` the result keeps no event but the last one and no rows of ``done`` and
     ``resolved``: all of it is still checked, but captures of many ranks fit into memory.
@@ -154,7 +157,7 @@ def read_capture(path: Path, last_only: bool = False) -> Capture:
         header = parse_header(raw, path)
         size = os.fstat(handle).st_size
         scan = Scan(handle, size, header.header_bytes, header.rank, header.file_key)
-        capture = _Collector(path, header, size).collect(scan)
+        capture = _Collector(path, header, size, completions).collect(scan)
     except OSError as error:
         raise P3SError(f"{path}: {error.strerror}") from error
     finally:
@@ -179,13 +182,20 @@ def intact_chunks(path: Path, header: Header | None) -> Iterator[tuple[Chunk, by
         os.close(handle)
 
 
+#: Chunks of events that are put together at a time.
+_PACK = 256
+
+
 class _Collector:
     """Puts the chunks of one file together."""
 
-    def __init__(self, path: Path, header: Header, size: int) -> None:
+    def __init__(self, path: Path, header: Header, size: int, completions: bool) -> None:
         self.path, self.header, self.bytes = path, header, size
+        self.completions = completions
+        self.done_rows = 0
         self.defs = Definitions(header.size, size)
         self.events: list[tuple[int, Events]] = []
+        self.packed = 0  # so many of them are chunks put together
         self.expected = 0  # ordinal of the next event
         self.done: list[tuple[Int64s, NDArray[np.bool_]]] = []
         self.resolved: list[Int64s] = []
@@ -216,7 +226,10 @@ class _Collector:
         elif chunk.kind == layout.EVENTS:
             self._take_events(chunk, payload)
         elif chunk.kind == layout.DONE:
-            self.done.append(read_done(chunk, payload))
+            done, cancelled = read_done(chunk, payload)
+            self.done_rows += len(done)
+            if self.completions:
+                self.done.append((done, cancelled))
         elif chunk.kind == layout.RESOLVED:
             self.resolved.append(read_resolved(chunk, payload))
         elif chunk.kind == layout.COUNTS:
@@ -237,6 +250,25 @@ class _Collector:
             if chunk.first > self.expected and self.gap_at is None:
                 self.gap_at = chunk.offset
             self.expected = chunk.first + len(events)
+            self._pack()
+
+    def _pack(self) -> None:
+        """Put many chunks of events, with nothing lost between them, together.
+
+        Small arrays that are freed stay with the process; large ones go back to the system.
+        """
+        if len(self.events) - self.packed < _PACK:
+            return
+        tail = self.events[self.packed :]
+        first = tail[0][0]
+        if sum(len(part) for _, part in tail) != self.expected - first:
+            self.packed = len(self.events)  # these stay as they are
+            return
+        together, _ = join_events(
+            [(at - first, part) for at, part in tail], len(self.header.counter_names)
+        )
+        self.events[self.packed :] = [(first, together)]
+        self.packed = len(self.events)
 
     def _capture(self, chunks: int) -> Capture:
         calls, known = self.defs.calls()
@@ -319,7 +351,7 @@ class _Collector:
             return
         said = {
             "events": (self.expected, end.events),
-            "completions": (len(capture.done), end.done),
+            "completions": (len(capture.done) if self.completions else self.done_rows, end.done),
             "resolved receives": (len(capture.resolved), end.resolved),
             "chunks": (capture.chunks, end.chunks),
             "definitions": (self.defs.records, end.defs_records),

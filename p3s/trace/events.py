@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from p3s.trace import layout
 from p3s.trace.chunks import Chunk
@@ -134,13 +133,16 @@ def read_events(chunk: Chunk, payload: bytes, source: int, counters: int) -> Eve
     start = np.cumsum(gap + elapsed)
     start += chunk.base_ns
     start -= elapsed
-    more = table[layout.EVENT_COLUMNS : columns].T.view(np.int64)
+    # Copies: a view would keep the whole table.
+    more = table[layout.EVENT_COLUMNS : columns].T.copy().view(np.int64)
     left_out = None
     if chunk.version == layout.GAP_VERSION:
-        left_out = table[columns].view(np.int64)
+        left_out = table[columns].view(np.int64).copy()
         if left_out.min() < 0 or left_out.max() > _MOST_ORDINAL:
             raise ValueError("a number of events left out is impossible")
-    return Events(call.astype(np.uint32), start, elapsed, work, more, None, left_out)
+    if source == layout.INSTRUCTIONS:
+        work = work.copy()
+    return Events(call.astype(np.uint32), start, elapsed.copy(), work, more, None, left_out)
 
 
 def _check_count(chunk: Chunk, rows: int) -> None:
@@ -153,10 +155,11 @@ def _check_count(chunk: Chunk, rows: int) -> None:
         raise ValueError(f"it has {rows} rows and says {chunk.count}")
 
 
-def join_events(parts: Sequence[tuple[int, Events]], counters: int) -> tuple[Events, int]:
+def join_events(parts: list[tuple[int, Events]], counters: int) -> tuple[Events, int]:
     """Return (the events of all chunks as one, how many are lost before or between them).
 
-    ``parts``: (ordinal of the first event, events) in ascending order.
+    ``parts``: (ordinal of the first event, events) in ascending order; emptied, so that memory
+    holds the events little more than once.
     """
     import numpy as np
 
@@ -174,15 +177,21 @@ def join_events(parts: Sequence[tuple[int, Events]], counters: int) -> tuple[Eve
         gap = np.concatenate(
             [np.zeros(len(p), dtype=np.int64) if p.gap is None else p.gap for _, p in parts]
         )
+    call = [part.call for _, part in parts]
+    start, elapsed = [part.start_ns for _, part in parts], [part.elapsed_ns for _, part in parts]
+    work, more = [part.work for _, part in parts], [part.counters for _, part in parts]
+    parts.clear()
     return Events(
-        np.concatenate([part.call for _, part in parts]),
-        np.concatenate([part.start_ns for _, part in parts]),
-        np.concatenate([part.elapsed_ns for _, part in parts]),
-        np.concatenate([part.work for _, part in parts]),
-        np.concatenate([part.counters for _, part in parts]),
-        ordinal,
-        gap,
+        _joined(call), _joined(start), _joined(elapsed), _joined(work), _joined(more), ordinal, gap
     ), lost
+
+
+def _joined(columns: list[NDArray[Any]]) -> NDArray[Any]:
+    import numpy as np
+
+    found = np.concatenate(columns)
+    columns.clear()
+    return found
 
 
 def read_done(chunk: Chunk, payload: bytes) -> tuple[Int64s, NDArray[np.bool_]]:

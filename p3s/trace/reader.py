@@ -228,8 +228,12 @@ def _wall_ns(run_dir: Path) -> int | None:
 class _Reading:
     """The first pass over a run: merges the tables, sees which calls have events."""
 
-    def __init__(self, run_dir: Path, size: int, keep_bytes: float) -> None:
+    def __init__(
+        self, run_dir: Path, size: int, keep_bytes: float, completions: bool = True
+    ) -> None:
         import numpy as np
+
+        self._completions = completions
 
         self._most_kept = keep_bytes
         self.tables = Tables(size)
@@ -245,7 +249,7 @@ class _Reading:
         """Read one rank; its columns are kept if the run is small."""
         import numpy as np
 
-        capture = read_capture(path)
+        capture = read_capture(path, completions=self._completions)
         problem = f"{path} {capture.problem}" if capture.problem else ""
         if problem:
             self.problems[rank] = problem
@@ -317,11 +321,14 @@ def read_run(run_dir: Path) -> RunTrace:
     return _read(run_dir, files, problems, missing)
 
 
-def read_file(path: Path) -> RunTrace:
-    """Read the capture of one rank, once; the other ranks are empty and no problem."""
+def read_file(path: Path, completions: bool = True) -> RunTrace:
+    """Read the capture of one rank, once; the other ranks are empty and no problem.
+
+    Without ``completions`` RankTrace.done stays empty, which saves a third of the memory.
+    """
     path = Path(path)
     header = read_header(path)
-    return _read(path.parent, {header.rank: (path, header)}, {}, (), float("inf"))
+    return _read(path.parent, {header.rank: (path, header)}, {}, (), float("inf"), completions)
 
 
 @dataclass(frozen=True)
@@ -366,10 +373,12 @@ def _read(
     problems: dict[int, str],
     missing: tuple[int, ...],
     keep_bytes: float | None = None,
+    completions: bool = True,
 ) -> RunTrace:
     header = files[min(files)][1]
     work_unit = _one_unit(run_dir, files)
-    reading = _Reading(run_dir, header.size, _KEEP_BYTES if keep_bytes is None else keep_bytes)
+    most = _KEEP_BYTES if keep_bytes is None else keep_bytes
+    reading = _Reading(run_dir, header.size, most, completions)
     for rank in sorted(files):
         reading.take(rank, files[rank][0])
     counts = reading.finish(problems)
