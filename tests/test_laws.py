@@ -151,3 +151,18 @@ def test_deep_equations_are_refused():
         e = ["floor", e]
     with pytest.raises(P3SError):
         check(e)
+
+
+def test_operators_of_turns_and_sums():
+    """Blocks met along a diagonal: one term per cell, as many cells as the rank's own count."""
+    from p3s.model.expr import add, block, check, evaluate, num, sym
+
+    at = ["mod", add(sym("c0"), sym("j")), sym("p0")]
+    diagonal = check(["sum", sym("p0"), block("first", 10, sym("p0"), at)])
+    env = {"p0": np.array([3, 4]), "c0": np.array([2, 0])}
+    assert evaluate(diagonal, env).tolist() == [10, 10]
+    triangle = ["sum", sym("r"), sym("j")]
+    assert evaluate(triangle, {"r": np.array([0, 1, 4])}).tolist() == [0, 0, 6]
+    halving = ["quot", num(100), ["exp2", sym("s")]]
+    assert evaluate(halving, {"s": np.array([0, 1, 3])}).tolist() == [100, 50, 12]
+    assert evaluate(["max", ["mod", num(17), num(5)], num(1)], {}) == 2

@@ -6,7 +6,9 @@ An expression is a JSON list whose first element names the operator:
     ["sym", name]            a symbol of SYMBOLS
     ["add", e...] ["mul", e...]
     ["pow", e, a, b]         e ** (a/b)
-    ["log2", e] ["floor", e] ["ceil", e] ["min", e, e]
+    ["log2", e] ["exp2", e] ["floor", e] ["ceil", e] ["min", e, e] ["max", e, e]
+    ["quot", e, e] ["mod", e, e] floor division and what it leaves
+    ["sum", count, e]        e summed over j = 0, 1, ..., count - 1
     ["block", kind, L, p, c] extent L cut into p blocks, the size of block c (all expressions)
 
 Nothing is ever parsed from text; sympy objects are made by constructors only.
@@ -29,8 +31,11 @@ Expr = list[Any]
 Env = Mapping[str, Any]
 
 #: n processes; p_d grid extents; c_d own and q_d partner coordinates; r own rank;
-#: s stage of a family of partners (0, 1, ...).
-SYMBOLS = ("n", "r", "s", *(f"{k}{d}" for k in "pcq" for d in range(4)))
+#: s stage of a family of partners (0, 1, ...); t turn of a loop; j bound by a sum.
+SYMBOLS = ("n", "r", "s", "t", "j", *(f"{k}{d}" for k in "pcq" for d in range(4)))
+
+#: Longest sum that is evaluated: more terms than extents of any grid in use.
+MAX_TERMS = 1 << 16
 
 BLOCK_KINDS = ("first", "floor", "last", "tail", "ceil", "low", "high")
 
@@ -120,6 +125,15 @@ def evaluate(expr: Expr, env: Env) -> Any:
         return np.sqrt(base) if expr[2:] == [1, 2] else base ** (expr[2] / expr[3])
     if op == "min":
         return np.minimum(evaluate(expr[1], env), evaluate(expr[2], env))
+    if op == "max":
+        return np.maximum(evaluate(expr[1], env), evaluate(expr[2], env))
+    if op in ("quot", "mod"):
+        a, b = (np.rint(evaluate(e, env)).astype(np.int64) for e in expr[1:])
+        return a // b if op == "quot" else a % b
+    if op == "sum":
+        return _sum(expr[1], expr[2], env)
+    if op == "exp2":
+        return np.exp2(np.asarray(evaluate(expr[1], env), dtype=float))
     if op == "log2":
         return np.log2(np.asarray(evaluate(expr[1], env), dtype=float))
     if op in ("floor", "ceil"):
@@ -130,6 +144,18 @@ def evaluate(expr: Expr, env: Env) -> Any:
         extent, p, c = (np.rint(evaluate(a, env)).astype(np.int64) for a in expr[2:])
         return block_size(expr[1], extent, p, c)
     raise P3SError(f"model: unknown operator {op!r}; the file was made by another version")
+
+
+def _sum(count: Expr, body: Expr, env: Env) -> Any:
+    """Return ``body`` summed over j; where counts differ, each element has its own number."""
+    upto = np.rint(np.asarray(evaluate(count, env), dtype=float)).astype(np.int64)
+    most = int(upto.max(initial=0))
+    if most > MAX_TERMS:
+        raise P3SError(f"model: a sum of {most} terms; the largest evaluated is {MAX_TERMS}")
+    total: Any = 0.0
+    for j in range(most):
+        total = total + np.where(j < upto, evaluate(body, {**env, "j": j}), 0.0)
+    return total + 0.0 * upto
 
 
 def evaluate_int(expr: Expr, env: Env) -> Any:
@@ -156,7 +182,8 @@ def check(expr: Any, depth: int = 0) -> Expr:
         "mul": len(args) >= 1,
         "pow": len(args) == 3 and all(type(a) is int and abs(a) <= 64 for a in args[1:])
         and args[-1] != 0,
-        "min": len(args) == 2,
+        **{name: len(args) == 2 for name in ("min", "max", "quot", "mod", "sum")},
+        "exp2": len(args) == 1,
         "log2": len(args) == 1,
         "floor": len(args) == 1,
         "ceil": len(args) == 1,
@@ -187,6 +214,16 @@ def to_sympy(expr: Expr) -> sympy.Expr:
         return sp.Pow(to_sympy(expr[1]), sp.Rational(expr[2], expr[3]))
     if op == "min":
         return sp.Min(to_sympy(expr[1]), to_sympy(expr[2]))
+    if op == "max":
+        return sp.Max(to_sympy(expr[1]), to_sympy(expr[2]))
+    if op == "quot":
+        return sp.floor(to_sympy(expr[1]) / to_sympy(expr[2]))
+    if op == "mod":
+        return sp.Mod(to_sympy(expr[1]), to_sympy(expr[2]))
+    if op == "sum":
+        return sp.Sum(to_sympy(expr[2]), (to_sympy(sym("j")), 0, to_sympy(expr[1]) - 1))
+    if op == "exp2":
+        return sp.Pow(2, to_sympy(expr[1]))
     if op == "log2":
         return sp.Function("log2")(to_sympy(expr[1]))
     if op in ("floor", "ceil"):
