@@ -12,7 +12,7 @@ from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
 from p3s.model.blocks import ExtentPool
 from p3s.model.compare import compare
-from p3s.model.evaluate import Model
+from p3s.model.evaluate import Model, generate
 from p3s.model.judge import judge_items, judge_weights, next_counts, phase_key, shares
 from p3s.model.measured import add_measured
 from p3s.model.nodes import (
@@ -25,6 +25,7 @@ from p3s.model.nodes import (
     items_of,
     tag_splits,
 )
+from p3s.model.order import fit_order
 from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item
 from p3s.model.tree import build_tree, phases_of
 from p3s.model.turns import with_turns
@@ -73,6 +74,8 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
         "unmodelled_ops": unmodelled, "not_modelled": unmodelled_calls(tables),
         "first_seen": _first_seen(nodes),
     }
+    model["order"] = fit_order(model, tables, tree, {n: generate(model, n) for n in counts},
+                               choice.grids)
     judge_items(model, tables)
     return model
 
