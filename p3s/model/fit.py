@@ -27,6 +27,7 @@ from p3s.model.nodes import (
 )
 from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item
 from p3s.model.tree import build_tree, phases_of
+from p3s.model.turns import with_turns
 from p3s.model.work import fit_phase_work
 from p3s.trace.ops import COLLECTIVE, COMPLETION, HALF_OF_ONE, RECV, SEND, leaves_request
 
@@ -39,7 +40,7 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
 
     typed: numbers among the program's arguments, a hint to extents where sizes leave them open.
     """
-    tables = sorted(tables, key=lambda t: t.np)
+    tables = with_turns(sorted(tables, key=lambda t: t.np))
     counts = [t.np for t in tables]
     if len(counts) < MIN_COUNTS:
         raise P3SError("model: one process count says nothing about scaling; "
