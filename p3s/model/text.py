@@ -6,6 +6,7 @@ these words in p3s/report.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
@@ -172,6 +173,13 @@ def _per_turn(model: Model, weight: Mapping[str, Any], law: Mapping[str, Any]) -
             return None
         found.add(int(calls / turns))
     return found.pop() if len(found) == 1 and min(found) > 0 else None
+
+
+def in_words_of(model: Model, line: str) -> str:
+    """Return a line with r and n in place of the only coordinate and extent of a 1-D grid."""
+    if int(model["grid"]["family"]["ndims"]) != 1:
+        return line
+    return re.sub(r"\bp0\b", "n", re.sub(r"\bc0\b", "r", line))
 
 
 def grid_text(model: Model) -> str:

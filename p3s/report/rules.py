@@ -97,7 +97,8 @@ def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -
     share = {what: sum(_share(items[i], what) for i in phase["items"]) for what in WHAT}
     return PhaseRules(
         phase["phase"], phase["parent"], phase["depth"], visible(str(phase["name"])),
-        text.weight_text(phase["weight"]), visible(str(phase.get("weight_verdict", "?"))),
+        text.in_words_of(model, text.weight_text(phase["weight"])),
+        visible(str(phase.get("weight_verdict", "?"))),
         [(int(n), int(v)) for n, v in phase["weight_points"]],
         WorkLaw.from_json(phase["work"]["law"]).text(unit), share,
         [_rule(model, phase, cells, places, unit) for cells in alike.values()],
@@ -130,13 +131,14 @@ def _rule(
     sites = [model["sites"].get(model["items"][i]["site"]) or ["?"] for i in calls]
     share = {what: sum(_share(model["items"][i], what) / len(model["items"][i]["slots"])
                        for i, _ in cells) for what in WHAT}
-    condition = text.condition(slot)
+    condition = text.in_words_of(model, text.condition(slot))
     return Rule(
         calls, k if len(item["slots"]) > 1 else -1, visible(str(item["op"]).removeprefix("MPI_")),
-        visible(_with_word(item, text.destination(item, slot))), text.volume(item, slot),
+        visible(_with_word(item, text.in_words_of(model, text.destination(item, slot)))),
+        text.in_words_of(model, text.volume(item, slot)),
         _sum_of([model["items"][i]["slots"][j]["work"] for i, j in cells]).text(), item["verdict"],
         visible(joined_places(sites, places), 160), visible(condition),
-        visible(text.repeats(model, phase, slot)), share,
+        visible(text.in_words_of(model, text.repeats(model, phase, slot))), share,
     )  # fmt: skip
 
 
@@ -167,10 +169,6 @@ def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, st
         f"{p.weight} " + " ".join(f"{r.destination} {r.volume} {r.condition} {r.repeats}"
                                   for r in p.rules) for p in phases)))
     meanings = [("n", "processes"), ("r", "rank")]
-    if ndims == 1:
-        meanings += [("c0", "the rank")] if "c0" in words else []
-        meanings += [("p0", "processes")] if "p0" in words else []
-        ndims = 0
     for letter, what in (("p", "extents of the grid"), ("c", "coordinates in it"),
                          ("q", "coordinates of the partner")):
         names = [f"{letter}{d}" for d in range(ndims) if f"{letter}{d}" in words]
