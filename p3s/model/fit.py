@@ -14,6 +14,7 @@ from p3s.model.blocks import ExtentPool
 from p3s.model.compare import compare
 from p3s.model.evaluate import Model
 from p3s.model.judge import judge_items, judge_weights, next_counts, phase_key, shares
+from p3s.model.measured import add_measured
 from p3s.model.nodes import (
     GridChoice,
     Node,
@@ -279,4 +280,5 @@ def build_model(tables: Sequence[PointTable], holdout: bool = True,
     judge_weights(model)
     model["shares"] = shares(model, max(tables, key=lambda t: t.np))
     model["next"] = next_counts(model)
+    add_measured(model, tables)
     return model
