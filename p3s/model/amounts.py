@@ -107,29 +107,39 @@ def fit_amount(envs: Sequence[Env], values: Sequence[float], weights: Sequence[f
 def fit_amounts(entries: Sequence[Mapping[str, Any]], dims: Mapping[int, Sequence[int]]) -> None:
     """Fit all statistical sizes of a model; rims that some show exactly are tried for the others.
 
-    entries: items with their slots; of these, "elements" with "points" (rows of count, mean,
+    entries: items with their slots; of these, "elements" with "means" (rows of count, mean,
     number of messages) get a new "stat". dims: extents of the grid per count.
     """
     ndims = len(next(iter(dims.values()), ()))
     todo = [slot["elements"] for entry in entries for slot in entry["slots"]
-            if "points" in slot["elements"]]
+            if "means" in slot["elements"]]
 
     def fit(points: Sequence[Sequence[float]], rims: Sequence[float]) -> Amount:
         envs = [{"n": int(n), **{f"p{d}": p for d, p in enumerate(dims[int(n)])}}
                 for n, _, _ in points]
         return fit_amount(envs, [p[1] for p in points], [p[2] for p in points], ndims, rims)
 
-    first = [fit(law["points"], ()) for law in todo]
+    first = [fit(law["means"], ()) for law in todo]
     rims = sorted({round(a.rim, 6) for a in first if a.rim and a.rel_half_width <= EXACT})
     for law, amount in zip(todo, first, strict=True):
-        again = fit(law["points"], rims) if rims and amount.rel_half_width > EXACT else amount
+        again = fit(law["means"], rims) if rims and amount.rel_half_width > EXACT else amount
         law["stat"] = again.to_json()
 
 
-def _coefficient(x: float) -> Expr:
+def rounded(expr: Expr, digits: int = 4) -> Expr:
+    """Return ``expr`` with its constants cut to a few digits, for people."""
+    if expr[0] == "num":
+        return _coefficient(expr[1] / expr[2], digits)
+    return [rounded(a, digits) if isinstance(a, list) else a for a in expr]
+
+
+def _coefficient(x: float, digits: int = _DIGITS) -> Expr:
     if x == 0:
         return num(0)
-    scale = 10 ** max(0, _DIGITS - 1 - math.floor(math.log10(abs(x))))
+    above = math.floor(math.log10(abs(x))) + 1
+    if above > digits:
+        return num(int(round(x, digits - above)))
+    scale = 10 ** (digits - above)
     return num(Fraction(round(x * scale), scale))
 
 
