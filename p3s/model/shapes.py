@@ -49,7 +49,8 @@ def shapes(ndims: int) -> list[Shape]:
                 # how many dimensions have neighbours at all
                 Shape(add(*(["min", add(p, num(-1)), num(1)] for p in extents)), 3.4)]
     whole = [["floor", log], ["ceil", log]]
-    out += [Shape(add(log, num(1)), 4.6, True), Shape(whole[1], 3.6), Shape(whole[0], 3.7), Shape(add(n, num(-2)), 3.8),
+    out += [Shape(add(log, num(1)), 4.6, True), Shape(whole[1], 3.6), Shape(whole[0], 3.7),
+            Shape(add(n, num(-2)), 3.8),
             Shape(add(root, num(-1)), 3.9, True), Shape(power(n, Fraction(1, 3)), 4.0),
             Shape(power(n, -1), 2.5, True), Shape(power(n, Fraction(-1, 2)), 4.1, True),
             Shape(power(n, Fraction(-2, 3)), 4.3), Shape(power(n, 2), 4.2),
