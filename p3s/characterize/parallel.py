@@ -37,7 +37,7 @@ def to_bytes(part: Part) -> bytes:
     head["nodes"] = part.nodes
     head["samples"], head["sequences"] = list(part.samples), list(part.sequences)
     sink = io.BytesIO()
-    np.savez(sink, allow_pickle=False, edges=part.edges,
+    np.savez(sink, allow_pickle=False, edges=part.edges, segments=part.segments,
              head=np.frombuffer(json.dumps(head).encode("utf-8", "surrogateescape"), np.uint8),
              **part.table, **{f"sample{k}": s for k, s in enumerate(part.samples.values())},
              **{f"sequence{k}": s for k, s in enumerate(part.sequences.values())})
@@ -50,7 +50,7 @@ def from_bytes(data: bytes) -> Part:
         head = json.loads(file["head"].tobytes().decode("utf-8", "surrogateescape"))
         part = Part(**{name: head[name] for name in _PLAIN})
         part.table = {c: file[c] for c in COLUMNS}
-        part.edges = file["edges"]
+        part.edges, part.segments = file["edges"], file["segments"]
         part.samples = {rank: file[f"sample{k}"] for k, rank in enumerate(head["samples"])}
         part.sequences = {rank: file[f"sequence{k}"] for k, rank in enumerate(head["sequences"])}
     part.sites = {key: tuple(frames) for key, frames in part.sites.items()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.characterize import segments
 from p3s.characterize.events import compact, distinct
 from p3s.characterize.part import Part, join, part_of
 from p3s.characterize.phases import phases_json
@@ -25,6 +26,7 @@ SCHEMA = "p3s.signature"
 VERSION = 4
 _CALL_COLUMNS = ("rank", "group", "nbytes", "elem_bytes", "count", "work", "elapsed_ns",
                  "first")
+_SEGMENT_COLUMNS = segments.COLUMNS
 _EDGE_COLUMNS = ("rank", "from_node", "to_node", "count", "first")
 
 
@@ -142,6 +144,7 @@ def _write_tables(t: PointTable, json_path: Path) -> None:
 
     calls = pa.table({c: getattr(t, c) for c in _CALL_COLUMNS})
     edges = pa.table({c: t.edges[:, i] for i, c in enumerate(_EDGE_COLUMNS)})
+    between = pa.table({c: t.segments[:, i] for i, c in enumerate(_SEGMENT_COLUMNS)})
     samples = pa.table({"rank": np.array(list(t.samples), dtype=np.int64),
                         "nodes": pa.array(list(t.samples.values()), pa.list_(pa.int32()))})
     shared = distinct(t.sequences)
@@ -151,6 +154,7 @@ def _write_tables(t: PointTable, json_path: Path) -> None:
     for table, path in ((calls, json_path.with_suffix(".parquet")),
                         (edges, json_path.with_suffix(".edges.parquet")),
                         (events, json_path.with_suffix(".events.parquet")),
+                        (between, json_path.with_suffix(".segments.parquet")),
                         (samples, json_path.with_suffix(".samples.parquet"))):
         write_bytes(path, _parquet_bytes(table))
 
@@ -184,6 +188,7 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
         sequences = _read_sequences(path.with_suffix(".events.parquet"))
         cols = {c: calls.column(c).to_numpy() for c in _CALL_COLUMNS}
         rows = np.stack([edges.column(c).to_numpy() for c in _EDGE_COLUMNS], axis=1)
+        between = _read_segments(path.with_suffix(".segments.parquet"))
         groups = tuple(Group(*g) for g in data["groups"])
         places = tuple(Place(_unpacked(p["members"]), p["ordinal"], p["op"],
                              tuple(p["dims"]) if p["dims"] else None,
@@ -199,7 +204,8 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
         samples=samples, events=data["events"], null_events=data["null_events"],
         failed_polls=data["failed_polls"], repeats=data["repeats"],
         varying=tuple(data["varying"]), unmodelled=data["unmodelled"], wall_ns=data["wall_ns"],
-        work_unit=data["work_unit"], tracing=data.get("tracing", {}), sequences=sequences)
+        work_unit=data["work_unit"], tracing=data.get("tracing", {}), sequences=sequences,
+        segments=between)
 
 
 def _read_sequences(path: Path) -> dict[int, np.ndarray]:
@@ -213,3 +219,13 @@ def _read_sequences(path: Path) -> dict[int, np.ndarray]:
         values = compact(codes.values.to_numpy())
         out.update(dict.fromkeys(ranks, values))
     return dict(sorted(out.items()))
+
+
+def _read_segments(path: Path) -> np.ndarray:
+    """Return the segments of one count; none where the signature is older than they are."""
+    import pyarrow.parquet as pq
+
+    if not path.exists():
+        return segments.none()
+    table = pq.read_table(path, page_checksum_verification=True)
+    return np.stack([table.column(c).to_numpy() for c in _SEGMENT_COLUMNS], axis=1)
