@@ -37,7 +37,7 @@ def fit_order(model: Mapping[str, Any], tables: Sequence[PointTable], s: Structu
 
     rows: the model evaluated at each count. Sets ``loops`` (around it, outermost first) and
     ``at`` (place among its siblings at each level) of every item, and ``when`` of every slot:
-    patterns, one per loop around; null where none was found.
+    patterns, one per loop around, for all ranks or for those with certain items.
     """
     if any(set(np.unique(t.rank).tolist()) - set(t.sequences) for t in tables):
         return None
@@ -75,35 +75,58 @@ def _loops(nest: Nest) -> list[dict[str, Any]]:
 
 
 def _when(rule: tuple[int, int], kinds: Sequence[Seen], walks: Mapping[int, Walk],
-          items: Sequence[Mapping[str, Any]]) -> list[Pattern] | None:
-    """Return in which turns a rule (item, slot) is carried out, None if that is not found."""
+          items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return in which turns a rule (item, slot) is carried out, as rules of its own.
+
+    One for all ranks; else one per set of items that a rank has in the loop (``items``): where a
+    rank leaves out parts of its turns, two of them may look like one.
+    """
     loops = items[rule[0]]["loops"]
-    levels = len(loops)
-    parts: list[Turns] = []
-    made: list[Bools] = []
+    if not loops:
+        return [{"items": None, "when": []}]
+    groups: dict[tuple[int, ...], list[tuple[Turns, Bools]]] = {}
     for seen in kinds:
-        turns = seen.turns.get(loops[-1]) if loops else None
-        if turns is None:
-            continue
-        m = len(turns.index)
-        places = {x: positions(walks[loop], known_cells(seen, loop, x + 1, items))
-                  for x, loop in enumerate(loops) if loop in walks}
-        for c, cell in enumerate(seen.cells):
-            if cell[:2] != rule:
-                continue
-            walk = np.full((m, levels), -1, dtype=np.int64)
-            keys = np.ones((m, levels), dtype=np.int64)
-            for x, place in places.items():
-                walk[:, x] = place.get(cell, -1)
-                keys[:, x] = max(place.values(), default=0) + 1
-            parts.append(Turns(turns.index, turns.trips, np.full(m, cell[2]),
-                               np.full(m, cell[3]), walk, keys))
-            here = np.zeros(m, dtype=bool)
-            here[_rows_at(turns, seen.index[seen.events[c], :levels])] = True
-            made.append(here)
+        found = list(_occurrences(rule, seen, walks, items))
+        if found:
+            mine = {seen.cells[c][0] for c in seen.cells_in(loops[-1], len(loops)) if c >= 0}
+            groups.setdefault(tuple(sorted(mine)), []).extend(found)
+    when = _joint([one for group in groups.values() for one in group])
+    if when is not None:
+        return [{"items": None, "when": when}]
+    rules = [{"items": list(mine), "when": _joint(group)}
+             for mine, group in sorted(groups.items(), key=lambda g: (-len(g[0]), g[0]))]
+    return [one for one in rules if one["when"] is not None] if len(groups) > 1 else []
+
+
+def _joint(parts: Sequence[tuple[Turns, Bools]]) -> list[Pattern] | None:
     if not parts:
-        return None if loops else []
-    return fit_when(Turns.joined(parts), np.concatenate(made))
+        return None
+    return fit_when(Turns.joined([turns for turns, _ in parts]),
+                    np.concatenate([made for _, made in parts]))
+
+
+def _occurrences(rule: tuple[int, int], seen: Seen, walks: Mapping[int, Walk],
+                 items: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Turns, Bools]]:
+    """Yield the turns of every cell of a rule that a kind of rank has, and which of them have it."""
+    loops = items[rule[0]]["loops"]
+    turns = seen.turns.get(loops[-1])
+    if turns is None:
+        return
+    m, levels = turns.index.shape
+    places = {x: positions(walks[loop], known_cells(seen, loop, x + 1, items))
+              for x, loop in enumerate(loops) if loop in walks}
+    for c, cell in enumerate(seen.cells):
+        if cell[:2] != rule:
+            continue
+        walk = np.full((m, levels), -1, dtype=np.int64)
+        keys = np.ones((m, levels), dtype=np.int64)
+        for x, place in places.items():
+            walk[:, x] = place.get(cell, -1)
+            keys[:, x] = max(place.values(), default=0) + 1
+        made = np.zeros(m, dtype=bool)
+        made[_rows_at(turns, seen.index[seen.events[c], :levels])] = True
+        yield Turns(turns.index, turns.trips, np.full(m, cell[2]), np.full(m, cell[3]), walk,
+                    keys), made
 
 
 def _rows_at(turns: LoopTurns, index: Ints) -> Ints:

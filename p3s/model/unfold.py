@@ -11,7 +11,7 @@ from p3s.model.expr import evaluate_int
 from p3s.model.guards import GridAt
 from p3s.model.observe import LoopTurns, turn_of
 from p3s.model.order import plain_turns, positions
-from p3s.model.patterns import Bools, Ints, Turns, all_hold
+from p3s.model.patterns import Bools, Ints, Pattern, Turns, all_hold
 from p3s.trace.ops import COMPLETION
 
 
@@ -68,7 +68,7 @@ class _Rank:
     def _enter(self, loop: Mapping[str, Any], inside: list[int]) -> None:
         around = self.turns[loop["parent"]]
         m = len(around.index)
-        rule = _rule_for(loop["trips"], {int(self.item[x]) for x in inside})
+        rule = rule_for(loop["trips"], {int(self.item[x]) for x in inside})
         entered = all_hold(rule.get("when") or [], plain_turns(around))
         trips = np.where(entered, self._trips(loop, rule.get("law"), inside, around, entered), 0)
         within = np.repeat(np.arange(m), trips)
@@ -129,6 +129,13 @@ class _Rank:
         row, key = np.concatenate(which), np.concatenate(keys)
         return row[np.lexsort((row, *key.T[::-1]))]
 
+    def _when(self, rules: list[dict[str, Any]], loops: list[int]) -> list[Pattern] | None:
+        if len(rules) == 1 and rules[0]["items"] is None:
+            return list(rules[0]["when"])
+        mine = {int(i) for i, around in zip(self.item, self.loops, strict=True)
+                if loops and len(around) >= len(loops) and around[len(loops) - 1] == loops[-1]}
+        return rule_for(rules, mine).get("when")
+
     def _events(self, mine: list[int], width: int) -> tuple[Ints, Ints]:
         """Return the rows of the events of one rule (of one partner), and what sorts them."""
         x = mine[0]
@@ -144,7 +151,7 @@ class _Rank:
                 keys[:, level] = self.place[loop][1]
         at = Turns(turns.index, turns.trips, np.full(m, self.stage[x]), np.full(m, self.turn[x]),
                    walk, keys)
-        when = item["slots"][self.slot[x]].get("when")
+        when = self._when(item["slots"][self.slot[x]].get("when") or [], loops)
         total = int(self.repeat[mine].sum())
         pick = np.flatnonzero(all_hold(when, at)) if when is not None \
             else np.zeros(0, dtype=np.int64)
@@ -159,7 +166,7 @@ class _Rank:
         return rows, key
 
 
-def _rule_for(rules: list[dict[str, Any]], items: set[int]) -> dict[str, Any]:
+def rule_for(rules: list[dict[str, Any]], items: set[int]) -> dict[str, Any]:
     """Return the rule of the set of items that is most like the rank's."""
     best: tuple[float, dict[str, Any]] | None = None
     for rule in rules:
