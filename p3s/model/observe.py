@@ -21,8 +21,9 @@ from p3s.model.patterns import Ints
 from p3s.trace.ops import COMPLETION, RECV, SEND
 
 Cell = tuple[int, int, int, int]
-#: Kinds of ranks looked at per count: of more, the first ones.
-_KINDS = 32
+#: Kinds of ranks looked at per count: of more, the first ones; of those with the same rules (that
+#: differ in what they do to whom, not in what they do) fewer.
+_KINDS, _ALIKE = 48, 3
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Seen:
     loop: shape (events, levels + 1), loops around each event, -1 below its own; index: shape
     (events, levels). cell: per event the number of its cell in ``cells``, -1 unknown, -2 moves
     nothing. peer: per cell its partner at the first of the ranks. turns: of each loop entered.
+    events: of each cell; rules: (item, slot) -> its cells.
     """
 
     n: int
@@ -55,15 +57,25 @@ class Seen:
     peer: list[int]
     turns: dict[int, LoopTurns]
     events: dict[int, Ints] = field(default_factory=dict)
+    inside: dict[int, list[int]] = field(default_factory=dict)
+    rules: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         order = np.argsort(self.cell, kind="stable")
         kinds, where = np.unique(self.cell[order], return_index=True)
+        for c, (item, slot, _, _) in enumerate(self.cells):
+            self.rules.setdefault((item, slot), []).append(c)
         self.events = dict(zip(kinds.tolist(), np.split(order, where[1:]), strict=True))
 
     def cells_in(self, loop: int, level: int) -> list[int]:
         """Return the numbers of the known cells inside a loop of a level, -1 for unknown ones."""
-        return sorted(set(np.unique(self.cell[self.loop[:, level] == loop]).tolist()) - {-2})
+        if loop not in self.inside:
+            mine = self.cell[self.loop[:, level] == loop]
+            there = np.zeros(len(self.cells) + 2, dtype=bool)
+            there[mine] = True  # -1 and -2 are the last ones
+            found = np.flatnonzero(there[:-2]).tolist()
+            self.inside[loop] = [-1, *found] if there[-1] else found
+        return self.inside[loop]
 
 
 def turns_of_loops(nest: Nest, node: Ints, index: Ints) -> dict[int, LoopTurns]:
@@ -104,8 +116,15 @@ def see(model: Mapping[str, Any], t: PointTable, s: Structure, rows: Any) -> Ite
         key = of_row[a:b].tobytes() + repr(cell_of[a:b]).encode() \
             + np.argsort(partner[t.group[a:b]], kind="stable").tobytes()
         kinds.setdefault((id(codes), key), []).append(rank)
-    for ranks in list(kinds.values())[:_KINDS]:
+    like: dict[frozenset[tuple[int, int] | None], int] = {}
+    left = _KINDS
+    for ranks in kinds.values():
         a, b = bounds.get(ranks[0], (0, 0))
+        what = frozenset(None if c is None else c[:2] for c in cell_of[a:b])
+        like[what] = like.get(what, 0) + 1
+        if like[what] > _ALIKE or not left:
+            continue
+        left -= 1
         codes = t.sequences[ranks[0]].astype(np.int64)
         node = union[nodes_of(codes, a, of_row)]
         index = loop_indices(parse(s.nest, node))

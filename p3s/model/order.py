@@ -84,17 +84,20 @@ def _when(rule: tuple[int, int], kinds: Sequence[Seen], walks: Mapping[int, Walk
     loops = items[rule[0]]["loops"]
     if not loops:
         return [{"items": None, "when": []}]
+    theirs = [(seen, mine) for seen in kinds if (mine := seen.rules.get(rule))]
+    if theirs and all(len(seen.events[c]) == len(seen.turns[loops[-1]].index)
+                      for seen, mine in theirs for c in mine):
+        return [{"items": None, "when": [["all"]] * len(loops)}]
     groups: dict[tuple[int, ...], list[tuple[Turns, Bools]]] = {}
-    for seen in kinds:
-        found = list(_occurrences(rule, seen, walks, items))
-        if found:
-            mine = {seen.cells[c][0] for c in seen.cells_in(loops[-1], len(loops)) if c >= 0}
-            groups.setdefault(tuple(sorted(mine)), []).extend(found)
+    for seen, cells in theirs:
+        have = {seen.cells[c][0] for c in seen.cells_in(loops[-1], len(loops)) if c >= 0}
+        groups.setdefault(tuple(sorted(have)), []).extend(
+            _occurrences(cells, loops, seen, walks, items))
     when = _joint([one for group in groups.values() for one in group])
     if when is not None:
         return [{"items": None, "when": when}]
-    rules = [{"items": list(mine), "when": _joint(group)}
-             for mine, group in sorted(groups.items(), key=lambda g: (-len(g[0]), g[0]))]
+    rules = [{"items": list(have), "when": _joint(group)}
+             for have, group in sorted(groups.items(), key=lambda g: (-len(g[0]), g[0]))]
     return [one for one in rules if one["when"] is not None] if len(groups) > 1 else []
 
 
@@ -105,19 +108,16 @@ def _joint(parts: Sequence[tuple[Turns, Bools]]) -> list[Pattern] | None:
                     np.concatenate([made for _, made in parts]))
 
 
-def _occurrences(rule: tuple[int, int], seen: Seen, walks: Mapping[int, Walk],
-                 items: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Turns, Bools]]:
-    """Yield the turns of every cell of a rule that a kind of rank has, and which of them have it."""
-    loops = items[rule[0]]["loops"]
-    turns = seen.turns.get(loops[-1])
-    if turns is None:
-        return
+def _occurrences(cells: Sequence[int], loops: Sequence[int], seen: Seen,
+                 walks: Mapping[int, Walk], items: Sequence[Mapping[str, Any]]
+                 ) -> Iterator[tuple[Turns, Bools]]:
+    """Yield the turns of every cell given of a kind of rank, and which of them have it."""
+    turns = seen.turns[loops[-1]]
     m, levels = turns.index.shape
     places = {x: positions(walks[loop], known_cells(seen, loop, x + 1, items))
               for x, loop in enumerate(loops) if loop in walks}
-    for c, cell in enumerate(seen.cells):
-        if cell[:2] != rule:
-            continue
+    for c in cells:
+        cell = seen.cells[c]
         walk = np.full((m, levels), -1, dtype=np.int64)
         keys = np.ones((m, levels), dtype=np.int64)
         for x, place in places.items():

@@ -10,6 +10,8 @@ row:
     ["walk"]: x, modulo the number of keys, is the place of the row's key among those of its rank
     (p3s.model.order)
     ["runs", [[first, number], ...]]: turns listed, where T is the same at every count
+    ["turns", [[index of each loop around..., first, number], ...]]: the same for turns of all
+    loops together (innermost loop only)
 """
 
 from __future__ import annotations
@@ -80,6 +82,12 @@ def holds(pattern: Pattern, at: Turns, level: int) -> Bools:
         for first, number in pattern[1]:
             hit |= (x >= first) & (x < first + number)
         return hit
+    if op == "turns":
+        hit = np.zeros(len(x), dtype=bool)
+        for *around, first, number in pattern[1]:
+            same = np.all(at.index[:, :level] == np.array(around, dtype=np.int64), axis=1)
+            hit |= same & (x >= first) & (x < first + number)
+        return hit
     raise P3SError(f"model: unknown pattern of turns {op!r}; the file was made by another version")
 
 
@@ -131,7 +139,22 @@ def fit_when(at: Turns, made: Bools) -> list[Pattern] | None:
             for u in first.values():
                 when[u[1]] = u[2]
             return when
-    return best[1] if best else None
+    if best is not None:
+        return best[1]
+    listed = _listed(at.index[made])
+    if listed is not None and np.array_equal(holds(listed, at, levels - 1), made):
+        return [*everywhere[:-1], listed]
+    return None
+
+
+def _listed(index: Ints) -> Pattern | None:
+    """Return the pattern that lists turns, None if there are too many."""
+    turns = np.unique(index, axis=0)
+    new = np.any(turns[1:, :-1] != turns[:-1, :-1], axis=1) | (np.diff(turns[:, -1]) > 1)
+    parts = np.split(turns, np.flatnonzero(new) + 1)
+    if len(parts) > _MOST_RUNS:
+        return None
+    return ["turns", [[*part[0].tolist(), len(part)] for part in parts]]
 
 
 def _candidates(at: Turns, made: Bools, level: int) -> Iterator[tuple[float, Pattern]]:
@@ -140,10 +163,13 @@ def _candidates(at: Turns, made: Bools, level: int) -> Iterator[tuple[float, Pat
     yield 1.0, ["from end", 0]
     yield 1.0, ["not", 0]
     yield 1.0, ["not from end", 0]
-    for a in (0, 1, -1):
-        yield 1.1 + abs(a) / 2, ["turn", a]
-        yield 1.1 + abs(a) / 2, ["stage", a]
-    yield 1.5, ["back"]
+    if at.turn.any():
+        for a in (0, 1, -1):
+            yield 1.1 + abs(a) / 2, ["turn", a]
+    if at.stage.any():
+        for a in (0, 1, -1):
+            yield 1.1 + abs(a) / 2, ["stage", a]
+        yield 1.5, ["back"]
     x = at.index[made, level]
     low = int(x.min())
     gaps = np.unique(x - low)
@@ -153,9 +179,9 @@ def _candidates(at: Turns, made: Bools, level: int) -> Iterator[tuple[float, Pat
     for a in (1, 2):
         yield 1.8, ["is", a]
         yield 1.8, ["from end", a]
-    for a in (0, 1):
-        yield 1.9, ["upto", a]
-        yield 1.9, ["before", a]
+    for name, there in (("upto", at.turn.any()), ("before", at.stage.any())):
+        for a in (0, 1) if there else ():
+            yield 1.9, [name, a]
     if len(np.unique(at.trips[:, level])) == 1:
         turns = np.unique(x)
         breaks = np.flatnonzero(np.diff(turns) > 1) + 1
@@ -168,7 +194,7 @@ def check(when: Any) -> list[Pattern]:
     """Return patterns if they are well formed; raise ValueError otherwise."""
     lengths: Mapping[str, int] = {"all": 1, "is": 2, "from end": 2, "not": 2, "not from end": 2,
                                   "every": 3, "stage": 2, "turn": 2, "back": 1, "before": 2,
-                                  "upto": 2, "walk": 1, "runs": 2}
+                                  "upto": 2, "walk": 1, "runs": 2, "turns": 2}
     for pattern in when:
         if lengths.get(pattern[0]) != len(pattern):
             raise ValueError(f"the pattern of turns {pattern[0]!r} is malformed")
@@ -180,6 +206,8 @@ def check(when: Any) -> list[Pattern]:
 def text(pattern: Pattern) -> str:
     """Return a pattern for people."""
     op, args = pattern[0], pattern[1:]
+    if op == "turns":
+        return f"{sum(run[-1] for run in args[0])} turns, listed"
     if op == "runs":
         return "turns " + ", ".join(str(a) if k == 1 else f"{a}-{a + k - 1}" for a, k in args[0])
     names = {("is", 0): "first turn", ("from end", 0): "last turn", ("not", 0): "not first turn",

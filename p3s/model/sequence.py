@@ -21,8 +21,9 @@ def compare_order(model: Mapping[str, Any], t: PointTable, rows: Any) -> dict[st
     Compared are operation, partner, bytes of every event that moves something (of completions
     and the like the operation); ``first``: rank, position (0: the first such event), expected
     (in the run) and found (in the model), null where one of them has ended. ``events``: how many
-    of all ranks lie before the first difference of their rank. None where the run was too long
-    to keep all sequences or the model holds no order.
+    of all ranks lie before the first difference of their rank; ``equal_but_bytes``: ranks whose
+    operations and partners are in order. None where the run was too long to keep all sequences
+    or the model holds no order.
     """
     if not model.get("order") or len(t.sequences) < len(np.unique(t.rank)):
         return None
@@ -33,9 +34,11 @@ def compare_order(model: Mapping[str, Any], t: PointTable, rows: Any) -> dict[st
                                        zip(t.group, t.nbytes, strict=True))], dtype=np.int64)
     unfolder = Unfolder(model, rows)
     begin = first_rows(t)
-    equal = alike = total = 0
+    equal = alike = total = bare = 0
     first: dict[str, Any] | None = None
     names = list(code)
+    plain: dict[tuple[str, int], int] = {}
+    sizeless = np.array([plain.setdefault(e[:2], len(plain)) for e in names], dtype=np.int64)
     for rank, codes in sorted(t.sequences.items()):
         a = theirs[codes[codes >= 0].astype(np.int64) + begin.get(rank, 0)]
         b = ours[unfolder.sequence(rank)]
@@ -44,13 +47,15 @@ def compare_order(model: Mapping[str, Any], t: PointTable, rows: Any) -> dict[st
         same = int(differ[0]) if len(differ) else upto
         total += len(a)
         alike += same
+        bare += len(a) == len(b) and bool(np.array_equal(sizeless[a], sizeless[b]))
         if same == len(a) == len(b):
             equal += 1
         elif first is None:
             first = {"rank": rank, "position": same,
                      "expected": text(names[a[same]]) if same < len(a) else None,
                      "found": text(names[b[same]]) if same < len(b) else None}
-    return {"ranks": len(t.sequences), "equal": equal, "events": {"true": total, "equal": alike},
+    return {"ranks": len(t.sequences), "equal": equal, "equal_but_bytes": bare,
+            "events": {"true": total, "equal": alike},
             "first": first}
 
 
