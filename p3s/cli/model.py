@@ -24,6 +24,8 @@ def model(
         help="Check the model on the largest count before fitting all.",
     ),
     everything: bool = typer.Option(False, "--all", help="All phases and all rules."),
+    latex: bool = typer.Option(False, "--latex", help="Tables for LaTeX instead."),
+    python: bool = typer.Option(False, "--python", help="A Python module of functions instead."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Fit equations per phase, say how sure each one is, and check them on the largest count.
