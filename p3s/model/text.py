@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from p3s.model import guards, places, relations
+from p3s.model.amounts import rounded
 from p3s.model.evaluate import GridFamily
 from p3s.model.expr import evaluate, mul, num, symbols_of, to_text
 from p3s.model.laws import WorkLaw
@@ -38,6 +39,8 @@ def law_text(law: Mapping[str, Any], unit: str = "") -> str:
         numerator, denominator = law["factor"]
         return "as posted" + (
             "" if numerator == denominator else f" x {numerator}/{denominator}")
+    if "expr" in law["stat"]:
+        return "about " + expression(rounded(law["stat"]["expr"]))
     return "about " + WorkLaw.from_json(law["stat"]).text(unit)
 
 
