@@ -12,10 +12,10 @@ from p3s.characterize.fold import Loop
 from p3s.characterize.order import least_backward
 from p3s.characterize.structure import REQUESTS, Structure, structure
 from p3s.characterize.tables import PointTable
+from p3s.model.communicators import same_place
 from p3s.model.guards import GridAt
 from p3s.model.laws import fit_exact, fit_work
-from p3s.model.nodes import law_of, node_key
-from p3s.model.places import instances
+from p3s.model.nodes import node_key
 from p3s.model.relations import partners, stages_depend_on_n
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND
 
@@ -39,7 +39,7 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
     tabs: dict[int, np.ndarray] = {}
     out: dict[tuple[int, int], int] = {}
     shared = False
-    law_members: dict[int, set[tuple[int, ...]]] = {}
+    law_members: dict[str, set[tuple[int, ...]]] = {}
     for rank, gi in np.unique(np.stack([table.rank, table.group], axis=1), axis=0):
         g = table.groups[gi]
         options = by_node.get(node_key(g.site, g.op, g.tag, split), [])
@@ -52,15 +52,9 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
                 if len(tabs[i]) and bool((tabs[i][:, rank] == g.peer).any()) and g.peer >= 0:
                     fits.append(i)
             elif g.kind in (COLLECTIVE, COMM):
-                if i not in law_members:
-                    law_members[i] = set(instances(items[i]["place"], grid)[1])
-                members = table.places[g.comm].members if 0 <= g.comm < len(table.places) else ()
-                same = items[i]["place"].get("ordinal") == law_of(table, g.comm,
-                                                                  grid).get("ordinal")
-                odd = items[i]["place"]["kind"] == "odd" and \
-                    law_of(table, g.comm, grid)["kind"] == "odd"
-                if same and (members in law_members[i] or odd):
-                    fits.append(i)
+                hit, same = same_place(items[i]["place"], table, g.comm, grid, law_members)
+                if hit:
+                    fits.insert(0 if same else len(fits), i)
             elif g.kind not in (SEND, RECV):
                 fits.append(i)
         if not fits:
