@@ -189,4 +189,5 @@ def _shift(rng: random.Random, site: str, ndims: int, text: str, size: Size, bot
                     nbytes=8 * size(rec, dims, c))
                 rec("Wait", site=site + "w", nbytes=1)
 
-    return f"{'+-' if both else ''}{step} in {d}{' periodic' if periodic else ''}({text}){where}", part
+    kind = f"{'+-' if both else ''}{step} in {d}{' periodic' if periodic else ''}"
+    return f"{kind}({text}){where}", part

@@ -281,14 +281,16 @@ def build_model(tables: Sequence[PointTable], holdout: bool = True,
     if holdout and len(tables) > MIN_COUNTS:
         report, missed = hold_out(tables, typed)
         model["holdout"] = report
-        met = {(s["site"], s["op"], s["tag"]): s for s in report.get("slots", [])}
+        there = {(s["site"], s["op"], s["tag"]): s for s in report.get("slots", [])}
         for item in model["items"]:
             key = (item["site"], item["op"], item["tag"])
-            if key in met:
-                item["holdout"] = {k: v for k, v in met[key].items()
+            met = key not in missed and (item["site"], "", None) not in missed
+            if report["possible"]:
+                item["met_holdout"] = met
+            if key in there:
+                item["holdout"] = {k: v for k, v in there[key].items()
                                    if k not in ("site", "op", "tag")}
-            if item["verdict"] == "exact" and (key in missed or (item["site"], "", None)
-                                               in missed):
+            if item["verdict"] == "exact" and not met:
                 item["verdict"] = "fitted"
                 item["why"] = [*item["why"], "the fit without the largest count missed it"]
     judge_weights(model)
