@@ -107,7 +107,7 @@ def _divides(expr: Any) -> bool:
 
 def _as_many(slot: Mapping[str, Any], seen: tuple[set[int], set[int]]) -> bool:
     """Tell whether a slot's size or number has a law of no more values than fitted numbers."""
-    return any("expr" in law and law["expr"][0] != "num" and 1 < law.get("free", 0)
+    return any("expr" in law and law["expr"][0] != "num" and law.get("free", 0) > 1
                and law["free"] >= len(distinct)
                for law, distinct in ((slot["elements"], seen[0]), (slot["count"], seen[1])))
 
