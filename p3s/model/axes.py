@@ -17,7 +17,7 @@ from p3s.model.blocks import Axis, Observations
 from p3s.model.expr import Expr, add, evaluate, mul, num, sym
 
 #: Offsets of an affine coordinate.
-OFFSETS = (0, -1, 1)
+OFFSETS = (0, -1, 1, -2, 2)
 
 
 def axis_of(obs: Observations, p: Expr, c: Expr) -> Axis:
