@@ -23,6 +23,7 @@ def model(
         "--holdout/--no-holdout",
         help="Check the model on the largest count before fitting all.",
     ),
+    everything: bool = typer.Option(False, "--all", help="All phases and all rules."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Fit equations per phase, say how sure each one is, and check them on the largest count.
@@ -41,9 +42,11 @@ def model(
     if json_:
         emit_json(fitted)
     else:
-        from p3s.model.text import render
+        from p3s.report.equations import render
+        from p3s.report.places import resolve_sites
 
-        out(render(fitted))
+        places, unresolved = resolve_sites(study, fitted.get("sites", {}))
+        out(render(fitted, places, everything))
     say(f"next: p3s predict {quoted(study.root)} -n COUNTS")
     held = fitted.get("holdout")
     if isinstance(held, dict) and held.get("possible", True):

@@ -16,7 +16,7 @@ Nothing is ever parsed from text; sympy objects are made by constructors only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -199,43 +199,28 @@ def check(expr: Any, depth: int = 0) -> Expr:
 
 def to_sympy(expr: Expr) -> sympy.Expr:
     """Return ``expr`` as a sympy expression, built by constructors."""
-    import sympy as sp
+    from p3s.model import symbolic
 
-    op = expr[0]
-    if op == "num":
-        return sp.Rational(expr[1], expr[2])
-    if op == "sym":
-        return sp.Symbol(expr[1], positive=True)
-    if op == "add":
-        return sp.Add(*(to_sympy(a) for a in expr[1:]))
-    if op == "mul":
-        return sp.Mul(*(to_sympy(a) for a in expr[1:]))
-    if op == "pow":
-        return sp.Pow(to_sympy(expr[1]), sp.Rational(expr[2], expr[3]))
-    if op == "min":
-        return sp.Min(to_sympy(expr[1]), to_sympy(expr[2]))
-    if op == "max":
-        return sp.Max(to_sympy(expr[1]), to_sympy(expr[2]))
-    if op == "quot":
-        return sp.floor(to_sympy(expr[1]) / to_sympy(expr[2]))
-    if op == "mod":
-        return sp.Mod(to_sympy(expr[1]), to_sympy(expr[2]))
-    if op == "sum":
-        return sp.Sum(to_sympy(expr[2]), (to_sympy(sym("j")), 0, to_sympy(expr[1]) - 1))
-    if op == "exp2":
-        return sp.Pow(2, to_sympy(expr[1]))
-    if op == "log2":
-        return sp.Function("log2")(to_sympy(expr[1]))
-    if op in ("floor", "ceil"):
-        return (sp.floor if op == "floor" else sp.ceiling)(to_sympy(expr[1]))
-    extent, p, c = (to_sympy(a) for a in expr[2:])
-    if expr[1] == "low":
-        return sp.floor(extent / p)
-    if expr[1] == "high":
-        return sp.ceiling(extent / p)
-    return sp.Function(f"block_{expr[1]}")(extent, p, c)
+    return symbolic.to_sympy(expr)
 
 
 def to_text(expr: Expr) -> str:
-    """Return ``expr`` as one line of text, simplified where sympy can."""
-    return str(to_sympy(expr))
+    """Return ``expr`` as one line of text, simplified."""
+    from p3s.model import symbolic
+
+    return symbolic.to_text(expr)
+
+
+def to_latex(expr: Expr) -> str:
+    """Return ``expr`` as LaTeX for math mode, simplified."""
+    from p3s.model import symbolic
+
+    return symbolic.to_latex(expr)
+
+
+def to_python(expr: Expr, name: str = "law", args: Sequence[str] | None = None,
+              whole: bool = False) -> str:
+    """Return the source of a function that computes ``expr`` (:func:`symbolic.to_python`)."""
+    from p3s.model import symbolic
+
+    return symbolic.to_python(expr, name, args, whole)

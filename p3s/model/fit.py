@@ -14,6 +14,7 @@ from p3s.model.blocks import ExtentPool
 from p3s.model.compare import compare
 from p3s.model.evaluate import Model
 from p3s.model.judge import judge_items, judge_weights, next_counts, phase_key, shares
+from p3s.model.measured import add_measured
 from p3s.model.nodes import (
     GridChoice,
     Node,
@@ -26,6 +27,7 @@ from p3s.model.nodes import (
 )
 from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item
 from p3s.model.tree import build_tree, phases_of
+from p3s.model.turns import with_turns
 from p3s.model.work import fit_phase_work
 from p3s.trace.ops import COLLECTIVE, COMPLETION, HALF_OF_ONE, RECV, SEND, leaves_request
 
@@ -38,7 +40,7 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
 
     typed: numbers among the program's arguments, a hint to extents where sizes leave them open.
     """
-    tables = sorted(tables, key=lambda t: t.np)
+    tables = with_turns(sorted(tables, key=lambda t: t.np))
     counts = [t.np for t in tables]
     if len(counts) < MIN_COUNTS:
         raise P3SError("model: one process count says nothing about scaling; "
@@ -279,4 +281,5 @@ def build_model(tables: Sequence[PointTable], holdout: bool = True,
     judge_weights(model)
     model["shares"] = shares(model, max(tables, key=lambda t: t.np))
     model["next"] = next_counts(model)
+    add_measured(model, tables)
     return model

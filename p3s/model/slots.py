@@ -28,7 +28,11 @@ Slot = dict[str, Any]
 
 @dataclass
 class Rows:
-    """What one node did at one count; arrays of equal length, one row per rank, group, size."""
+    """What one node did at one count; arrays of equal length, one row per rank, group, size, turn.
+
+    turn: index of the turn in the loop whose turns differ in partner, size or root, 0 where it
+    does not matter (p3s.model.turns).
+    """
 
     rank: np.ndarray
     group: np.ndarray
@@ -39,6 +43,7 @@ class Rows:
     work: np.ndarray
     first: np.ndarray
     root: np.ndarray
+    turn: np.ndarray
 
     def take(self, mask: np.ndarray) -> Rows:
         """Return the rows selected by a mask or index array."""
