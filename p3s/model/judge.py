@@ -10,9 +10,9 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.model.blocks import differs
 from p3s.model.compare import items_wrong
 from p3s.model.evaluate import Model, generate, model_grid
+from p3s.model.rivals import differ_at
 from p3s.model.slots import EVEN, OPEN, ROOT
 from p3s.model.tree import assign
 from p3s.trace.ops import COMPLETION
@@ -123,9 +123,8 @@ def next_counts(model: Model) -> list[dict[str, Any]]:
             except P3SError:
                 continue
             env = {"n": float(n), **{f"p{d}": float(p) for d, p in enumerate(grid.dims)}}
-            if any(_uneven(law["expr"], env) if law["even"] else any(
-                    differs(k, e, k2, e2, int(env[p])) for p, k, e, k2, e2 in law["rivals"])
-                    for law in even):
+            if any(_uneven(law["expr"], env) if law["even"] else differ_at(law, grid)
+                   for law in even):
                 out.append({"n": n, "dims": list(grid.dims), "why":
                             "its blocks show how the program deals with a remainder"})
                 break
