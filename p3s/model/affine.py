@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, islice, product
+from itertools import combinations, product
 
 import numpy as np
 
@@ -29,6 +29,7 @@ class Shape:
     """One way of writing a profile: a block with its extent, and its size at every row."""
 
     cost: float
+    surprise: float
     expr: Expr
     size: np.ndarray
     extent: int
@@ -49,8 +50,9 @@ def trimmed(kind: str, extent: int, axis: Axis, trim: Sequence[int]) -> Expr:
 
 def trim_of(axis: Axis, trim: Sequence[int]) -> np.ndarray:
     """Return what the trim adds to the block at every row."""
-    return (trim[0] - trim[1] * (axis.at == 0)  # type: ignore[no-any-return]
-            - trim[2] * (axis.at == axis.count - 1))
+    first, last = axis.at == 0, axis.at == axis.count - 1
+    out: np.ndarray = trim[0] - trim[1] * first - trim[2] * last
+    return out
 
 
 def _profile(n: np.ndarray, at: np.ndarray, other: np.ndarray, value: np.ndarray
@@ -117,12 +119,12 @@ def shapes_of(obs: Observations, d: Direction, profile: np.ndarray, pool: Extent
                     size = block_size(kind, e, axis.count, axis.at) + trim_of(axis, trim)
                     if np.all(size > 0):
                         found.append(Shape(
-                            cost + 1.5 * k + pool.surprise(kind) - (e in known),
+                            cost + 1.5 * k - (e in known), pool.surprise(kind),
                             trimmed(kind, e, axis, trim), size, e, kind,
                             d.coordinate(sign, offset, obs.ndims)))
         if found:
             break
-    return sorted(found, key=lambda s: s.cost)[:MAX_SHAPES]
+    return sorted(found, key=lambda s: s.cost + s.surprise)[:MAX_SHAPES]
 
 
 def _scaled(n: np.ndarray, profile: np.ndarray, obs: Observations, d: Direction) -> np.ndarray:
@@ -204,13 +206,15 @@ def _combined(obs: Observations, used: Sequence[Direction], axes: Sequence[Axis]
         if not per[-1]:
             return []
     out: list[Candidate] = []
-    for combo in islice(sorted(product(*per), key=_cost), MAX_COMBINATIONS):
+    combos = sorted(product(*per), key=lambda c: _cost(c) + _surprise(c))
+    for combo in combos[:MAX_COMBINATIONS]:
         size = np.prod([s.size for s in combo], axis=0)
         if np.any(obs.value % size):
             continue
         scalar = rest(obs.of(obs.value // size))
         if scalar is not None:
-            out.append(Candidate(_cost(combo), mul(scalar[0], *(s.expr for s in combo)),
+            out.append(Candidate(_cost(combo), _surprise(combo),
+                                 mul(scalar[0], *(s.expr for s in combo)),
                                  tuple(s.extent for s in combo), combo[0].kind, _keys(obs, combo)))
     return out
 
@@ -218,6 +222,10 @@ def _combined(obs: Observations, used: Sequence[Direction], axes: Sequence[Axis]
 def _cost(combo: Sequence[Shape]) -> float:
     return (sum(s.cost for s in combo) + 2.0 * (len({s.extent for s in combo}) > 1)
             + (len({s.kind for s in combo}) > 1))
+
+
+def _surprise(combo: Sequence[Shape]) -> float:
+    return max(s.surprise for s in combo)
 
 
 def _keys(obs: Observations, combo: Sequence[Shape]) -> frozenset[Key]:

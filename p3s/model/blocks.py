@@ -125,8 +125,8 @@ class ExtentPool:
         slot = obs.digest()
         self.cells.hear(slot, candidates)
         best, *rest = self.cells.best(candidates)
-        # one more offset or another sign is as good, several are not
-        return best, [c.expr for c in rest if c.cost <= best.cost + 1]
+        # an offset or a trim more makes it no less likely than that, several do
+        return best, [c.expr for c in rest if c.cost <= best.cost + 3]
 
     def settled(self, best: Candidate, sure: bool) -> None:
         """Note the extents of an equation that was chosen."""

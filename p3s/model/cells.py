@@ -43,9 +43,14 @@ def swept(dims: int) -> list[Coordinate]:
 
 @dataclass(frozen=True)
 class Candidate:
-    """An equation that fits one slot, the extents in it, and the arrangements it goes with."""
+    """An equation that fits one slot, the extents in it, and the arrangements it goes with.
+
+    cost: how involved it is; surprise: how uncommon its way of cutting is, which makes it no less
+    of a rival.
+    """
 
     cost: float
+    surprise: float
     expr: Expr
     extents: tuple[int, ...]
     kind: str
@@ -73,4 +78,5 @@ class Votes:
             return max((self.votes.get(k, 0) for k in c.keys), default=0)
 
         most = max(map(support, candidates))
-        return sorted((c for c in candidates if support(c) == most), key=lambda c: c.cost)
+        return sorted((c for c in candidates if support(c) == most),
+                      key=lambda c: c.cost + c.surprise)

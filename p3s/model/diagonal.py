@@ -87,8 +87,9 @@ def _candidates(obs: Observations, pool: ExtentPool) -> list[Candidate]:
             if face is None or face % factor:
                 continue
             for a, b in _extents(face // factor, trim, most, known):
-                order = (-float((a in known) + (b in known)), max(a, b) / min(a, b), float(trim),
-                         float(borders), float(factor))
+                order: tuple[float, ...] = (-float((a in known) + (b in known)),
+                                            max(a, b) / min(a, b), float(trim), float(borders),
+                                            float(factor))
                 tries.append((order, a, b, trim, factor, borders))
     found: list[Candidate] = []
     shape: tuple[float, ...] = ()
@@ -98,7 +99,7 @@ def _candidates(obs: Observations, pool: ExtentPool) -> list[Candidate]:
         shape = order[:3]
         for kind in (x for x in pool.kinds() if x in BLOCK_KINDS[:5]):
             search = _Search(places, a, b, kind, trim, factor, borders)
-            found += search.candidates(pool.surprise(kind) + (factor != 1) / 4)
+            found += search.candidates((factor != 1) / 4, pool.surprise(kind))
     return found
 
 
@@ -154,7 +155,7 @@ class _Search:
             self.first[k, :p] = block_size(kind, a, p, c) - border
             self.second[k, :p] = block_size(kind, b, p, c) - border
 
-    def candidates(self, extra: float) -> list[Candidate]:
+    def candidates(self, extra: float, surprise: float) -> list[Candidate]:
         """Return all diagonals, with their borders, whose sums are the values."""
         out = []
         dims = self.places.obs.ndims
@@ -170,8 +171,8 @@ class _Search:
                         self.kind, (sign, w.coefs, w.offset), (1, (0,) * dims, 0),
                         [(s, tuple(-s * x for x in at.coefs), -s * at.offset - end)
                          for s, end in product((1, -1), (0, 1))])
-                out.append(Candidate(cost, self._expr(w, at, sign), (self.a, self.b), self.kind,
-                                     keys))
+                out.append(Candidate(cost, surprise, self._expr(w, at, sign), (self.a, self.b),
+                                     self.kind, keys))
         return out
 
     def _matches(self, sign: int) -> list[tuple[int, int | None]]:

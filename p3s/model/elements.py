@@ -83,11 +83,11 @@ def _steps(fit: _Fit) -> Iterator[Callable[[], SizeLaw | None]]:
         on_grid = [a for a in fit.axes if a.name != "n"]
         in_line = [a for a in fit.axes if a.name == "n"]
         yield from (fit.known_product, lambda: fit.one_block(on_grid), fit.products,
-                    lambda: fit.one_block(in_line), fit.scalar)
+                    lambda: fit.one_block(in_line), lambda: fit.scalar(1))
     else:
-        yield from (lambda: fit.one_block(fit.axes), fit.scalar, fit.products)
+        yield from (lambda: fit.one_block(fit.axes), lambda: fit.scalar(1), fit.products)
     yield from (fit.factor, fit.ghost, fit.products_with_factor, fit.factor_and_ghost,
-                fit.widened, fit.multiplied, fit.over_two, fit.affine,
+                fit.widened, fit.scalar, fit.multiplied, fit.over_two, fit.affine,
                 lambda: fit_diagonal(fit.obs, fit.pool), fit.complement)
 
 
@@ -232,16 +232,20 @@ class _Fit:
                                    rivals_of(extents, used, kind))
         return None
 
-    def scalar(self) -> SizeLaw | None:
-        """Try a law of n and the extents alone, where all ranks agree at every count."""
+    def scalar(self, most: int = 9) -> SizeLaw | None:
+        """Try a law of n and the extents alone, where all ranks agree at every count.
+
+        most: free numbers in it; a slope and a constant pass for many a rounded share.
+        """
         if not self.even:
             return None
         _, rows = np.unique(self.obs.env["n"], return_index=True)
         names = ["n", *(f"p{d}" for d in range(self.obs.ndims))]
         law = fit_exact([{k: int(self.obs.env[k][i]) for k in names} for i in rows],
                         [int(v) for v in self.value[rows]], self.obs.ndims)
-        return None if law is None else SizeLaw(law.expr, law.free, law.points, law.even,
-                                                law.rivals)
+        if law is None or law.free > most:
+            return None
+        return SizeLaw(law.expr, law.free, law.points, law.even, law.rivals)
 
     def level_scalar(self) -> SizeLaw | None:
         """Try a law that all ranks share, of the count and the turn."""

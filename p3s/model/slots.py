@@ -336,9 +336,10 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
         slot["why"].append(NO_SIZE)
     else:
         slot["why"].append("message sizes vary inside the run")
-    means = [[n, b / elem / k, k] for n, b, k in totals if k]
+    means = [(n, b / elem / k, k) for n, b, k in totals if k]
     slot["elements"] = {"stat": fit_work([n for n, _, _ in means],
-                                         [v for _, v, _ in means]).to_json(), "points": means}
+                                         [v for _, v, _ in means]).to_json(),
+                        "points": [list(m) for m in means]}
 
 
 def _all_there(env: dict[str, np.ndarray]) -> bool:
