@@ -94,8 +94,8 @@ def test_rims_are_shared_by_the_sizes_of_a_program():
         return [[n, true(env(n, d)) * (1 + noise * rng.standard_normal()), 10 * n]
                 for n, d in DIMS.items()]
 
-    entries = [{"slots": [{"elements": {"stat": None, "points": points(SHAPES["corner"], 0.0)}}]},
-               {"slots": [{"elements": {"stat": None, "points": points(SHAPES["corner"], 0.04)}},
+    entries = [{"slots": [{"elements": {"stat": None, "means": points(SHAPES["corner"], 0.0)}}]},
+               {"slots": [{"elements": {"stat": None, "means": points(SHAPES["corner"], 0.04)}},
                           {"elements": {"expr": ["num", 1, 1]}}]}]
     fit_amounts(entries, DIMS)
     sure, loose = (e["slots"][0]["elements"]["stat"] for e in entries)

@@ -12,10 +12,10 @@ from itertools import combinations, product
 
 import numpy as np
 
-from p3s.model.axes import Direction, decides, directions, variants
 from p3s.model.blocks import Axis, ExtentPool, Observations, SizeLaw, best_extent, solve_one
 from p3s.model.cells import Candidate, Coordinate, Key, swept, with_third
 from p3s.model.expr import BLOCK_KINDS, Expr, add, block, block_size, evaluate_int, mul, num
+from p3s.model.positions import Direction, decides, directions, variants
 
 #: (wider everywhere, less in the first block, less in the last block), simplest first.
 TRIMS = ((0, 0, 0), (0, 1, 1), (0, 1, 0), (0, 0, 1), (0, -1, -1), (0, 2, 2),

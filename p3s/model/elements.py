@@ -8,7 +8,6 @@ from itertools import combinations, product
 import numpy as np
 
 from p3s.model.affine import fit_affine
-from p3s.model.axes import composite_axes, decides, moving, plain_axes
 from p3s.model.blocks import (
     GHOSTS,
     MAX_FACTORS,
@@ -26,6 +25,7 @@ from p3s.model.diagonal import fit_diagonal
 from p3s.model.expr import add, block, block_size, mul, num, sym
 from p3s.model.laws import fit_exact
 from p3s.model.levels import fit_chunks, fit_levels, scalar_law
+from p3s.model.positions import composite_axes, decides, moving, plain_axes
 
 
 def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:

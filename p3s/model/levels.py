@@ -11,24 +11,24 @@ from fractions import Fraction
 
 import numpy as np
 
-from p3s.model.axes import moving
 from p3s.model.blocks import ExtentPool, Observations, SizeLaw
 from p3s.model.expr import Expr, add, evaluate, evaluate_int, mul, num, power, sym
 from p3s.model.laws import MAX_DENOMINATOR, fit_exact, roundness
+from p3s.model.positions import moving
 
 Recurse = Callable[[Observations, ExtentPool], SizeLaw | None]
 
 
 def _last(obs: Observations, u: str) -> Expr | None:
-    """Return the law of the largest turn (or stage) that is seen at each count."""
+    """Return the law of the largest turn (or stage) of each count: their number less one."""
     envs, values = [], []
     for n in np.unique(obs.env["n"]):
         rows = obs.env["n"] == n
         envs.append({"n": int(n), **{f"p{d}": int(obs.env[f"p{d}"][rows][0])
                                      for d in range(obs.ndims)}})
-        values.append(int(obs.env[u][rows].max()))
+        values.append(1 + int(obs.env[u][rows].max()))
     law = fit_exact(envs, values, obs.ndims)
-    return law.expr if law is not None and (law.free < law.points) else None
+    return add(law.expr, num(-1)) if law is not None and law.free < law.points else None
 
 
 def _exponents(obs: Observations, u: str) -> Iterator[Expr]:

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from p3s.model.amounts import Amount
 from p3s.model.blocks import ExtentPool, Observations
 from p3s.model.elements import fit_elements
 from p3s.model.expr import evaluate_int
 from p3s.model.guards import GridAt, fit_guard
 from p3s.model.laws import WorkLaw, fit_exact, fit_work
+from p3s.model.relations import at_stage
 from p3s.model.turned import fit_root, fit_turns, turns_matter
 
 MAX_VARIANTS = 32
@@ -183,7 +185,7 @@ def _fit_slot(item: Item, rows: dict[int, Rows], stage: dict[int, np.ndarray], c
     cares: list[np.ndarray] = []
     for n in counts:
         for s in range(shapes[n][0]):
-            grids.append(item.grids[n])
+            grids.append(at_stage(item.relation, item.grids[n], s, shapes[n][0]))
             # who takes part, whichever partner it happened to have in this run
             if varying and item.peers is not None:
                 sets.append(np.any(times[n] > 0, axis=0) & (item.peers[n][s] >= 0))
@@ -308,12 +310,13 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
     sizes = {int(e) for n in counts for e in np.unique(item.rows[n].elem)}
     if len(sizes) == 1:
         elem = sizes.pop()
-    totals: list[tuple[int, float, int]] = []
+    means: list[tuple[int, float, int]] = []
     for n in counts:
         rows = item.rows[n]
         if not len(rows.rank):
             continue
-        totals.append((n, float((rows.nbytes * rows.count).sum()), int(rows.count.sum())))
+        total = float((rows.nbytes * rows.count).sum())
+        means.append((n, total / float(rows.count.sum()), int(rows.count.sum())))
         if np.any(rows.nbytes % elem):
             elem = 1
         env, known, _ = _known_rows(item, n)
@@ -336,10 +339,8 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
         slot["why"].append(NO_SIZE)
     else:
         slot["why"].append("message sizes vary inside the run")
-    means = [(n, b / elem / k, k) for n, b, k in totals if k]
-    slot["elements"] = {"stat": fit_work([n for n, _, _ in means],
-                                         [v for _, v, _ in means]).to_json(),
-                        "points": [list(m) for m in means]}
+    # The law comes when all sizes are known (amounts.fit_amounts): they share what they show.
+    slot["elements"] = {"stat": None, "means": [[n, b / elem, k] for n, b, k in means]}
 
 
 def _all_there(env: dict[str, np.ndarray]) -> bool:
@@ -417,5 +418,6 @@ def bytes_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
     if "expr" in law:
         value = evaluate_int(law["expr"], env_of(g, ranks, peers, stage, turn))
         return np.broadcast_to(value, (len(ranks),)).astype(np.int64) * slot["elem_bytes"]
-    mean = float(WorkLaw.from_json(law["stat"]).value(g.n)) * slot["elem_bytes"]
+    at = {"n": g.n, **{f"p{d}": p for d, p in enumerate(g.dims)}}
+    mean = float(Amount.from_json(law["stat"]).value(at)) * slot["elem_bytes"]
     return np.full(len(ranks), int(round(mean)), dtype=np.int64)

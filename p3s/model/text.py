@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from p3s.model import guards, places, relations
+from p3s.model.amounts import rounded
 from p3s.model.evaluate import GridFamily
 from p3s.model.expr import evaluate, mul, num, symbols_of, to_text
 from p3s.model.laws import WorkLaw
@@ -38,6 +39,8 @@ def law_text(law: Mapping[str, Any], unit: str = "") -> str:
         numerator, denominator = law["factor"]
         return "as posted" + (
             "" if numerator == denominator else f" x {numerator}/{denominator}")
+    if "expr" in law["stat"]:
+        return "about " + expression(rounded(law["stat"]["expr"]))
     return "about " + WorkLaw.from_json(law["stat"]).text(unit)
 
 
@@ -81,7 +84,10 @@ def partner(relation: Mapping[str, Any] | None) -> str:
     if relation is None:
         return "?"
     if relation["kind"] != "shift":
-        return relations.text(dict(relation))
+        try:
+            return relations.text(dict(relation))
+        except KeyError:  # of another version: named, and refused where it is evaluated
+            return str(relation["kind"])
     vec, wrap = relation["vec"], relation["wrap"]
     if not any(vec):
         return "self"

@@ -33,8 +33,8 @@ def open_share(model: Mapping[str, Any]) -> str:
     """Return how much of the program is ambiguous, as text; empty when nothing is."""
     for verdict, calls, events, size, time in verdict_rows(model):
         if verdict == "ambiguous":
-            return (f"{calls} call{'s' * (calls != '1')} with {events} of the events, {size} of the bytes, {time} of "
-                    "the time")  # fmt: skip
+            return (f"{calls} call{'s' * (calls != '1')} with {events} of the events, "
+                    f"{size} of the bytes, {time} of the time")  # fmt: skip
     return ""
 
 
