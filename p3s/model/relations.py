@@ -51,6 +51,9 @@ def relation_key(rel: Relation) -> tuple[object, ...]:
 
 def partners(rel: Relation, g: GridAt) -> np.ndarray:
     """Return partners, shape (stages, n): world ranks, -1 where there is none (read-only)."""
+    if g.ranks is not None:
+        some = _partners(rel, g)
+        return np.ascontiguousarray(some[::-1]) if rel.get("descending") else some
     key = (*g.key, relation_key(rel))
     table = _TABLES.get(key)
     if table is None:
@@ -86,12 +89,12 @@ def _index(rank: int | str, p: Any) -> Any:
 
 def _partners(rel: Relation, g: GridAt) -> np.ndarray:
     kind = rel["kind"]
-    ranks = np.arange(g.n)
+    ranks = g.r
     if kind == "self":
         return ranks[None, :].copy()
     if kind == "root":
         r = int(_index(rel["rank"], g.n))
-        return np.full((1, g.n), r if 0 <= r < g.n else -1, dtype=np.int64)
+        return np.full((1, g.size), r if 0 <= r < g.n else -1, dtype=np.int64)
     if kind == "shift":
         return _shifted(rel, g)
     if kind == "transpose":
@@ -120,18 +123,18 @@ def _partners(rel: Relation, g: GridAt) -> np.ndarray:
     rows = _FAMILIES.get(kind)
     if rows is None:
         raise P3SError(f"model: unknown relation {kind!r}; the file was made by another version")
-    return _stack(rows(rel, g, ln), g.n)
+    return _stack(rows(rel, g, ln), g.size)
 
 
 def _shifted(rel: Relation, g: GridAt) -> np.ndarray:
     coords = g.coords + np.array(rel["vec"], dtype=np.int64)[:, None]
-    inside = np.ones(g.n, dtype=bool)
+    inside = np.ones(g.size, dtype=bool)
     for d, p in enumerate(g.dims):
         if rel["wrap"][d]:
             coords[d] %= p
         else:
             inside &= (coords[d] >= 0) & (coords[d] < p)
-    out = np.full(g.n, -1, dtype=np.int64)
+    out = np.full(g.size, -1, dtype=np.int64)
     out[inside] = g.rank_at(coords[:, inside])
     return out[None, :]
 
@@ -148,7 +151,7 @@ def _transposed(axes: list[int], g: GridAt) -> np.ndarray:
     elif rows == 2 * cols:
         to[a], to[b] = 2 * j + i % 2, i // 2
     else:
-        return np.full((1, g.n), -1, dtype=np.int64)
+        return np.full((1, g.size), -1, dtype=np.int64)
     return g.rank_at(to)[None, :]
 
 
