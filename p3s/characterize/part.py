@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 import numpy
 import numpy as np
 
+from p3s.characterize import segments
+from p3s.characterize.events import Sequences, codes_of, renumbered
 from p3s.characterize.sequence import sequence_nodes
 from p3s.characterize.tracing import Cost, add, add_rank
 from p3s.trace.ops import RECV, SEND, kind_of
@@ -68,8 +70,10 @@ class Part:
     """What the signature needs of some ranks of one run.
 
     table: columns COLUMNS, one row per rank, group and size; edges: rows (rank, from node, to
-    node, count, ordinal of the first); samples: rank -> its events as node numbers. problem: what
-    is wrong with the first rank that is not complete, else empty.
+    node, count, ordinal of the first); samples: rank -> its events as node numbers; sequences:
+    rank -> its events as codes (p3s.characterize.events), empty where they are too many;
+    segments: see p3s.characterize.segments. problem: what is wrong with the first rank that is
+    not complete, else empty.
     """
 
     np: int  # the field hides the module inside the class, hence numpy.ndarray below
@@ -81,6 +85,8 @@ class Part:
     table: dict[str, numpy.ndarray] = field(default_factory=dict)
     edges: numpy.ndarray = field(default_factory=lambda: numpy.zeros((0, 5), dtype=numpy.int64))
     samples: dict[int, numpy.ndarray] = field(default_factory=dict)
+    sequences: dict[int, numpy.ndarray] = field(default_factory=dict)
+    segments: numpy.ndarray = field(default_factory=segments.none)
     events: int = 0
     null_events: int = 0
     failed_polls: int = 0
@@ -132,7 +138,8 @@ def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
         unmodelled=dict(run.unmodelled), problem=getattr(run, "problem", ""))
     columns: list[dict[str, np.ndarray]] = []
     edges: list[np.ndarray] = []
-    samples = _Samples()
+    samples, sequences = _Samples(), Sequences()
+    between: list[np.ndarray] = [segments.none()]
     present = getattr(run.ranks, "present", None)
     node_of_call = calls.node.astype(np.int32)
     for rt in run.ranks if present is None else (run.ranks[rank] for rank in present):
@@ -150,12 +157,18 @@ def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
         keep = np.flatnonzero(~calls.null[call])
         out.events += len(call)
         out.null_events += len(call) - len(keep)
+        sequences.offer(rt.rank, codes_of(calls.row[call[keep]], keep, sequence,
+                                          len(calls.rows)))
         if len(keep):
-            columns.append(_rows(rt, call[keep], keep, calls, run.work_unit))
+            work, elapsed = _before(rt, call[keep], keep, calls, run.work_unit)
+            columns.append(_rows(rt.rank, call[keep], keep, calls, work, elapsed))
+            between.append(segments.segments_of(rt.rank, sequence[keep], work,
+                                                len(calls.nodes)))
     if edges:
         out.edges = np.concatenate(edges)
     out.table = _stacked(columns)
-    out.samples = samples.kept
+    out.samples, out.sequences = samples.kept, sequences.kept
+    out.segments = np.concatenate(between)
     return out
 
 
@@ -179,9 +192,9 @@ def _stacked(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     return {c: np.concatenate([each[c] for each in columns] or [none]) for c in COLUMNS}
 
 
-def _rows(rt: RankTrace, call: np.ndarray, keep: np.ndarray, calls: _Calls, unit: str
-          ) -> dict[str, np.ndarray]:
-    """Return one rank's rows of the table; call: of the events number ``keep``."""
+def _before(rt: RankTrace, call: np.ndarray, keep: np.ndarray, calls: _Calls, unit: str
+            ) -> tuple[np.ndarray, np.ndarray]:
+    """Return the work before and the time in each of the events number ``keep``."""
     if len(keep) == len(rt.call):
         work, elapsed = np.array(rt.work, dtype=np.int64), np.array(rt.elapsed_ns, dtype=np.int64)
     else:  # the work before what moves nothing is work before the next that does
@@ -194,6 +207,12 @@ def _rows(rt: RankTrace, call: np.ndarray, keep: np.ndarray, calls: _Calls, unit
     elapsed[before] = 0
     if unit == INSTRUCTIONS:
         elapsed[:] = 0
+    return work, elapsed
+
+
+def _rows(rank: int, call: np.ndarray, keep: np.ndarray, calls: _Calls, work: np.ndarray,
+          elapsed: np.ndarray) -> dict[str, np.ndarray]:
+    """Return one rank's rows of the table; call, work, elapsed: of the events number ``keep``."""
     row = calls.row[call]
     size = len(calls.rows)
     number = np.bincount(row, minlength=size)
@@ -201,7 +220,7 @@ def _rows(rt: RankTrace, call: np.ndarray, keep: np.ndarray, calls: _Calls, unit
     first = np.zeros(size, dtype=np.int64)
     first[row[::-1]] = np.arange(len(row) - 1, -1, -1)  # the last one written is the first
     group, nbytes, elem = calls.rows[used].T
-    return {"rank": np.full(len(used), rt.rank, dtype=np.int64), "group": group,
+    return {"rank": np.full(len(used), rank, dtype=np.int64), "group": group,
             "nbytes": nbytes, "elem_bytes": elem, "count": number[used].astype(np.int64),
             "work": _sums(row, work, size)[used], "elapsed_ns": _sums(row, elapsed, size)[used],
             "first": first[used]}
@@ -263,7 +282,8 @@ def join(parts: Iterable[Part]) -> Part:
     nodes: dict[tuple[str, str], int] = {}
     columns: list[dict[str, np.ndarray]] = []
     edges: list[np.ndarray] = []
-    samples = _Samples()
+    samples, sequences = _Samples(), Sequences()
+    between: list[np.ndarray] = [segments.none()]
     for part in parts:
         if out is None:
             out = Part(part.np, part.work_unit)
@@ -283,9 +303,14 @@ def join(parts: Iterable[Part]) -> Part:
         moved = part.edges.copy()
         moved[:, 1], moved[:, 2] = node_to[moved[:, 1]], node_to[moved[:, 2]]
         edges.append(moved)
+        between.append(segments.renumbered(part.segments, node_to))
         for rank, sequence in part.samples.items():
             mine = moved[moved[:, 0] == rank]
             samples.offer(rank, node_to[sequence], mine[np.lexsort(mine[:, 2::-1].T)])
+        if not part.sequences and part.events:
+            sequences.drop()
+        for rank, codes in part.sequences.items():
+            sequences.offer(rank, renumbered(codes, node_to))
         out.sites.update(part.sites)
         for op, count in part.unmodelled.items():
             out.unmodelled[op] = out.unmodelled.get(op, 0) + count
@@ -297,5 +322,6 @@ def join(parts: Iterable[Part]) -> Part:
     out.groups, out.nodes = list(groups), list(nodes)
     out.table = _stacked(columns)
     out.edges = np.concatenate(edges)
-    out.samples = samples.kept
+    out.samples, out.sequences = samples.kept, sequences.kept
+    out.segments = np.concatenate(between)
     return out

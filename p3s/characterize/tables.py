@@ -10,6 +10,7 @@ import numpy
 import numpy as np
 
 from p3s.characterize.part import CPU, INSTRUCTIONS, Group, Part, Place, part_of
+from p3s.characterize.segments import least, none
 from p3s.characterize.tracing import Cost
 from p3s.errors import P3SError
 
@@ -29,6 +30,9 @@ class PointTable:
     event). nodes: (site, operation). edges: rows (rank, from node, to node, count, ordinal of the
     first), START and END included. samples: rank -> its events as node numbers, in program order,
     of one rank of each kind (equal transitions, equally often), the beginning of very long ones.
+    sequences: rank -> all its events as codes (p3s.characterize.events); empty where there are
+    too many. turn: of each row, see p3s.model.turns (0 unless it was asked for).
+    segments: work between calls (p3s.characterize.segments), empty in tables that lack it.
     Where work is in instructions, elapsed_ns is 0: times under emulation tell nothing.
     """
 
@@ -56,6 +60,9 @@ class PointTable:
     wall_ns: int | None
     work_unit: str = "cpu_ns"
     tracing: Cost = field(default_factory=dict)
+    sequences: dict[int, numpy.ndarray] = field(default_factory=dict)
+    turn: numpy.ndarray | None = None
+    segments: numpy.ndarray = field(default_factory=none)
 
 
 def point_table(runs: Sequence[RunTrace]) -> PointTable:
@@ -103,7 +110,9 @@ def table_of(parts: Sequence[Part], wall_ns: Sequence[int | None], where: str) -
         events=one.events, null_events=one.null_events, failed_polls=one.failed_polls,
         repeats=len(parts), varying=tuple(sorted(varying)), unmodelled=dict(one.unmodelled),
         wall_ns=min(walls) if walls else None,
-        work_unit=units[0] if len(units) == 1 else CPU, tracing=dict(one.tracing))
+        work_unit=units[0] if len(units) == 1 else CPU, tracing=dict(one.tracing),
+        sequences=dict(one.sequences),
+        segments=least([(part.segments, part.nodes) for part in parts]))
 
 
 def _row_keys(groups: Sequence[Group], table: dict[str, np.ndarray]) -> list[tuple]:

@@ -29,9 +29,8 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
     spread: list[list[float]] = [[] for _ in phases]
     for t in tables:
         assignment = assign(items, t, grids[t.np], split)
-        phase = np.array([items[i]["phase"] if (i := assignment.item[(int(r), int(g))])
-                          < len(items) else -1 for r, g in zip(t.rank, t.group, strict=True)],
-                         dtype=np.int64)
+        phase_of = np.array([it["phase"] for it in items] + [-1], dtype=np.int64)
+        phase = phase_of[np.minimum(assignment.of_row, len(items))]
         for k in range(len(phases)):
             mine = phase == k
             if not mine.any():
