@@ -37,10 +37,10 @@ SHARE, EACH_TERM = 0.1, -0.5
 NO_CONSTANT = 2.0
 #: Prior of the relative error: as if PRIOR_DOF errors of size PRIOR_ERROR had been seen; the less
 #: the more repeats there are to tell.
-PRIOR_DOF, PRIOR_ERROR = 1.0, 0.01
-#: Models that weigh less than the best by this factor are left out; by the smaller one if they
-#: are the best with a term more.
-WINDOW, WINDOW_LARGER = 1e4, 6.0
+PRIOR_DOF, PRIOR_ERROR = 1.0, 0.005
+#: Models that weigh less than the best by this factor are left out; if they are the best with a
+#: term more, by the second one, by the third one where no repeats tell the size of the error.
+WINDOW, WINDOW_LARGER, WINDOW_SINGLE = 1e4, 6.0, 50.0
 #: Least weight, relative to the best, of the best model with a constant: a serial part too small
 #: to be seen may still be there.
 UNSEEN_CONSTANT = 1.5
@@ -193,7 +193,7 @@ def mixture(points: Points) -> list[Model]:
     found = [m for _, likely, square, dof, f in ranked[:MAX_MODELS]
              if ranked[0][0] - _ < log(WINDOW)
              and (m := _drawn(f, likely, square, dof)) is not None]
-    return _window(found)
+    return _window(found, WINDOW_LARGER if points.total > len(points.n) else WINDOW_SINGLE)
 
 
 def _drawn(f: Fit, likely: float, square: float, dof: float) -> Model | None:
@@ -210,7 +210,7 @@ def _drawn(f: Fit, likely: float, square: float, dof: float) -> Model | None:
                  weight / total)
 
 
-def _window(models: list[Model]) -> list[Model]:
+def _window(models: list[Model], larger_by: float) -> list[Model]:
     """Turn logarithms into weights and leave out what is clearly worse than the best."""
     if not models:
         return []
@@ -220,7 +220,7 @@ def _window(models: list[Model]) -> list[Model]:
         larger = set(m.which) > set(best.which)
         if larger and set(m.which) - set(best.which) == {CONSTANT}:
             ratio[m.which] = max(ratio[m.which], UNSEEN_CONSTANT)
-        elif ratio[m.which] < (1 / WINDOW_LARGER if larger else 1 / WINDOW):
+        elif ratio[m.which] < (1 / larger_by if larger else 1 / WINDOW):
             ratio[m.which] = 0.0
     total = sum(ratio.values())
     kept = [Model(m.which, m.share, ratio[m.which] / total, m.draws, m.draw_weight)
