@@ -1,0 +1,166 @@
+"""Sparse non-negative regression over process counts: few terms, chosen by held-out counts.
+
+Everything is done on Gram matrices per count, so that leaving counts out costs no pass over the
+samples and hundreds of sets of terms are solved at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+MAX_TERMS = 4
+#: A further term has to divide the held-out error by 1.5; errors below are taken as none.
+_GAIN, _EXACT = 1.5, 2e-4
+#: Weight of the squared errors of single ranks; the rest is that of the mean over the ranks.
+_SPREAD = 0.1
+#: Sets of terms that are extended by one more; least determinant of a Gram matrix of unit columns.
+_BEAM, _SINGULAR = 40, 1e-9
+#: Rivals: other sets of as many terms whose held-out error is at most so many times larger.
+_RIVAL, _RIVALS = 1.3, 3
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Terms (columns), their coefficients, and the held-out error relative to the mean (rms).
+
+    rivals: (terms, coefficients) of other sets that do about as well at the held-out counts.
+    """
+
+    terms: tuple[int, ...]
+    coef: tuple[float, ...]
+    error: float
+    rivals: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...] = ()
+
+
+class _Grams:
+    """Gram matrices per count of columns and samples in units of each count's mean."""
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, n: np.ndarray) -> None:
+        self.counts = np.unique(n)
+        k, f = len(self.counts), x.shape[1]
+        self.g, self.b, self.yy = np.zeros((k, f, f)), np.zeros((k, f)), np.zeros(k)
+        means = np.array([y[n == c].mean() for c in self.counts])
+        means = np.maximum(means, 1e-3 * max(float(means.max()), 1e-300))
+        self.scale = np.zeros(f)
+        parts = []
+        for c, mean in zip(self.counts, means, strict=True):
+            mine = n == c
+            weight = np.sqrt(_SPREAD / mine.sum())
+            xs, ys = x[mine] / mean, y[mine] / mean
+            xm, ym = np.sqrt(1 - _SPREAD) * xs.mean(axis=0), np.sqrt(1 - _SPREAD) * ys.mean()
+            parts.append((np.vstack([weight * xs, xm]), np.append(weight * ys, ym)))
+            self.scale += (parts[-1][0] ** 2).sum(axis=0)
+        self.scale = np.sqrt(np.maximum(self.scale, 1e-300))
+        for i, (xs, ys) in enumerate(parts):
+            xs = xs / self.scale
+            self.g[i], self.b[i], self.yy[i] = xs.T @ xs, xs.T @ ys, ys @ ys
+
+    def splits(self) -> list[tuple[np.ndarray, int]]:
+        """Return (counts fitted, count predicted): the next one up, and each one in turn."""
+        k = len(self.counts)
+        index = np.arange(k)
+        least = 2 if k <= 4 else 3
+        out = [(index < j, j) for j in range(least, k)]
+        out += [(index != j, j) for j in range(k - 1)] if k > 2 else []
+        return out or [(index == 0, 1), (index == 1, 0)]
+
+    def solve(self, sets: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (coefficients, whether they are determined and positive) of sets (s, q)."""
+        g, b = self.g[counts].sum(axis=0), self.b[counts].sum(axis=0)
+        gram = g[sets[:, :, None], sets[:, None, :]]
+        unit = np.sqrt(np.maximum(np.diagonal(gram, axis1=1, axis2=2), 1e-300))
+        gram = gram / unit[:, :, None] / unit[:, None, :]
+        fine = np.linalg.det(gram) > _SINGULAR
+        gram[~fine] = np.eye(sets.shape[1])
+        coef = np.linalg.solve(gram, (b[sets] / unit)[:, :, None])[:, :, 0] / unit
+        return coef, fine & np.all(coef > 0, axis=1)
+
+    def coefficients(self, terms: tuple[int, ...]) -> tuple[float, ...]:
+        """Return the coefficients of one set, fitted to all counts."""
+        every = np.ones(len(self.counts), dtype=bool)
+        coef = self.solve(np.array([terms]), every)[0][0] / self.scale[list(terms)]
+        return tuple(float(c) for c in coef)
+
+    def errors(self, sets: np.ndarray) -> np.ndarray:
+        """Return the held-out error of each set, inf where it is not determined or negative."""
+        _, fine = self.solve(sets, np.ones(len(self.counts), dtype=bool))
+        total = np.zeros(len(sets))
+        splits = self.splits()
+        for fitted, j in splits:
+            coef, ok = self.solve(sets, fitted)
+            fine &= ok
+            g = self.g[j][sets[:, :, None], sets[:, None, :]]
+            total += np.maximum(self.yy[j] - 2 * np.einsum("sq,sq->s", coef, self.b[j][sets])
+                                + np.einsum("sq,sqr,sr->s", coef, g, coef), 0.0)
+        return np.where(fine, np.sqrt(total / len(splits)), np.inf)
+
+
+def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float],
+               max_terms: int = MAX_TERMS) -> Fit:
+    """Return the law y = sum of coefficient * column with the smallest held-out error.
+
+    x: (samples, columns), non-negative; y: (samples,); n: the process count of each sample; cost:
+    of each column, for choosing between columns that do equally well. Every count weighs the
+    same, whatever its number of samples.
+    """
+    price = np.asarray(cost, dtype=float)
+    if not np.any(y > 0):
+        return Fit((), (), 0.0)
+    if len(np.unique(n)) == 1:
+        return Fit((0,), (float(y.mean() / max(x[:, 0].mean(), 1e-300)),), 1.0)
+    grams = _Grams(x, y, n)
+    columns = _distinct(grams, price)
+    chosen: _Scored | None = None
+    near: list[_Scored] = []
+    beam: list[tuple[int, ...]] = []
+    for size in range(1, max_terms + 1):
+        sets = _sets(columns, beam, size)
+        if not len(sets):
+            break
+        errors = grams.errors(sets)
+        keys = (errors + _EXACT) * (1 + 0.04 * price[sets].sum(axis=1))
+        order = [i for i in np.lexsort((*sets.T[::-1], keys)) if np.isfinite(errors[i])]
+        scored = [_Scored(float(keys[i]), float(errors[i]), tuple(sets[i].tolist()))
+                  for i in order[:max(_BEAM, 1)]]
+        if not scored:
+            break
+        beam = [s.terms for s in scored]
+        if chosen is None or scored[0].key * _GAIN ** (size - len(chosen.terms)) < chosen.key:
+            chosen, near = scored[0], scored[1:]
+        if chosen.error < _EXACT:
+            break
+    if chosen is None:
+        return Fit((0,), (float(y.mean() / max(x[:, 0].mean(), 1e-300)),), 1.0)
+    limit = _RIVAL * (chosen.error + _EXACT)
+    rivals = [s.terms for s in near if s.error <= limit][:_RIVALS]
+    return Fit(chosen.terms, grams.coefficients(chosen.terms), chosen.error,
+               tuple((terms, grams.coefficients(terms)) for terms in rivals))
+
+
+@dataclass(frozen=True)
+class _Scored:
+    key: float
+    error: float
+    terms: tuple[int, ...]
+
+
+def _sets(columns: Sequence[int], beam: Sequence[tuple[int, ...]], size: int) -> np.ndarray:
+    """Return the sets of columns to try: all singles and pairs, then the best ones and one more."""
+    if size <= 2:
+        return np.array(list(combinations(columns, size)), dtype=np.int64).reshape(-1, size)
+    more = sorted({tuple(sorted((*s, c))) for s in beam for c in columns if c not in s})
+    return np.array(more, dtype=np.int64).reshape(-1, size)
+
+
+def _distinct(grams: _Grams, price: np.ndarray) -> list[int]:
+    """Return the columns that are not zero or a multiple of a cheaper one."""
+    total = grams.g.sum(axis=0)
+    kept: list[int] = []
+    for c in np.argsort(price, kind="stable").tolist():
+        if total[c, c] > 0.5 and all(total[c, k] < 1 - 1e-12 for k in kept):
+            kept.append(c)
+    return kept
