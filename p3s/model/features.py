@@ -1,7 +1,7 @@
 """What the computation of a rank may depend on: its blocks, its place, its messages, n.
 
-A feature is an expression in n, r, the extents p_d and the own coordinates c_d, times the number
-of elements of a message where it says so. All are non-negative wherever they are evaluated.
+A feature is an expression in n, r, the extents p_d and the own coordinates c_d, times the bytes of a
+message or over the number of turns where it says so. All are non-negative wherever they are evaluated.
 """
 
 from __future__ import annotations
@@ -14,24 +14,32 @@ from typing import Any
 import numpy as np
 
 from p3s.model.expr import Expr, add, evaluate, mul, num, power, sym, to_text
+from p3s.model.sparse import GROWING
 
 #: Extents of one dimension that are tried, most used first.
 _EXTENTS = 2
-#: Messages a feature may be multiplied by: none, the one at the segment's end, at its start.
-NONE, HERE, BEFORE = "", "here", "before"
+#: Cost of what grows with n: wrong by far at large n where it fits by chance.
+_GROWS = GROWING + 2
+#: What a feature may be multiplied by: nothing, the bytes of the message at the segment's end or at
+#: its start, the inverse of how often the segment occurs (what is done once in a run).
+NONE, HERE, BEFORE, ONCE = "", "here", "before", "once"
 
 
 @dataclass(frozen=True)
 class Feature:
-    """A shape of the work of a segment; cost: how far-fetched it is, from 0 (a constant) on."""
+    """A shape of the work of a segment; cost: how far-fetched it is, from 0 (a constant) on.
+
+    nest: a part of what a nest of loops over the block costs.
+    """
 
     expr: Expr
     cost: float
     message: str = NONE
+    nest: bool = False
 
     def text(self) -> str:
-        """Return the feature as text; m is the number of elements of the message."""
-        name = {NONE: "", HERE: "m", BEFORE: "m_before"}[self.message]
+        """Return the feature as text; m: bytes of the message, k: how often the segment occurs."""
+        name = {NONE: "", HERE: "m", BEFORE: "m_before", ONCE: "1/k"}[self.message]
         if name and self.expr == num(1):
             return name
         return f"{name}*({to_text(self.expr)})" if name else to_text(self.expr)
@@ -41,12 +49,16 @@ def feature_values(feature: Feature, env: Mapping[str, np.ndarray],
                    messages: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return a feature for the ranks of ``env`` (symbol -> array), float64.
 
-    messages: HERE and BEFORE -> elements per rank.
+    messages: HERE, BEFORE and ONCE -> factor per rank.
     """
     value = np.asarray(evaluate(feature.expr, env), dtype=float)
     if feature.message:
         value = value * messages[feature.message]
     return np.broadcast_to(np.maximum(value, 0.0), (len(env["n"]),))
+
+
+#: Own coordinate along each extent.
+_AT = {"n": "r", **{f"p{d}": f"c{d}" for d in range(4)}}
 
 
 def blocks_of(items: Sequence[Mapping[str, Any]], ndims: int) -> dict[str, list[Expr]]:
@@ -92,9 +104,11 @@ def _own(block: Expr, ndims: int) -> Expr | None:
 def features(items: Sequence[Mapping[str, Any]], ndims: int) -> list[Feature]:
     """Return all features of a program, simplest first."""
     blocks = blocks_of(items, ndims)
-    out = [Feature(num(1), 0.0), Feature(num(1), 1.0, HERE), Feature(num(1), 1.0, BEFORE)]
+    out = [Feature(num(1), 0.0, NONE, True), Feature(num(1), 1.0, HERE, True),
+           Feature(num(1), 1.0, BEFORE, True), Feature(num(1), 1.4, ONCE)]
     out += list(_of_blocks(blocks, ndims))
-    out += list(_of_counts(ndims))
+    names = [f"p{d}" for d in range(ndims)] if ndims > 1 else ["n"]
+    out += list(_of_counts(ndims, 2.0 if all(p in blocks for p in names) else 1.0))
     out += list(_of_position(blocks, ndims))
     seen: dict[str, Feature] = {}
     for f in sorted(out, key=lambda f: f.cost):
@@ -111,29 +125,40 @@ def _of_blocks(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Feature
             rest = [power(sym(p), -1) for p in names if p not in cut] if size == len(cut) else []
             for k, chosen in enumerate(product(*(blocks[p] for p in dims))):
                 volume = mul(*chosen, *rest)
-                yield Feature(volume, 1.0 + 0.1 * (len(cut) - size) + (k > 0))
+                yield Feature(volume, 1.0 + 0.1 * (len(cut) - size) + (k > 0), NONE, k == 0)
+                if size == len(cut) == 1 and volume[0] == "block" and volume[1] in ("low", "high"):
+                    # messages padded to the largest block: the own one may be smaller
+                    own = ["block", "first", volume[2], volume[3], sym(_AT[dims[0]])]
+                    yield Feature(own, 1.3 + (k > 0))
+                    yield Feature(mul(own, volume), 1.7 + (k > 0))
+                    yield Feature(mul(own, volume), 2.2 + (k > 0), ONCE)
                 if size == len(cut):
                     yield Feature(mul(volume, ["log2", ["max", volume, num(1)]]), 2.0 + (k > 0))
-                    yield Feature(mul(volume, volume), 2.5 + (k > 0))
+                    yield Feature(mul(volume, volume), (1.6 if ndims == 1 else 2.5) + (k > 0))
+                    yield Feature(volume, 2.0 + (k > 0), ONCE)
+                    yield Feature(mul(volume, volume), 2.5 + (k > 0), ONCE)
     if ndims > 1:
         for block in blocks.get("n", []):
             yield Feature(block, 1.5)
 
 
-def _of_counts(ndims: int) -> Iterator[Feature]:
+def _of_counts(ndims: int, times: float) -> Iterator[Feature]:
+    """Yield powers of n; times: their cost, dearer where the blocks are known that they stand for."""
     n = sym("n")
-    yield Feature(power(n, -1), 1.2)
-    for a, b, cost in ((-1, 2, 1.8), (-2, 3, 1.8), (-1, 3, 2.0), (-2, 1, 2.0), (1, 2, 3.0),
-                       (1, 1, 3.0)):
-        yield Feature(["pow", n, a, b] if (a, b) != (1, 1) else n, cost)
-    yield Feature(["log2", n], 2.5)
-    yield Feature(mul(["log2", n], power(n, -1)), 2.5)
+    yield Feature(power(n, -1), 1.2 * times)
+    if times == 1:
+        yield Feature(power(n, -1), 2.2, ONCE)
+    for a, b, cost in ((-1, 2, 1.8), (-2, 3, 1.8), (-1, 3, 2.0), (-2, 1, 2.0), (1, 2, _GROWS),
+                       (1, 1, _GROWS)):
+        yield Feature(["pow", n, a, b] if (a, b) != (1, 1) else n, cost * times)
+    yield Feature(["log2", n], _GROWS)
+    yield Feature(mul(["log2", n], power(n, -1)), 2.5 * times)
     for d in range(ndims if ndims > 1 else 0):
         p = sym(f"p{d}")
-        yield Feature(power(p, -1), 1.9)
-        yield Feature(p, 3.2)
+        yield Feature(power(p, -1), 1.9 * times)
+        yield Feature(p, _GROWS)
     for dims in combinations(range(ndims), 2) if ndims > 2 else ():
-        yield Feature(mul(*(power(sym(f"p{d}"), -1) for d in dims)), 1.9)
+        yield Feature(mul(*(power(sym(f"p{d}"), -1) for d in dims)), 1.9 * times)
 
 
 def _is_zero(e: Expr) -> Expr:
@@ -145,7 +170,7 @@ def _of_position(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Featu
     first, last = _is_zero(sym("r")), _is_zero(add(sym("n"), num(-1), mul(num(-1), sym("r"))))
     yield Feature(first, 2.2)
     yield Feature(last, 2.6)
-    yield Feature(mul(first, sym("n")), 3.0)
+    yield Feature(mul(first, sym("n")), _GROWS)
     borders = []
     for d in range(ndims if ndims > 1 else 0):
         low = _is_zero(sym(f"c{d}"))

@@ -14,9 +14,17 @@ import numpy as np
 
 MAX_TERMS = 4
 #: A further term has to divide the held-out error by 1.5; errors below are taken as none.
-_GAIN, _EXACT = 1.5, 2e-4
+_GAIN, _EXACT = 1.5, 5e-6
+#: Relative error at which samples are met: what remains are first calls and rounding.
+_MET = 2e-5
+#: Columns of such a cost grow with n; they are not taken where the held-out error is larger.
+GROWING, _UNSURE = 10.0, 0.05
 #: Weight of the squared errors of single ranks; the rest is that of the mean over the ranks.
 _SPREAD = 0.1
+#: In-sample errors times this stand for held-out ones.
+_SAFETY = 5.0
+#: Share by which a unit of cost has to lower the held-out error.
+_PRICE = 0.08
 #: Sets of terms that are extended by one more; least determinant of a Gram matrix of unit columns.
 _BEAM, _SINGULAR = 40, 1e-9
 #: Rivals: other sets of as many terms whose held-out error is at most so many times larger.
@@ -46,7 +54,10 @@ class _Grams:
         means = np.array([y[n == c].mean() for c in self.counts])
         means = np.maximum(means, 1e-3 * max(float(means.max()), 1e-300))
         self.scale = np.zeros(f)
+        #: Samples that differ, by count and value to nine digits.
+        self.different = len({(int(c), f"{v:.9e}") for c, v in zip(n, y, strict=True)})
         parts = []
+        self.rows: list[tuple[np.ndarray, np.ndarray]] = []
         for c, mean in zip(self.counts, means, strict=True):
             mine = n == c
             weight = np.sqrt(_SPREAD / mine.sum())
@@ -58,6 +69,7 @@ class _Grams:
         for i, (xs, ys) in enumerate(parts):
             xs = xs / self.scale
             self.g[i], self.b[i], self.yy[i] = xs.T @ xs, xs.T @ ys, ys @ ys
+            self.rows.append((xs, ys))
 
     def splits(self) -> list[tuple[np.ndarray, int]]:
         """Return (counts fitted, count predicted): the next one up, and each one in turn."""
@@ -85,27 +97,54 @@ class _Grams:
         coef = self.solve(np.array([terms]), every)[0][0] / self.scale[list(terms)]
         return tuple(float(c) for c in coef)
 
+    def nest(self, columns: Sequence[int], counts: np.ndarray) -> np.ndarray:
+        """Return the non-negative least squares coefficients of all ``columns`` together."""
+        from scipy.optimize import nnls
+
+        used = np.flatnonzero(counts)
+        x = np.vstack([self.rows[i][0][:, list(columns)] for i in used])
+        return np.asarray(nnls(x, np.concatenate([self.rows[i][1] for i in used]))[0])
+
     def errors(self, sets: np.ndarray) -> np.ndarray:
-        """Return the held-out error of each set, inf where it is not determined or negative."""
-        _, fine = self.solve(sets, np.ones(len(self.counts), dtype=bool))
-        total = np.zeros(len(sets))
+        """Return the held-out error of each set, inf where it is not determined or negative.
+
+        Of samples that are met almost exactly, and of which there are enough, no count has to be
+        held out: the error there, times a safety factor, is taken if it is smaller.
+        """
+        q = sets.shape[1]
+        every = np.ones(len(self.counts), dtype=bool)
+        coef, fine = self.solve(sets, every)
+        held, total = np.zeros(len(sets)), np.zeros(len(sets))
+        held_fine = fine.copy()
         splits = self.splits()
         for fitted, j in splits:
-            coef, ok = self.solve(sets, fitted)
-            fine &= ok
-            g = self.g[j][sets[:, :, None], sets[:, None, :]]
-            total += np.maximum(self.yy[j] - 2 * np.einsum("sq,sq->s", coef, self.b[j][sets])
-                                + np.einsum("sq,sqr,sr->s", coef, g, coef), 0.0)
-        return np.where(fine, np.sqrt(total / len(splits)), np.inf)
+            part, ok = self.solve(sets, fitted)
+            held_fine &= ok
+            held += self._squares(sets, part, j)
+        for j in range(len(self.counts)):
+            total += self._squares(sets, coef, j)
+        out = np.where(held_fine, np.sqrt(held / len(splits)), np.inf)
+        if self.different >= q + 3:
+            met = _SAFETY * np.sqrt(total / len(self.counts)
+                                    * self.different / (self.different - q))
+            out = np.where(fine, np.minimum(out, met), np.inf)
+        return out
+
+    def _squares(self, sets: np.ndarray, coef: np.ndarray, j: int) -> np.ndarray:
+        """Return the squared error of each set at the count number j."""
+        g = self.g[j][sets[:, :, None], sets[:, None, :]]
+        return np.maximum(self.yy[j] - 2 * np.einsum("sq,sq->s", coef, self.b[j][sets])
+                          + np.einsum("sq,sqr,sr->s", coef, g, coef), 0.0)
 
 
 def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float],
-               max_terms: int = MAX_TERMS) -> Fit:
+               nest: Sequence[int] = (), max_terms: int = MAX_TERMS) -> Fit:
     """Return the law y = sum of coefficient * column with the smallest held-out error.
 
     x: (samples, columns), non-negative; y: (samples,); n: the process count of each sample; cost:
-    of each column, for choosing between columns that do equally well. Every count weighs the
-    same, whatever its number of samples.
+    of each column, for choosing between columns that do equally well; nest: columns that belong
+    together (a nest of loops costs something per turn of each loop), all tried at once. Every
+    count weighs the same, whatever its number of samples.
     """
     price = np.asarray(cost, dtype=float)
     if not np.any(y > 0):
@@ -122,7 +161,8 @@ def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float
         if not len(sets):
             break
         errors = grams.errors(sets)
-        keys = (errors + _EXACT) * (1 + 0.04 * price[sets].sum(axis=1))
+        errors[(price[sets] >= GROWING).any(axis=1) & (errors > _UNSURE)] = np.inf
+        keys = (errors + _EXACT) * (1 + _PRICE * price[sets].sum(axis=1))
         order = [i for i in np.lexsort((*sets.T[::-1], keys)) if np.isfinite(errors[i])]
         scored = [_Scored(float(keys[i]), float(errors[i]), tuple(sets[i].tolist()))
                   for i in order[:max(_BEAM, 1)]]
@@ -135,10 +175,37 @@ def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float
             break
     if chosen is None:
         return Fit((0,), (float(y.mean() / max(x[:, 0].mean(), 1e-300)),), 1.0)
+    if max_terms > 2 and chosen.error > _EXACT:
+        met = _exact_nest(grams, nest, columns)
+        if met is not None:
+            return met
     limit = _RIVAL * (chosen.error + _EXACT)
     rivals = [s.terms for s in near if s.error <= limit][:_RIVALS]
     return Fit(chosen.terms, grams.coefficients(chosen.terms), chosen.error,
                tuple((terms, grams.coefficients(terms)) for terms in rivals))
+
+
+def _exact_nest(grams: _Grams, nest: Sequence[int], columns: Sequence[int]) -> Fit | None:
+    """Return the law with the terms of a nest that meets every sample, None without one.
+
+    What instructions cost is whole and the same every time: more different samples met than there
+    are terms is evidence that needs no held-out count. Trimmed loops have negative terms.
+    """
+    used = [c for c in nest if c in columns]
+    x = np.vstack([rows for rows, _ in grams.rows])[:, used]
+    y = np.concatenate([ys for _, ys in grams.rows])
+    different = len(np.unique(np.round(x, 12), axis=0))
+    every = np.ones(len(grams.counts), dtype=bool)
+    for coef in (grams.nest(used, every), np.linalg.lstsq(x, y, rcond=None)[0]):
+        kept = np.flatnonzero(np.abs(coef) > 1e-7)
+        if not len(kept) or different < len(kept) + 2 \
+                or np.linalg.matrix_rank(x[:, kept]) < len(kept):
+            continue
+        error = float(np.sqrt(((x @ coef - y) ** 2).sum() / len(grams.counts)))
+        if error < _MET:
+            terms = [used[i] for i in kept]
+            return Fit(tuple(terms), tuple((coef[kept] / grams.scale[terms]).tolist()), error)
+    return None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from p3s.characterize.tables import PointTable
-from p3s.model.features import BEFORE, HERE, Feature, feature_values, features
+from p3s.model.features import BEFORE, HERE, ONCE, Feature, feature_values, features
 from p3s.model.guards import GridAt
 from p3s.model.laws import fit_exact, fit_work
 from p3s.model.relations import partners
@@ -198,13 +198,15 @@ def _segment_law(points: Sequence[tuple[_Run, np.ndarray, np.ndarray]], a: int, 
         ranks = ranks[np.unique(np.linspace(0, len(ranks) - 1, _RANKS).astype(np.int64))] \
             if len(ranks) > _RANKS else ranks
         messages = {HERE: run.sizes[b][ranks],
-                    BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks))}
+                    BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks)),
+                    ONCE: 1.0 / count[ranks]}
         env = env_of(run.grid, ranks)
         x.append(np.stack([feature_values(f, env, messages) for f in basis], axis=1))
         y.append(work[ranks] / count[ranks])
         n.append(np.full(len(ranks), run.grid.n))
     fit = fit_sparse(np.concatenate(x), np.concatenate(y), np.concatenate(n),
-                     [f.cost for f in basis], max_terms)
+                     [f.cost for f in basis], [i for i, f in enumerate(basis) if f.nest],
+                     max_terms)
 
     def terms(columns: Sequence[int], coef: Sequence[float]) -> list[Any]:
         return [[c, basis[i].expr, basis[i].message] for i, c in zip(columns, coef, strict=True)]

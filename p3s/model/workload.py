@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from p3s.model.expr import evaluate_int
-from p3s.model.features import BEFORE, HERE, Feature, feature_values
+from p3s.model.features import BEFORE, HERE, ONCE, Feature, feature_values
 from p3s.model.guards import GridAt
 from p3s.model.slots import env_of
 
@@ -83,7 +83,8 @@ def _of_place(place: Mapping[str, Any], k: int, number: Mapping[tuple[str, ...],
         if not count.any():
             continue
         messages = {HERE: sizes[k, there],
-                    BEFORE: sizes[a, there] if a >= 0 else np.zeros(len(there))}
+                    BEFORE: sizes[a, there] if a >= 0 else np.zeros(len(there)),
+                    ONCE: 1.0 / np.maximum(count, 1.0)}
         value = law_value(segment["terms"], env, messages)
         work[there] += count * value
         squares[there] += (count * _half_width(segment, value, env, messages)) ** 2
@@ -96,7 +97,7 @@ def law_value(terms: Sequence[Any], env: Mapping[str, np.ndarray],
     out = np.zeros(len(env["n"]))
     for coef, expr, message in terms:
         out += coef * feature_values(Feature(expr, 0.0, message), env, messages)
-    return out
+    return np.maximum(out, 0.0)
 
 
 def _half_width(segment: Mapping[str, Any], value: np.ndarray, env: Mapping[str, np.ndarray],
