@@ -157,7 +157,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     module("signature_runner.command", parse=stand_in.parse)
     module("replay", run=stand_in.replay)
     module("p3s.validate", validate=stand_in.validate)
-    module("p3s.model.text", render=lambda model: "the equations")
+    module("p3s.report.equations", render=lambda model, *_: "the equations")
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize, raising=False)
     monkeypatch.setattr(p3s.characterize, "load_phases", lambda study_dir: {})
     monkeypatch.setattr("p3s.model.stage.build", stand_in.build)

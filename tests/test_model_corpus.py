@@ -7,7 +7,7 @@ import pytest
 
 from p3s.model.compare import compare
 from p3s.model.fit import build_model
-from p3s.model.text import render
+from p3s.report.equations import render
 
 CASES = [
     ("jacobi2d", corpus.jacobi2d(), (2, 4, 8, 16), (48, 60, 64, 128)),

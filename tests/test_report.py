@@ -110,9 +110,9 @@ def prediction(**more: Any) -> dict[str, Any]:
 def equations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the model's own text says, in place of a model."""
     text = ["sweep: 100 x (send to +1)"]
-    module = types.ModuleType("p3s.model.text")
+    module = types.ModuleType("p3s.report.equations")
     module.render = lambda model: "\n".join(text)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "p3s.model.text", module)
+    monkeypatch.setitem(sys.modules, "p3s.report.equations", module)
     return text
 
 

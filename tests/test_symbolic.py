@@ -93,7 +93,7 @@ def test_texts_are_always_made_and_always_the_same(expr):
     (add(mul(num(4), N), mul(num(-4), N)), "0"),
     (mul(num(2), add(["log2", N], num(1)), N), "2*n*(log2(n) + 1)"),
     (["quot", num(100), ["exp2", sym("s")]], "floor(100/2**s)"),
-    (["mod", N, num(3)], "(n mod 3)"),
+    (["mod", N, num(3)], "mod(n, 3)"),
     (["ceil", ["log2", N]], "ceil(log2(n))"),
     (["min", add(P0, num(-1)), num(1)], "min(1, p0 - 1)"),
     (["sum", P0, num(3)], "3*p0"),

@@ -15,8 +15,8 @@ from p3s.characterize.signature import _write_tables, signature_json
 from p3s.characterize.tables import PointTable, point_table
 from p3s.errors import P3SError
 from p3s.model.fit import build_model, fit_model
-from p3s.model.text import render
 from p3s.predict.times import read_head
+from p3s.report.equations import render
 from p3s.study import Study, read_json, write_json
 from p3s.trace import Call, RankTrace, RunTrace
 from p3s.words import mixed_clocks
@@ -51,7 +51,7 @@ def test_times_under_emulation_are_no_times() -> None:
     timed, counted = tables("cpu_ns", "instructions", "cpu_ns")[:2]
     assert timed.elapsed_ns.any() and not counted.elapsed_ns.any() and counted.work.any()
     text = render(build_model(tables("instructions", "instructions", "instructions"), False))
-    assert " instructions" in text and "work = " in text
+    assert "work is in instructions" in text and "work of a rank in the run = " in text
     shares = [p["per_count"]["8"]["share"] for p in signature_json(counted)["phases"]]
     assert sum(shares) == pytest.approx(1.0), "shares are of instructions"
 

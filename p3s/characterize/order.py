@@ -53,23 +53,34 @@ def _exact_order(nodes: list[int], weight: Mapping[Edge, int]) -> list[int]:
 
 def _local_order(order: list[int], weight: Mapping[Edge, int]) -> tuple[int, list[int]]:
     """Return an order that no move of a single node improves, with its backward weight."""
+    into = dict.fromkeys(order, 0)
+    # What it costs v more to stand behind u than before it; all others leave the cost as it is.
+    behind: dict[int, dict[int, int]] = {v: {} for v in order}
+    for (a, b), k in weight.items():
+        if a != b:
+            into[b] += k
+            behind[a][b] = behind[a].get(b, 0) + k
+            behind[b][a] = behind[b].get(a, 0) - k
+    place = {v: k for k, v in enumerate(order)}
     for _ in range(len(order)):
         moved = False
         for v in list(order):
-            at = order.index(v)
-            rest = order[:at] + order[at + 1:]
+            at = place[v]
             # Cost of v at place 0: everything that leads to v comes from behind it.
-            cost = best = sum(weight.get((u, v), 0) for u in rest)
-            where, costs = 0, [cost]
-            for k, u in enumerate(rest):
-                cost += weight.get((v, u), 0) - weight.get((u, v), 0)
-                costs.append(cost)
+            cost = best = here = into[v]
+            where = 0
+            for k, change in sorted((place[u] - (place[u] > at), change)
+                                    for u, change in behind[v].items()):
+                cost += change
+                if k < at:
+                    here = cost
                 if cost < best:
                     best, where = cost, k + 1
-            if best < costs[at]:
-                order = [*rest[:where], v, *rest[where:]]
+            if best < here:
+                order = order[:at] + order[at + 1:]
+                order.insert(where, v)
+                place = {v: k for k, v in enumerate(order)}
                 moved = True
         if not moved:
             break
-    place = {v: k for k, v in enumerate(order)}
     return sum(k for (a, b), k in weight.items() if place[a] > place[b]), order

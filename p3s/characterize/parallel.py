@@ -35,11 +35,12 @@ def to_bytes(part: Part) -> bytes:
     head["groups"] = [[getattr(g, f.name) for f in fields(Group)] for g in part.groups]
     head["places"] = [asdict(p) for p in part.places]
     head["nodes"] = part.nodes
-    head["samples"] = list(part.samples)
+    head["samples"], head["sequences"] = list(part.samples), list(part.sequences)
     sink = io.BytesIO()
     np.savez(sink, allow_pickle=False, edges=part.edges, segments=part.segments,
              head=np.frombuffer(json.dumps(head).encode("utf-8", "surrogateescape"), np.uint8),
-             **part.table, **{f"sample{k}": s for k, s in enumerate(part.samples.values())})
+             **part.table, **{f"sample{k}": s for k, s in enumerate(part.samples.values())},
+             **{f"sequence{k}": s for k, s in enumerate(part.sequences.values())})
     return sink.getvalue()
 
 
@@ -51,6 +52,7 @@ def from_bytes(data: bytes) -> Part:
         part.table = {c: file[c] for c in COLUMNS}
         part.edges, part.segments = file["edges"], file["segments"]
         part.samples = {rank: file[f"sample{k}"] for k, rank in enumerate(head["samples"])}
+        part.sequences = {rank: file[f"sequence{k}"] for k, rank in enumerate(head["sequences"])}
     part.sites = {key: tuple(frames) for key, frames in part.sites.items()}
     part.groups = [Group(*g) for g in head["groups"]]
     part.nodes = [(site, op) for site, op in head["nodes"]]

@@ -19,6 +19,7 @@ import numpy
 import numpy as np
 
 from p3s.characterize import segments
+from p3s.characterize.events import Sequences, codes_of, renumbered
 from p3s.characterize.sequence import sequence_nodes
 from p3s.characterize.tracing import Cost, add, add_rank
 from p3s.trace.ops import RECV, SEND, kind_of
@@ -69,9 +70,10 @@ class Part:
     """What the signature needs of some ranks of one run.
 
     table: columns COLUMNS, one row per rank, group and size; edges: rows (rank, from node, to
-    node, count, ordinal of the first); samples: rank -> its events as node numbers; segments: see
-    p3s.characterize.segments. problem: what is wrong with the first rank that is not complete,
-    else empty.
+    node, count, ordinal of the first); samples: rank -> its events as node numbers; sequences:
+    rank -> its events as codes (p3s.characterize.events), empty where they are too many;
+    segments: see p3s.characterize.segments. problem: what is wrong with the first rank that is
+    not complete, else empty.
     """
 
     np: int  # the field hides the module inside the class, hence numpy.ndarray below
@@ -83,6 +85,7 @@ class Part:
     table: dict[str, numpy.ndarray] = field(default_factory=dict)
     edges: numpy.ndarray = field(default_factory=lambda: numpy.zeros((0, 5), dtype=numpy.int64))
     samples: dict[int, numpy.ndarray] = field(default_factory=dict)
+    sequences: dict[int, numpy.ndarray] = field(default_factory=dict)
     segments: numpy.ndarray = field(default_factory=segments.none)
     events: int = 0
     null_events: int = 0
@@ -135,8 +138,8 @@ def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
         unmodelled=dict(run.unmodelled), problem=getattr(run, "problem", ""))
     columns: list[dict[str, np.ndarray]] = []
     edges: list[np.ndarray] = []
+    samples, sequences = _Samples(), Sequences()
     between: list[np.ndarray] = [segments.none()]
-    samples = _Samples()
     present = getattr(run.ranks, "present", None)
     node_of_call = calls.node.astype(np.int32)
     for rt in run.ranks if present is None else (run.ranks[rank] for rank in present):
@@ -154,6 +157,8 @@ def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
         keep = np.flatnonzero(~calls.null[call])
         out.events += len(call)
         out.null_events += len(call) - len(keep)
+        sequences.offer(rt.rank, codes_of(calls.row[call[keep]], keep, sequence,
+                                          len(calls.rows)))
         if len(keep):
             work, elapsed = _before(rt, call[keep], keep, calls, run.work_unit)
             columns.append(_rows(rt.rank, call[keep], keep, calls, work, elapsed))
@@ -162,7 +167,7 @@ def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
     if edges:
         out.edges = np.concatenate(edges)
     out.table = _stacked(columns)
-    out.samples = samples.kept
+    out.samples, out.sequences = samples.kept, sequences.kept
     out.segments = np.concatenate(between)
     return out
 
@@ -277,8 +282,8 @@ def join(parts: Iterable[Part]) -> Part:
     nodes: dict[tuple[str, str], int] = {}
     columns: list[dict[str, np.ndarray]] = []
     edges: list[np.ndarray] = []
+    samples, sequences = _Samples(), Sequences()
     between: list[np.ndarray] = [segments.none()]
-    samples = _Samples()
     for part in parts:
         if out is None:
             out = Part(part.np, part.work_unit)
@@ -302,6 +307,10 @@ def join(parts: Iterable[Part]) -> Part:
         for rank, sequence in part.samples.items():
             mine = moved[moved[:, 0] == rank]
             samples.offer(rank, node_to[sequence], mine[np.lexsort(mine[:, 2::-1].T)])
+        if not part.sequences and part.events:
+            sequences.drop()
+        for rank, codes in part.sequences.items():
+            sequences.offer(rank, renumbered(codes, node_to))
         out.sites.update(part.sites)
         for op, count in part.unmodelled.items():
             out.unmodelled[op] = out.unmodelled.get(op, 0) + count
@@ -313,6 +322,6 @@ def join(parts: Iterable[Part]) -> Part:
     out.groups, out.nodes = list(groups), list(nodes)
     out.table = _stacked(columns)
     out.edges = np.concatenate(edges)
-    out.samples = samples.kept
+    out.samples, out.sequences = samples.kept, sequences.kept
     out.segments = np.concatenate(between)
     return out

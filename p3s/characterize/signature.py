@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p3s.characterize import segments
+from p3s.characterize.events import compact, distinct
 from p3s.characterize.part import Part, join, part_of
 from p3s.characterize.phases import phases_json
 from p3s.characterize.structure import structure, total_turns, undecided
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 JoinRun = Callable[[Sequence[Path], Set[str]], Part]
 SCHEMA = "p3s.signature"
-#: Version 3 has transitions between places in the program, and the tree.
-VERSION = 3
+#: Version 3 has transitions between places in the program, and the tree; 4 the order of events.
+VERSION = 4
 _CALL_COLUMNS = ("rank", "group", "nbytes", "elem_bytes", "count", "work", "elapsed_ns",
                  "first")
 _SEGMENT_COLUMNS = segments.COLUMNS
@@ -146,8 +147,13 @@ def _write_tables(t: PointTable, json_path: Path) -> None:
     between = pa.table({c: t.segments[:, i] for i, c in enumerate(_SEGMENT_COLUMNS)})
     samples = pa.table({"rank": np.array(list(t.samples), dtype=np.int64),
                         "nodes": pa.array(list(t.samples.values()), pa.list_(pa.int32()))})
+    shared = distinct(t.sequences)
+    events = pa.table({"ranks": pa.array([ranks for ranks, _ in shared], pa.list_(pa.int32())),
+                       "events": pa.array([codes for _, codes in shared],
+                                          pa.list_(pa.int32()))})
     for table, path in ((calls, json_path.with_suffix(".parquet")),
                         (edges, json_path.with_suffix(".edges.parquet")),
+                        (events, json_path.with_suffix(".events.parquet")),
                         (between, json_path.with_suffix(".segments.parquet")),
                         (samples, json_path.with_suffix(".samples.parquet"))):
         write_bytes(path, _parquet_bytes(table))
@@ -179,6 +185,7 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
         samples = {rank: part.values.to_numpy()
                    for rank, part in zip(kept.column("rank").to_pylist(), kept.column("nodes"),
                                          strict=True)}
+        sequences = _read_sequences(path.with_suffix(".events.parquet"))
         cols = {c: calls.column(c).to_numpy() for c in _CALL_COLUMNS}
         rows = np.stack([edges.column(c).to_numpy() for c in _EDGE_COLUMNS], axis=1)
         between = _read_segments(path.with_suffix(".segments.parquet"))
@@ -197,7 +204,21 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
         samples=samples, events=data["events"], null_events=data["null_events"],
         failed_polls=data["failed_polls"], repeats=data["repeats"],
         varying=tuple(data["varying"]), unmodelled=data["unmodelled"], wall_ns=data["wall_ns"],
-        work_unit=data["work_unit"], tracing=data.get("tracing", {}), segments=between)
+        work_unit=data["work_unit"], tracing=data.get("tracing", {}), sequences=sequences,
+        segments=between)
+
+
+def _read_sequences(path: Path) -> dict[int, np.ndarray]:
+    """Return rank -> codes; ranks that share a sequence share the array."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path, page_checksum_verification=True)
+    out = {}
+    for ranks, codes in zip(table.column("ranks").to_pylist(), table.column("events"),
+                            strict=True):
+        values = compact(codes.values.to_numpy())
+        out.update(dict.fromkeys(ranks, values))
+    return dict(sorted(out.items()))
 
 
 def _read_segments(path: Path) -> np.ndarray:

@@ -30,6 +30,8 @@ class PointTable:
     event). nodes: (site, operation). edges: rows (rank, from node, to node, count, ordinal of the
     first), START and END included. samples: rank -> its events as node numbers, in program order,
     of one rank of each kind (equal transitions, equally often), the beginning of very long ones.
+    sequences: rank -> all its events as codes (p3s.characterize.events); empty where there are
+    too many. turn: of each row, see p3s.model.turns (0 unless it was asked for).
     segments: work between calls (p3s.characterize.segments), empty in tables that lack it.
     Where work is in instructions, elapsed_ns is 0: times under emulation tell nothing.
     """
@@ -58,6 +60,8 @@ class PointTable:
     wall_ns: int | None
     work_unit: str = "cpu_ns"
     tracing: Cost = field(default_factory=dict)
+    sequences: dict[int, numpy.ndarray] = field(default_factory=dict)
+    turn: numpy.ndarray | None = None
     segments: numpy.ndarray = field(default_factory=none)
 
 
@@ -107,6 +111,7 @@ def table_of(parts: Sequence[Part], wall_ns: Sequence[int | None], where: str) -
         repeats=len(parts), varying=tuple(sorted(varying)), unmodelled=dict(one.unmodelled),
         wall_ns=min(walls) if walls else None,
         work_unit=units[0] if len(units) == 1 else CPU, tracing=dict(one.tracing),
+        sequences=dict(one.sequences),
         segments=least([(part.segments, part.nodes) for part in parts]))
 
 

@@ -51,6 +51,7 @@ def phases(
     Functions and lines come from the debug information of the program (compile it with -g).
     """
     from p3s.report.phases import load
+    from p3s.report.places import resolve_sites
     from p3s.report.tree import render
     from p3s.study import Study
 
@@ -65,7 +66,7 @@ def phases(
         return _thesis(study, found, wanted, settings, everything, json_)
     if wanted is not None:
         found = found.only(wanted, study.root)
-    places, notes = _places(study, found, list(modules))
+    places, notes = resolve_sites(study, found.sites, modules)
     if json_:
         emit_json(
             {**found.raw, "places": {name: _as_json(places[name]) for name in sorted(places)},
@@ -139,31 +140,6 @@ def _make(study: Study) -> None:
             f"{study.root}: no phases yet; trace it: p3s characterize -n COUNTS -o {study.root} "
             "-- LAUNCHER"
         )
-
-
-def _places(
-    study: Study, found: Phases, more: list[Path]
-) -> tuple[dict[str, Where], list[str]]:
-    """Return the place of every frame, and what could not be resolved."""
-    from p3s.trace.modules import Modules
-    from p3s.trace.source import resolve, shown
-
-    try:
-        command = study.command()
-    except P3SError:  # a study put together from runs that do not say it
-        command = []
-    root = study.root.resolve()
-    where = Modules(command, [Path.cwd(), root.parent, root], more)
-    frames = dict.fromkeys(f for frames in found.sites.values() for f in shown(frames))
-    return resolve(frames, where, _traced_ns(study))
-
-
-def _traced_ns(study: Study) -> int | None:
-    """Return when the first of the runs was made."""
-    from p3s.cli.pipeline import changed_ns
-
-    times = [changed_ns(run.path / "run.json") for run in study.runs()]
-    return min((time for time in times if time is not None), default=None)
 
 
 def _as_json(where: Where) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,39 +18,58 @@ from p3s.trace.ops import COLLECTIVE, RECV, SEND
 Tally = Counter[tuple[Any, ...]]
 
 
+def _summed(columns: Sequence[np.ndarray], amount: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct rows of columns, (columns, rows), and the sum of amounts of each."""
+    stack = np.stack([np.asarray(c, dtype=np.int64) for c in columns])
+    if not stack.shape[1]:
+        return stack, np.zeros(0, dtype=np.int64)
+    order = np.lexsort(stack[::-1])
+    stack, amount = stack[:, order], np.asarray(amount, dtype=np.int64)[order]
+    new = np.concatenate([[True], np.any(stack[:, 1:] != stack[:, :-1], axis=0)])
+    return stack[:, new], np.add.reduceat(amount, np.flatnonzero(new))
+
+
+def _of_groups(t: PointTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the kind, the partner and the communicator of every row of a table."""
+    kind = np.array([g.kind for g in t.groups])
+    peer = np.array([g.peer for g in t.groups], dtype=np.int64)
+    comm = np.array([g.comm for g in t.groups], dtype=np.int64)
+    return kind[t.group], peer[t.group], comm[t.group]
+
+
 def true_triples(t: PointTable) -> Tally:
     """Return (source, destination, bytes) -> messages sent, over all ranks."""
-    out: Tally = Counter()
-    for r, gi, b, k in zip(t.rank, t.group, t.nbytes, t.count, strict=True):
-        g = t.groups[gi]
-        if g.kind == SEND and g.peer >= 0:
-            out[(int(r), g.peer, int(b))] += int(k)
-    return out
+    kind, peer, _ = _of_groups(t)
+    mine = (kind == SEND) & (peer >= 0)
+    keys, sums = _summed([t.rank[mine], peer[mine], t.nbytes[mine]], t.count[mine])
+    return Counter(dict(zip(zip(*keys.tolist(), strict=True), sums.tolist(), strict=True)))
 
 
 def true_collectives(t: PointTable) -> Tally:
     """Return (operation, members, bytes) -> calls, counted on every rank."""
+    kind, _, _ = _of_groups(t)
+    mine = kind == COLLECTIVE
     out: Tally = Counter()
-    for gi, b, k in zip(t.group, t.nbytes, t.count, strict=True):
+    (group, size), sums = _summed([t.group[mine], t.nbytes[mine]], t.count[mine])
+    for gi, b, k in zip(group.tolist(), size.tolist(), sums.tolist(), strict=True):
         g = t.groups[gi]
-        if g.kind == COLLECTIVE:
-            members = t.places[g.comm].members if 0 <= g.comm < len(t.places) else ()
-            out[(g.op, members, int(b))] += int(k)
+        members = t.places[g.comm].members if 0 <= g.comm < len(t.places) else ()
+        out[(g.op, members, b)] += k
     return out
 
 
 def predicted_tallies(model: Model, rows: ScaledRows) -> tuple[Tally, Tally]:
     """Return the triples and collectives of a scaled trace."""
-    triples: Tally = Counter()
+    kinds = np.array([it["kind"] for it in model["items"]])[rows.item]
+    mine = (kinds == SEND) & (rows.peer >= 0)
+    keys, sums = _summed([rows.rank[mine], rows.peer[mine], rows.nbytes[mine]], rows.repeat[mine])
+    triples: Tally = Counter(dict(zip(zip(*keys.tolist(), strict=True), sums.tolist(),
+                                      strict=True)))
     colls: Tally = Counter()
-    kinds = [it["kind"] for it in model["items"]]
-    ops = [it["op"] for it in model["items"]]
-    for r, i, q, b, k, c in zip(rows.rank, rows.item, rows.peer, rows.nbytes, rows.repeat,
-                                rows.comm, strict=True):
-        if kinds[i] == SEND and q >= 0:
-            triples[(int(r), int(q), int(b))] += int(k)
-        elif kinds[i] == COLLECTIVE and c >= 0:
-            colls[(ops[i], rows.members[c], int(b))] += int(k)
+    mine = (kinds == COLLECTIVE) & (rows.comm >= 0)
+    keys, sums = _summed([rows.item[mine], rows.comm[mine], rows.nbytes[mine]], rows.repeat[mine])
+    for i, c, b, k in zip(*keys.tolist(), sums.tolist(), strict=True):
+        colls[(model["items"][i]["op"], rows.members[c], b)] += k
     return triples, colls
 
 
@@ -98,8 +118,7 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
     n_items = len(model["items"])
     modelled = np.array([any(s["guard"] is not None for s in it["slots"])
                          for it in model["items"]] + [False])
-    of_row = np.array([min(assignment.item[(int(r), int(g))], n_items)
-                       for r, g in zip(t.rank, t.group, strict=True)], dtype=np.int64)
+    of_row = np.minimum(assignment.of_row, n_items)
     time_ns = t.work + t.elapsed_ns
     left_out = ~modelled[of_row]
     n_phases = len(model["phases"])
@@ -131,35 +150,40 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
                        "share_of_time": float(time_ns[left_out].sum()
                                               / max(float(time_ns.sum()), 1.0))},
         "items_wrong": _wrong_items(model, t, rows, of_row),
-        "unseen_sites": sorted({t.groups[g].site for g, i in zip(t.group, of_row, strict=True)
-                                if i == n_items}),
+        "unseen_sites": sorted({t.groups[g].site
+                                for g in np.unique(t.group[of_row == n_items])}),
     }
 
 
+def items_wrong(model: Model, t: PointTable) -> list[int]:
+    """Return the items of communication whose calls at ``t.np`` are not all predicted."""
+    split = {(s, o): bool(v) for s, o, v in model["tag_splits"]}
+    rows = generate(model, t.np)
+    of_row = assign(model["items"], t, rows.grid, split).of_row
+    return _wrong_items(model, t, rows, np.minimum(of_row, len(model["items"])))
+
+
 def _wrong_items(model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray) -> list[int]:
-    """Return the items of communication whose calls are not all predicted."""
-    true: dict[int, Tally] = {}
-    for i, r, gi, b, k in zip(of_row, t.rank, t.group, t.nbytes, t.count, strict=True):
-        if i < len(model["items"]):
-            g = t.groups[gi]
-            peer = g.peer if model["items"][i]["relation"] is not None else -1
-            size = int(b) if g.kind in (SEND, COLLECTIVE, RECV) else 0
-            true.setdefault(_node_of(model, int(i)), Counter())[(int(r), peer, size)] += int(k)
-    pred: dict[int, Tally] = {}
-    for i, r, q, b, k in zip(rows.item, rows.rank, rows.peer, rows.nbytes, rows.repeat,
-                             strict=True):
-        kind = model["items"][i]["kind"]
-        size = int(b) if kind in (SEND, COLLECTIVE, RECV) else 0
-        pred.setdefault(_node_of(model, int(i)), Counter())[(int(r), int(q), size)] += int(k)
-    return sorted(i for i in range(len(model["items"]))
-                  if true.get(_node_of(model, i), Counter())
-                  != pred.get(_node_of(model, i), Counter()))
+    """Return the items whose nodes' calls (rank, partner, bytes) differ in number."""
+    items = model["items"]
+    if not items:
+        return []
+    node = np.array([it["node"] for it in items], dtype=np.int64)
+    has_peer = np.array([it["relation"] is not None for it in items])
+    sized = np.array([it["kind"] in (SEND, COLLECTIVE, RECV) for it in items])
+    kind, peer, _ = _of_groups(t)
+    mine = np.flatnonzero(of_row < len(items))
+    i = of_row[mine]
+    sizes = np.isin(kind[mine], (SEND, COLLECTIVE, RECV))
+    keys, sums = _summed(
+        [np.concatenate([node[i], node[rows.item]]), np.concatenate([t.rank[mine], rows.rank]),
+         np.concatenate([np.where(has_peer[i], peer[mine], -1), rows.peer]),
+         np.concatenate([np.where(sizes, t.nbytes[mine], 0),
+                         np.where(sized[rows.item], rows.nbytes, 0)])],
+        np.concatenate([t.count[mine], -rows.repeat]))
+    wrong = set(keys[0][sums != 0].tolist())
+    return [k for k, v in enumerate(node.tolist()) if v in wrong]
 
 
-def _node_of(model: Model, i: int) -> int:
-    node: int = model["items"][i]["node"]
-    return node
-
-
-__all__ = ["compare", "overlap", "predicted_tallies", "true_collectives",
+__all__ = ["compare", "items_wrong", "overlap", "predicted_tallies", "true_collectives",
            "true_triples"]

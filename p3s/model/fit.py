@@ -10,6 +10,7 @@ import numpy as np
 from p3s.characterize.tables import CPU, INSTRUCTIONS, PointTable
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
+from p3s.model.amounts import fit_amounts
 from p3s.model.blocks import ExtentPool
 from p3s.model.compare import compare
 from p3s.model.evaluate import Model
@@ -27,6 +28,7 @@ from p3s.model.nodes import (
 )
 from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item
 from p3s.model.tree import build_tree, phases_of
+from p3s.model.turns import with_turns
 from p3s.model.work import fit_phase_work
 from p3s.trace.ops import COLLECTIVE, COMPLETION, HALF_OF_ONE, RECV, SEND, leaves_request
 
@@ -39,7 +41,7 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
 
     typed: numbers among the program's arguments, a hint to extents where sizes leave them open.
     """
-    tables = sorted(tables, key=lambda t: t.np)
+    tables = with_turns(sorted(tables, key=lambda t: t.np))
     counts = [t.np for t in tables]
     if len(counts) < MIN_COUNTS:
         raise P3SError("model: one process count says nothing about scaling; "
@@ -50,6 +52,7 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
     entries = [entry for entry, _ in work]
     unmodelled = _sum_ops(tables)
     _fit_items(work, counts, tables, ExtentPool(typed=frozenset(typed)), unmodelled)
+    fit_amounts(entries, {n: g.dims for n, g in choice.grids.items()})
     _follow_posts(entries, work, counts)
     tree, of_node = build_tree(entries, tables, choice.grids, split)
     for entry in entries:
@@ -273,8 +276,10 @@ def build_model(tables: Sequence[PointTable], holdout: bool = True,
         model["holdout"] = report
         for item in model["items"]:
             key = (item["site"], item["op"], item["tag"])
-            if item["verdict"] == "exact" and (key in missed or (item["site"], "", None)
-                                               in missed):
+            met = key not in missed and (item["site"], "", None) not in missed
+            if report["possible"]:
+                item["met_holdout"] = met
+            if item["verdict"] == "exact" and not met:
                 item["verdict"] = "fitted"
                 item["why"] = [*item["why"], "the fit without the largest count missed it"]
     judge_weights(model)

@@ -111,20 +111,40 @@ def fit_guard(
         return base
     if np.any(truth & ~start):
         return None
+    bounds = np.cumsum([0, *(int(k.sum()) for k in cares)])
+
+    def covering(atom: Atom) -> np.ndarray | None:
+        """Return where the atom holds, None as soon as it misses one that takes part."""
+        parts = []
+        for i, (g, p, k) in enumerate(zip(grids, ps, cares, strict=True)):
+            v = eval_atom(atom, g, p)[k]
+            if np.any(truth[bounds[i]:bounds[i + 1]] & ~v):
+                return None
+            parts.append(v)
+        return np.concatenate(parts)
+
     usable = [(a, start & v) for a in _candidates(ndims, peers is not None)
-              if not np.any(truth & ~(v := vector(a)))]
+              if (v := covering(a)) is not None]
     for a, v in usable:
         if np.array_equal(v, truth):
             return [*base, a]
+    # All hold where the truth does: together they fit if each other place is left out by one.
+    out = ~truth
+    need = _bits(out[out])
+    leaves = [(a, _bits(~v[out])) for a, v in usable]
     for size in (2, 3):
-        pick = usable if size == 2 else usable[:24]
-        for combo in combinations(pick, size):
-            v = combo[0][1]
-            for _, w in combo[1:]:
-                v = v & w
-            if np.array_equal(v, truth):
+        for combo in combinations(leaves if size == 2 else leaves[:24], size):
+            got = 0
+            for _, bits in combo:
+                got |= bits
+            if got == need:
                 return [*base, *(a for a, _ in combo)]
     return None
+
+
+def _bits(mask: np.ndarray) -> int:
+    """Return a mask as the bits of one number."""
+    return int.from_bytes(np.packbits(mask).tobytes(), "big")
 
 
 def text(guard: Sequence[Atom]) -> str:

@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.model.blocks import differs
-from p3s.model.compare import compare
+from p3s.model.compare import items_wrong
 from p3s.model.evaluate import Model, generate, model_grid
 from p3s.model.slots import EVEN, OPEN, ROOT
 from p3s.model.tree import assign
@@ -22,7 +24,7 @@ def judge_items(model: Model, tables: Sequence[PointTable]) -> None:
     """Give every item its verdict from what the model reproduces at the traced counts."""
     wrong: set[int] = set()
     for t in tables:
-        wrong |= set(compare(model, t)["items_wrong"])
+        wrong |= set(items_wrong(model, t))
     for i, item in enumerate(model["items"]):
         slots = item["slots"]
         seen = {n for s in slots for n in s["seen"]}
@@ -77,16 +79,17 @@ def shares(model: Model, t: PointTable) -> dict[str, dict[str, float]]:
     split = {(s, o): bool(v) for s, o, v in model["tag_splits"]}
     rows = generate(model, t.np)
     assignment = assign(model["items"], t, rows.grid, split)
-    out = {v: {"events": 0.0, "bytes": 0.0, "time": 0.0} for v in VERDICTS}
-    total = {"events": 0.0, "bytes": 0.0, "time": 0.0}
-    for r, gi, b, k, w, e in zip(t.rank, t.group, t.nbytes, t.count, t.work, t.elapsed_ns,
-                                 strict=True):
-        i = assignment.item[(int(r), int(gi))]
-        verdict = model["items"][i]["verdict"] if i < len(model["items"]) else "unknown"
-        amount = {"events": float(k), "bytes": float(b) * float(k), "time": float(w) + float(e)}
-        for name, value in amount.items():
-            out[verdict][name] += value
-            total[name] += value
+    number = np.array([VERDICTS.index(it["verdict"]) for it in model["items"]]
+                      + [VERDICTS.index("unknown")], dtype=np.int64)
+    of_row = number[np.minimum(assignment.of_row, len(model["items"]))]
+    amounts = {"events": t.count.astype(float), "bytes": t.nbytes * t.count.astype(float),
+               "time": (t.work + t.elapsed_ns).astype(float)}
+    out: dict[str, dict[str, float]] = {v: {} for v in VERDICTS}
+    total = {}
+    for name, amount in amounts.items():
+        total[name] = float(amount.sum())
+        for v, x in zip(VERDICTS, np.bincount(of_row, amount, len(VERDICTS)), strict=True):
+            out[v][name] = float(x)
     return {v: {k: x / total[k] if total[k] else 0.0 for k, x in d.items()}
             for v, d in out.items()}
 

@@ -43,11 +43,8 @@ def add_measured(model: Model, tables: Sequence[PointTable]) -> None:
 def _items_of_rows(model: Model, t: PointTable) -> np.ndarray:
     """Return the item of every row, the number of items where there is none."""
     split = {(s, o): bool(v) for s, o, v in model["tag_splits"]}
-    of_group = assign(model["items"], t, model_grid(model, t.np), split).item
-    none = len(model["items"])
-    return np.array([min(of_group[(r, g)], none)
-                     for r, g in zip(t.rank.tolist(), t.group.tolist(), strict=True)],
-                    dtype=np.int64)
+    of_row = assign(model["items"], t, model_grid(model, t.np), split).of_row
+    return np.minimum(of_row, len(model["items"]))
 
 
 def _add_shares(model: Model, t: PointTable, of_row: np.ndarray) -> None:

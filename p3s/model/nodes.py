@@ -15,6 +15,7 @@ from p3s.model.guards import GridAt
 from p3s.model.places import PlaceLaw, place_law
 from p3s.model.relations import partners
 from p3s.model.slots import Item, Rows
+from p3s.model.turns import needless
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND, kind_of
 
 MAX_TAGS = 16
@@ -116,8 +117,14 @@ def collect_nodes(tables: Sequence[PointTable], split: Mapping[tuple[str, str], 
             node = nodes.setdefault(key, Node(*key))
             node.rows[t.np] = Rows(t.rank[pick], gr, peer[gr], t.nbytes[pick],
                                    t.elem_bytes[pick], t.count[pick], t.work[pick],
-                                   t.first[pick], root[gr])
+                                   t.first[pick], root[gr],
+                                   np.zeros(len(pick), dtype=np.int64) if t.turn is None
+                                   else t.turn[pick])
             node.place_id[t.np] = place[gr]
+    for node in nodes.values():
+        if all(needless(r.rank, r.group, r.nbytes) for r in node.rows.values()):
+            for r in node.rows.values():
+                r.turn[:] = 0
     return list(nodes.values())
 
 
@@ -267,7 +274,7 @@ def items_of(node: Node, index: int, choice: GridChoice, tables: Sequence[PointT
 
 def _empty() -> Rows:
     z = np.zeros(0, dtype=np.int64)
-    return Rows(z, z, z, z, z, z, z, z, z)
+    return Rows(z, z, z, z, z, z, z, z, z, z)
 
 
 def _p2p_items(node: Node, explained: Explanation, grids: Mapping[int, GridAt],

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.model.amounts import Amount
 from p3s.model.blocks import ExtentPool, Observations
 from p3s.model.elements import fit_elements
 from p3s.model.expr import evaluate_int
@@ -28,7 +29,11 @@ Slot = dict[str, Any]
 
 @dataclass
 class Rows:
-    """What one node did at one count; arrays of equal length, one row per rank, group, size."""
+    """What one node did at one count; arrays of equal length, one row per rank, group, size, turn.
+
+    turn: index of the turn in the loop whose turns differ in partner, size or root, 0 where it
+    does not matter (p3s.model.turns).
+    """
 
     rank: np.ndarray
     group: np.ndarray
@@ -39,6 +44,7 @@ class Rows:
     work: np.ndarray
     first: np.ndarray
     root: np.ndarray
+    turn: np.ndarray
 
     def take(self, mask: np.ndarray) -> Rows:
         """Return the rows selected by a mask or index array."""
@@ -259,13 +265,13 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
     sizes = {int(e) for n in counts for e in np.unique(item.rows[n].elem)}
     if len(sizes) == 1:
         elem = sizes.pop()
-    means: list[tuple[int, float]] = []
+    means: list[tuple[int, float, int]] = []
     for n in counts:
         rows, stage = item.rows[n], item.stage[n]
         if not len(rows.rank):
             continue
         total = float((rows.nbytes * rows.count).sum())
-        means.append((n, total / float(rows.count.sum())))
+        means.append((n, total / float(rows.count.sum()), int(rows.count.sum())))
         keep = item.sized(n)[stage, rows.rank]
         if not keep.any() and not any(item.sized(m).any() and len(item.rows[m].rank)
                                       for m in counts):
@@ -293,8 +299,8 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
         slot["why"].append(NO_SIZE)
     else:
         slot["why"].append("message sizes vary inside the run")
-    slot["elements"] = {"stat": fit_work([n for n, _ in means],
-                                         [b / elem for _, b in means]).to_json()}
+    # The law comes when all sizes are known (amounts.fit_amounts): they share what they show.
+    slot["elements"] = {"stat": None, "means": [[n, b / elem, k] for n, b, k in means]}
 
 
 def _across(item: Item) -> tuple[int, ...]:
@@ -356,5 +362,6 @@ def bytes_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
     if "expr" in law:
         value = evaluate_int(law["expr"], env_of(g, ranks, peers, stage))
         return np.broadcast_to(value, (len(ranks),)).astype(np.int64) * slot["elem_bytes"]
-    mean = float(WorkLaw.from_json(law["stat"]).value(g.n)) * slot["elem_bytes"]
+    at = {"n": g.n, **{f"p{d}": p for d, p in enumerate(g.dims)}}
+    mean = float(Amount.from_json(law["stat"]).value(at)) * slot["elem_bytes"]
     return np.full(len(ranks), int(round(mean)), dtype=np.int64)

@@ -63,7 +63,7 @@ def to_sympy(expr: Expr) -> sympy.Expr:
 
 
 def simplified(expr: Expr) -> sympy.Expr:
-    """Return the shortest of the plain, expanded and factored forms of ``expr`` in sympy."""
+    """Return the simplest of the plain, expanded and factored forms of ``expr`` in sympy."""
     return _simplified(json.dumps(expr))
 
 
@@ -75,7 +75,7 @@ def _simplified(data: str) -> sympy.Expr:
     forms = [plain]
     if plain.is_Add or plain.is_Mul:
         forms += [sp.expand(plain), sp.factor_terms(plain)]
-    return min(forms, key=lambda e: len(_text_printer().doprint(e)))
+    return min(forms, key=lambda e: (int(e.count_ops()), len(_text_printer().doprint(e))))
 
 
 @lru_cache(maxsize=1)
@@ -89,7 +89,7 @@ def _text_printer() -> Any:
             return f"ceil({self._print(e.args[0])})"
 
         def _print_Mod(self, e: Any) -> str:
-            return f"({self._print(e.args[0])} mod {self._print(e.args[1])})"
+            return f"mod({self._print(e.args[0])}, {self._print(e.args[1])})"
 
         def _print_Min(self, e: Any) -> str:
             return f"min({', '.join(sorted(map(self._print, e.args), key=_short))})"

@@ -1,121 +1,206 @@
-"""The model for people: equations per phase, verdicts, the hold-out result."""
+"""The words of an equation: destination, volume, repetitions and work of a rule, one line each.
+
+Names of the columns are those of the thesis's Table 5.4. Pages, LaTeX and the report are made of
+these words in p3s/report.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from fractions import Fraction
+from functools import cache
 from typing import Any
 
-from p3s.characterize import tracing
-from p3s.characterize.unmodelled import sentences
 from p3s.model import guards, places, relations
-from p3s.model.expr import to_text
+from p3s.model.amounts import rounded
+from p3s.model.evaluate import GridFamily
+from p3s.model.expr import evaluate, mul, num, symbols_of, to_text
 from p3s.model.laws import WorkLaw
-from p3s.words import mixed_clocks
+from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND
 
 Model = Mapping[str, Any]
+#: Who takes part where no guard was found.
+NO_RULE = "ranks without a rule"
 
 
-def render(model: Model) -> str:
-    """Return the model as text: grid, phases with their equations, verdict shares, hold-out."""
-    lines = [f"counts: {', '.join(map(str, model['counts']))}",
-             f"process grid: {model['grid']['text']}  ("
-             + ", ".join(f"{n}: {'x'.join(map(str, d))}"
-                         for n, d in model["grid"]["dims"].items()) + ")", ""]
-    for phase in model["phases"]:
-        lines += _phase(model, phase)
-    lines += _shares(model)
-    note = mixed_clocks(model)
-    if note:
-        lines.append(f"note: {note}")
-    lines += _holdout(model)
-    late = model["first_seen"].get(str(max(model["counts"])), 0)
-    if late:
-        lines.append(f"{late} calls were first seen at {max(model['counts'])} processes, the "
-                     "largest count traced: code that starts above it is not in the model")
-    for nxt in model.get("next", []):
-        lines.append(f"run next: {nxt['n']} processes ({'x'.join(map(str, nxt['dims']))}): "
-                     f"{nxt['why']}")
-    lines += sentences(model)
-    lines += tracing.sentence(model.get("tracing", {}))
-    return "\n".join(lines) + "\n"
+def unit_of(model: Model) -> str:
+    """Return the unit of work in a word: ``ns`` or ``instructions``."""
+    return "instructions" if model.get("work_unit") == "instructions" else "ns"
 
 
 def law_text(law: Mapping[str, Any], unit: str = "") -> str:
     """Return a count or size law as one line."""
     if "expr" in law:
-        return to_text(law["expr"])
+        return expression(law["expr"])
     if "total" in law:
-        return f"{to_text(law['total'])} in all, shared evenly"
+        return f"{expression(law['total'])} in all, shared evenly"
     if "follows" in law:
-        num, den = law["factor"]
-        return "as posted" + ("" if num == den else f" x {num}/{den}")
+        numerator, denominator = law["factor"]
+        return "as posted" + (
+            "" if numerator == denominator else f" x {numerator}/{denominator}")
+    if "expr" in law["stat"]:
+        return "about " + expression(rounded(law["stat"]["expr"]))
     return "about " + WorkLaw.from_json(law["stat"]).text(unit)
 
 
-def _phase(model: Model, phase: Mapping[str, Any]) -> list[str]:
-    name = f"phase {phase['phase']}: {phase['name']}"
-    weight = law_text(phase["weight"])
-    if "from" in phase["weight"]:
-        weight += f" (from {phase['weight']['from']} processes on)"
-    measured = ", ".join(f"{n}: {v}" for n, v in phase["weight_points"])
-    pad = "  " * phase["depth"]
-    out = [pad + name,
-           f"{pad}weight = {weight} [{phase['weight_verdict']}]   (traced {measured})"]
-    pad += "  "
-    reasons: dict[str, int] = {}
-    for i in phase["items"]:
-        item = model["items"][i]
-        frames = model["sites"].get(item["site"]) or ["?"]
-        for slot in item["slots"]:
-            unit = "instructions" if model["work_unit"] == "instructions" else "ns"
-            out.append(f"{pad}{_slot(item, slot, unit)}; at {frames[0]}")
-        for why in item["why"]:
-            reasons[why] = reasons.get(why, 0) + 1
-    for why, k in reasons.items():
-        out.append(f"{pad}note ({k} of {len(phase['items'])} calls): {why}")
-    out.append("")
-    return out
+def expression(expr: list[Any]) -> str:
+    """Return an expression as text; the same one is simplified only once."""
+    return _expression(_frozen(expr))
 
 
-def _slot(item: Mapping[str, Any], slot: Mapping[str, Any], unit: str) -> str:
-    parts = [f"[{item['verdict']}] {item['op']}"]
-    if item["kind"] in ("send", "recv"):
-        relation = slot["relation"]
-        parts.append(("to " if item["kind"] == "send" else "from ")
-                     + (relations.text(relation) if relation else "?"))
-    elif item["kind"] in ("collective", "comm"):
-        parts.append("on " + places.text(slot["place"]))
-    parts.append(f"if {guards.text(slot['guard'])}" if slot["guard"] is not None else "if ?")
-    if item["kind"] in ("send", "recv", "collective"):
-        size = law_text(slot["elements"])
-        parts.append(f"bytes = {slot['elem_bytes']}*({size})" if slot["elem_bytes"] != 1
-                     else f"bytes = {size}")
-    parts.append(f"times = {law_text(slot['count'])}")
-    parts.append(f"work = {WorkLaw.from_json(slot['work']).text(unit)}")
-    return "; ".join(parts)
+@cache
+def _expression(frozen: tuple[Any, ...]) -> str:
+    return to_text(_thawed(frozen))
 
 
-def _shares(model: Model) -> list[str]:
-    out = ["share per verdict at the largest traced count:",
-           f"  {'verdict':<12} {'events':>9} {'bytes':>9} {'time':>9}"]
-    for verdict, share in model["shares"].items():
-        if any(share.values()):
-            out.append(f"  {verdict:<12} " + " ".join(
-                f"{100 * share[k]:>7.2f} %" for k in ("events", "bytes", "time")))
-    return [*out, ""]
+def _frozen(expr: Any) -> Any:
+    return tuple(map(_frozen, expr)) if isinstance(expr, list) else expr
 
 
-def _holdout(model: Model) -> list[str]:
-    held = model.get("holdout")
-    if not held:
-        return ["nothing was held out"]
-    if not held["possible"]:
-        return [f"hold-out at {held['n']} processes was not possible: {held['why']}"]
-    def pair(d: Mapping[str, int]) -> str:
-        return f"{d['equal']} of {d['true']} (predicted {d['predicted']})"
-    return [f"hold-out: fitted without {held['n']} processes, compared there:",
-            f"  messages equal     {pair(held['p2p_triples'])}",
-            f"  collectives equal  {pair(held['collectives'])}",
-            f"  weights exact      {held['weights']['exact']} of {held['weights']['phases']}",
-            f"  work error         mean {100 * held['work']['mean_abs_error']:.1f} %, "
-            f"largest {100 * held['work']['max_abs_error']:.1f} %"]
+def _thawed(expr: Any) -> Any:
+    return list(map(_thawed, expr)) if isinstance(expr, tuple) else expr
+
+
+def weight_text(law: Mapping[str, Any]) -> str:
+    """Return the law of a phase's weight as one line."""
+    since = f" (from {law['from']} processes on)" if "from" in law else ""
+    return law_text(law) + since
+
+
+def destination(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
+    """Return the partner of a message or the ranks of a collective; empty for other calls."""
+    if item["kind"] in (SEND, RECV):
+        return partner(slot["relation"])
+    if item["kind"] in (COLLECTIVE, COMM):
+        text = place_text(slot["place"])
+        root = slot.get("root")
+        return f"{text}, root {root_text(root)}" if root is not None else text
+    return ""
+
+
+def partner(relation: Mapping[str, Any] | None) -> str:
+    """Return a partner as a function of rank or grid coordinates, as ``(c1 + 1) mod p1``."""
+    if relation is None:
+        return "?"
+    if relation["kind"] != "shift":
+        try:
+            return relations.text(dict(relation))
+        except KeyError:  # of another version: named, and refused where it is evaluated
+            return str(relation["kind"])
+    vec, wrap = relation["vec"], relation["wrap"]
+    if not any(vec):
+        return "self"
+    moved = []
+    for d, (step, round_) in enumerate(zip(vec, wrap, strict=True)):
+        if step:
+            name, extent = ("r", "n") if len(vec) == 1 else (f"c{d}", f"p{d}")
+            to = f"{name} {'+' if step > 0 else '-'} {abs(step)}"
+            moved.append(f"({to}) mod {extent}" if round_ else to)
+    return ", ".join(moved)
+
+
+def place_text(place: Mapping[str, Any] | None) -> str:
+    """Return the members of a communicator."""
+    return "?" if place is None else places.text(dict(place))
+
+
+def root_text(root: Mapping[str, Any]) -> str:
+    """Return the root of a collective, a rank of its communicator."""
+    if "expr" in root:
+        return expression(root["expr"])
+    if root.get("half"):
+        return "size//2"
+    return "size-1" if root["index"] == -1 else str(root["index"])
+
+
+def volume(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
+    """Return the bytes of one call as one line; empty for calls that move nothing."""
+    if item["kind"] not in (SEND, RECV, COLLECTIVE):
+        return ""
+    law, width = slot["elements"], slot["elem_bytes"]
+    if "expr" in law:
+        return expression(bytes_of(law["expr"], width))
+    text = law_text(law)
+    return text if width == 1 else f"{width}*({text})"
+
+
+def bytes_of(elements: list[Any], width: int) -> list[Any]:
+    """Return elements of ``width`` bytes as an expression in bytes."""
+    if elements[0] == "num":
+        return num(Fraction(elements[1], elements[2]) * width)
+    return mul(num(width), elements)
+
+
+def condition(slot: Mapping[str, Any]) -> str:
+    """Return which ranks take part; empty when all do that have a partner."""
+    guard = slot["guard"]
+    if guard is None:
+        return NO_RULE
+    kept = [atom for atom in guard if atom != ["peer"]]
+    return guards.text(kept) if kept else ""
+
+
+def members(slot: Mapping[str, Any]) -> str:
+    """Return which ranks take part, in full."""
+    return NO_RULE if slot["guard"] is None else guards.text(slot["guard"])
+
+
+def work_text(slot: Mapping[str, Any], unit: str = "") -> str:
+    """Return the work before one call."""
+    return WorkLaw.from_json(slot["work"]).text(unit)
+
+
+def repeats(model: Model, phase: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
+    """Return how often a call happens beside its phase; empty: once in every turn."""
+    law = slot["count"]
+    ratio = _per_turn(model, phase["weight"], law)
+    if ratio is not None:
+        return "" if ratio == 1 else f"{ratio} times per turn"
+    if "follows" in law:
+        return law_text(law)
+    return f"{law_text(law)} times in the run"
+
+
+def _per_turn(model: Model, weight: Mapping[str, Any], law: Mapping[str, Any]) -> int | None:
+    """Return the whole number of calls per turn, where it is the same at every traced count."""
+    if "expr" not in law or "expr" not in weight:
+        return None
+    if law["expr"] == weight["expr"]:
+        return 1
+    if symbols_of(law["expr"]) - {"n", "p0", "p1", "p2", "p3"}:
+        return None
+    found = set()
+    for n, dims in model["grid"]["dims"].items():
+        env = {"n": float(n), **{f"p{d}": float(p) for d, p in enumerate(dims)}}
+        turns = float(evaluate(weight["expr"], env))
+        calls = float(evaluate(law["expr"], env))
+        if turns <= 0 or calls % turns:
+            return None
+        found.add(int(calls / turns))
+    return found.pop() if len(found) == 1 and min(found) > 0 else None
+
+
+def in_words_of(model: Model, line: str) -> str:
+    """Return a line with r and n in place of the only coordinate and extent of a 1-D grid."""
+    if int(model["grid"]["family"]["ndims"]) != 1:
+        return line
+    return re.sub(r"\bp0\b", "n", re.sub(r"\bc0\b", "r", line))
+
+
+def grid_text(model: Model) -> str:
+    """Return the rule of the process grid with its extents at the traced counts."""
+    grid = model["grid"]
+    dims = ", ".join(f"{n}: {'x'.join(map(str, d))}" for n, d in grid["dims"].items())
+    return f"{grid['text']} ({dims})"
+
+
+def grid_extents(model: Model, n: int) -> str:
+    """Return the extents at ``n`` processes, or why there are none."""
+    dims = GridFamily.from_json(model["grid"]["family"]).dims(n)
+    return "x".join(map(str, dims)) if dims is not None else "none"
+
+
+def kind_word(kind: str) -> str:
+    """Return the word that leads to a rule's destination."""
+    return {SEND: "to", RECV: "from", COLLECTIVE: "on", COMM: "of", COMPLETION: ""}.get(kind, "")

@@ -17,58 +17,78 @@ from p3s.model.laws import fit_exact, fit_work
 from p3s.model.nodes import law_of, node_key
 from p3s.model.places import instances
 from p3s.model.relations import partners, stages_depend_on_n
-from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND
+from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND, kind_of
 
 UNKNOWN_ITEM = 10**6
 
 
 @dataclass
 class Assignment:
-    """Which item every (rank, group) of one count belongs to; shared: several would fit."""
+    """Which item every row of one count's table belongs to; shared: several would fit.
 
-    item: dict[tuple[int, int], int]
+    of_row: item per row of the table, UNKNOWN_ITEM + group where there is none.
+    """
+
+    of_row: np.ndarray
     shared: bool
 
 
 def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
            split: Mapping[tuple[str, str], bool]) -> Assignment:
-    """Map the groups of a table to model items; groups of no item get numbers of their own."""
+    """Map the rows of a table to model items; rows of no item get numbers of their own."""
     by_node: dict[tuple[str, str, int | None], list[int]] = {}
     for i, item in enumerate(items):
         by_node.setdefault((item["site"], item["op"], item["tag"]), []).append(i)
-    tabs: dict[int, np.ndarray] = {}
-    out: dict[tuple[int, int], int] = {}
+    numbers: dict[tuple[str, str, int | None], int] = {}
+    of_group = np.array([numbers.setdefault(node_key(g.site, g.op, g.tag, split), len(numbers))
+                         for g in table.groups], dtype=np.int64)
+    peer_of = np.array([g.peer for g in table.groups], dtype=np.int64)
+    node = of_group[table.group]
+    order = np.argsort(node, kind="stable")
+    bounds = np.searchsorted(node[order], np.arange(len(numbers) + 1))
+    out = UNKNOWN_ITEM + table.group.astype(np.int64)
+    laws = {comm: law_of(table, comm, grid) for comm in sorted({g.comm for g in table.groups})}
     shared = False
-    law_members: dict[int, set[tuple[int, ...]]] = {}
-    for rank, gi in np.unique(np.stack([table.rank, table.group], axis=1), axis=0):
-        g = table.groups[gi]
-        options = by_node.get(node_key(g.site, g.op, g.tag, split), [])
-        fits = []
+    for key, k in numbers.items():
+        mine = order[bounds[k]:bounds[k + 1]]
+        options = by_node.get(key, [])
+        if not len(mine) or not options:
+            continue
+        kind = kind_of(key[1])
+        rank, peer = table.rank[mine], peer_of[table.group[mine]]
+        found = np.full(len(mine), -1, dtype=np.int64)
+        fits = np.zeros(len(mine), dtype=np.int64)
         for i in options:
             rel = items[i]["relation"]
             if rel is not None:
-                if i not in tabs:
-                    tabs[i] = partners(rel, grid)
-                if len(tabs[i]) and bool((tabs[i][:, rank] == g.peer).any()) and g.peer >= 0:
-                    fits.append(i)
-            elif g.kind in (COLLECTIVE, COMM):
-                if i not in law_members:
-                    law_members[i] = set(instances(items[i]["place"], grid)[1])
-                members = table.places[g.comm].members if 0 <= g.comm < len(table.places) else ()
-                same = items[i]["place"].get("ordinal") == law_of(table, g.comm,
-                                                                  grid).get("ordinal")
-                odd = items[i]["place"]["kind"] == "odd" and \
-                    law_of(table, g.comm, grid)["kind"] == "odd"
-                if same and (members in law_members[i] or odd):
-                    fits.append(i)
-            elif g.kind not in (SEND, RECV):
-                fits.append(i)
-        if not fits:
-            fits = [i for i in options if items[i]["relation"] is None
-                    and g.kind in (SEND, RECV)]
-        shared |= len(fits) > 1
-        out[(int(rank), int(gi))] = fits[0] if fits else UNKNOWN_ITEM + int(gi)
+                hit = (partners(rel, grid)[:, rank] == peer[None, :]).any(axis=0) & (peer >= 0)
+            elif kind in (COLLECTIVE, COMM):
+                hit = _on_place(items[i]["place"], table, grid, laws)[table.group[mine]]
+            else:
+                hit = np.full(len(mine), kind not in (SEND, RECV))
+            found[hit & (found < 0)] = i
+            fits += hit
+        if kind in (SEND, RECV):  # what no relation explains has an item of its own
+            for i in reversed([i for i in options if items[i]["relation"] is None]):
+                found[fits == 0] = i
+        shared |= bool(np.any(fits > 1))
+        out[mine[found >= 0]] = found[found >= 0]
     return Assignment(out, shared)
+
+
+def _on_place(law: dict[str, Any], table: PointTable, grid: GridAt,
+              laws: Mapping[int, Mapping[str, Any]]) -> np.ndarray:
+    """Return which groups of a table are on a communicator of the law, as bools.
+
+    laws: communicator -> its own law.
+    """
+    known = set(instances(law, grid)[1])
+    same: dict[int, bool] = {}
+    for comm, here in laws.items():
+        members = table.places[comm].members if 0 <= comm < len(table.places) else ()
+        same[comm] = law.get("ordinal") == here.get("ordinal") and (
+            members in known or law["kind"] == here["kind"] == "odd")
+    return np.array([same[g.comm] for g in table.groups], dtype=bool)
 
 
 def build_tree(items: Sequence[dict[str, Any]], tables: Sequence[PointTable],
@@ -91,10 +111,9 @@ def _first_events(items: Sequence[dict[str, Any]], tables: Sequence[PointTable],
     out: dict[tuple[int, int], dict[int, int]] = {}
     for t in tables:
         assigned = assign(items, t, grids[t.np], split)
-        for r, gi, first in zip(t.rank.tolist(), t.group.tolist(), t.first.tolist(),
-                                strict=True):
+        for r, item, first in zip(t.rank.tolist(), assigned.of_row.tolist(), t.first.tolist(),
+                                  strict=True):
             seen = out.setdefault((t.np, r), {})
-            item = assigned.item[(r, gi)]
             seen[item] = min(seen.get(item, first), first)
     return out
 

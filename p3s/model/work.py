@@ -65,9 +65,7 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
     runs = []
     totals: list[list[tuple[int, np.ndarray]]] = [[] for _ in phases]
     for t in tables:
-        found = assign(items, t, grids[t.np], split).item
-        item = np.array([min(found[(int(r), int(g))], len(items))
-                         for r, g in zip(t.rank, t.group, strict=True)], dtype=np.int64)
+        item = np.minimum(assign(items, t, grids[t.np], split).of_row, len(items))
         runs.append(_run_of(t, grids[t.np], of_item[item], places))
         runs[-1].item = item
         for k in range(len(phases)):

@@ -343,7 +343,7 @@ def _commands(study: Study, prediction: dict[str, Any]) -> list[str]:
 
 def build_view(study: Study) -> View:
     """Read a study that has a prediction and return what its report shows."""
-    from p3s.model.text import render
+    from p3s.report.equations import render
 
     if not study.prediction_path.exists():
         raise P3SError(

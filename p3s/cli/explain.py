@@ -1,0 +1,55 @@
+"""``p3s explain``: what the equations of one phase rest on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, progress, quoted, say
+
+EPILOG = """Phases and calls have the numbers that p3s model prints; a rule is numbered by its call.
+
+\b
+Example:
+  p3s explain study 2
+  p3s explain study 2 31 --all
+Next:
+  p3s next study      (the process count that would decide most)"""
+
+
+def explain(
+    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
+    phase: int = typer.Argument(..., metavar="PHASE", help="Number of the phase."),
+    call: int | None = typer.Argument(None, metavar="[CALL]", help="Number of one of its calls."),
+    everything: bool = typer.Option(False, "--all", help="All calls, all classes of ranks."),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Show one phase: the values behind each rule, its rivals, and why it has its verdict."""
+    from p3s.cli.pipeline import ensure_model
+    from p3s.model.stage import load
+    from p3s.report.explain import chosen, render
+    from p3s.report.places import resolve_sites
+    from p3s.study import Study
+
+    study = Study.open(study_dir)
+    with progress(2) as bar:
+        ensure_model(study, bar)
+    model = load(study.root)
+    calls = chosen(model, phase, call)
+    sites = {key: model["sites"].get(key, []) for key in
+             dict.fromkeys(model["items"][i]["site"] for i in calls)}
+    places, notes = resolve_sites(study, sites)
+    if json_:
+        emit_json({
+            **header("explain"), "phase": model["phases"][phase], "grid": model["grid"],
+            "calls": [{"call": i, **model["items"][i],
+                       "place": [str(places[f]) for f in sites[model["items"][i]["site"]]
+                                 if f in places]} for i in sorted(calls)],
+        })  # fmt: skip
+    else:
+        out(render(model, places, phase, call, everything))
+    for note in notes:
+        say(f"note: {note}")
+    say(f"next: p3s next {quoted(study.root)}")
+    return 0

@@ -1,0 +1,250 @@
+"""The model on a terminal, as the thesis's Table 5.4: phases with their equations, and how sure.
+
+Everything fits 100 columns; what is left out says so, and that ``--all`` shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import Any
+
+from p3s.characterize import tracing
+from p3s.characterize.unmodelled import sentences
+from p3s.model import text
+from p3s.report.rules import PhaseRules, Places, Rule, Share, phase_rules, used_symbols
+from p3s.report.text import percent, visible
+from p3s.words import mixed_clocks
+
+WIDTH = 100
+#: Without --all: phases, and rules of one phase.
+MAX_PHASES, MAX_RULES = 24, 16
+SHARES = ("time", "events", "bytes")
+_HEAD = ("rule", "call", "destination", "volume (bytes)", "work", "verdict")
+#: No column of a table is made narrower, nor is any wider than this at first.
+_NARROWEST, _WIDEST = 12, 46
+
+
+def render(model: Mapping[str, Any], places: Places | None = None, everything: bool = False) -> str:
+    """Return the model as a page: grid, phases, verdicts, hold-out, what to run next."""
+    phases = phase_rules(model, places or {})
+    shown, hidden = chosen_phases(phases, everything)
+    lines = [*_title(model, shown), ""]
+    for phase in shown:
+        lines += [*_phase(phase, model, everything), ""]
+    if hidden:
+        lines += [f"{_many(len(hidden), 'more phase')} with {_shares_of(hidden)}: --all shows "
+                  f"{'it' if len(hidden) == 1 else 'them'}", ""]  # fmt: skip
+    lines += [*verdicts(model), "", *holdout(model)]
+    lines += [line for note in notes(model) for line in wrap(note, WIDTH)]
+    return "\n".join(lines)
+
+
+def chosen_phases(
+    phases: Sequence[PhaseRules], everything: bool
+) -> tuple[list[PhaseRules], list[PhaseRules]]:
+    """Return the phases to show, largest share of the time first, and the others."""
+    ordered = sorted(phases, key=lambda p: (-p.share["time"], p.phase))
+    if everything:
+        return ordered, []
+    filled = [phase for phase in ordered if phase.rules]
+    shown = [phase for phase in filled if phase.relevant][:MAX_PHASES] or filled[:MAX_PHASES]
+    return shown, [phase for phase in filled if phase not in shown]
+
+
+def chosen_rules(phase: PhaseRules, everything: bool) -> tuple[list[Rule], list[Rule]]:
+    """Return the rules of a phase to show, in program order, and the others."""
+    if everything or len(phase.rules) <= MAX_RULES:
+        return list(phase.rules), []
+    largest = sorted(range(len(phase.rules)),
+                     key=lambda k: (-phase.rules[k].weight_in_view, k))[: MAX_RULES - 2]
+    keep = set(largest)
+    return ([rule for k, rule in enumerate(phase.rules) if k in keep],
+            [rule for k, rule in enumerate(phase.rules) if k not in keep])
+
+
+# ---- one phase ---------------------------------------------------------------------------------
+def _title(model: Mapping[str, Any], phases: Sequence[PhaseRules]) -> list[str]:
+    counts = model["counts"]
+    unit = {"cpu_ns": "ns of CPU time", "wall_ns": "ns of wall time"}.get(
+        model["work_unit"], model["work_unit"])
+    last = f"{max(counts)} processes"
+    lines = [f"Equations fitted to {', '.join(map(str, counts))} processes; shares are those at "
+             f"{last}, work is in {visible(str(unit))} before one call"]  # fmt: skip
+    lines.append(f"process grid: {text.grid_text(model)}")
+    meanings = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
+    lines.append("symbols: " + ", ".join(f"{name} {what}" for name, what in meanings))
+    return [line for each in lines for line in wrap(visible(each, 2000), WIDTH)]
+
+
+def _phase(phase: PhaseRules, model: Mapping[str, Any], everything: bool) -> list[str]:
+    rules, hidden = chosen_rules(phase, everything)
+    inside = "" if phase.parent in (None, 0) else f" in phase {phase.parent}"
+    share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
+    lines = wrap(f"phase {phase.phase}{inside}: {phase.name}  ({share})", WIDTH)
+    traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
+    lines += _indented(f"weight w = {phase.weight}  [{phase.weight_verdict}]  (traced {traced})", 2)
+    lines += _indented(f"work of a rank in the run = {phase.work}", 2)
+    lines += _table(rules)
+    if hidden:
+        total = {what: sum(r.share[what] for r in hidden) for what in phase.share}
+        lines += _indented(f"{_many(len(hidden), 'more rule')} with {_share_text(total)}: --all "
+                           f"shows {'it' if len(hidden) == 1 else 'them'}", 2)  # fmt: skip
+    calls = len(model["phases"][phase.phase]["items"])
+    for number, why in phase.reasons:
+        lines += _indented(f"note ({number} of {_many(calls, 'call')}): {why}", 2)
+    return lines
+
+
+def _table(rules: Sequence[Rule]) -> list[str]:
+    """Lay the rules out; below each is where it is, who takes part, and how often if not once."""
+    if not rules:
+        return []
+    rows = [(r.label, r.call, r.destination, r.volume, r.work, r.verdict) for r in rules]
+    wide = [max(len(row[i]) for row in [_HEAD, *rows]) for i in range(len(_HEAD))]
+    wide = _squeezed([min(w, _WIDEST) for w in wide])
+    lines = _cells(_HEAD, wide)
+    for rule, row in zip(rules, rows, strict=True):
+        lines += _cells(row, wide)
+        facts = [rule.place]
+        if rule.condition:
+            facts.append(f"for {rule.condition}")
+        if rule.repeats:
+            facts.append(rule.repeats)
+        lines += _indented("; ".join(facts), wide[0] + 6)
+    return lines
+
+
+def _squeezed(wide: list[int]) -> list[int]:
+    """Take columns from the widest until a row fits."""
+    room = WIDTH - 2 - 2 * (len(wide) - 1)
+    while sum(wide) > room:
+        widest = max(range(1, len(wide) - 1), key=lambda i: wide[i])
+        if wide[widest] <= _NARROWEST:
+            break
+        wide[widest] -= 1
+    return wide
+
+
+def _cells(row: Sequence[str], wide: Sequence[int]) -> list[str]:
+    """Return a row of a table, on more lines where a cell is wider than its column."""
+    parts = [wrap(cell, size) or [""] for cell, size in zip(row, wide, strict=True)]
+    lines = []
+    for k in range(max(map(len, parts))):
+        cells = [(part[k] if k < len(part) else "").ljust(size)
+                 for part, size in zip(parts, wide, strict=True)]
+        lines.append(("  " + "  ".join(cells)).rstrip())
+    return lines
+
+
+def _indented(line: str, by: int) -> list[str]:
+    pad = " " * by
+    return wrap(line, WIDTH, initial_indent=pad, subsequent_indent=f"{pad}  ")
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _share_text(share: Share) -> str:
+    return (f"{percent(share['time'])} of the time, {percent(share['events'])} of the events, "
+            f"{percent(share['bytes'])} of the bytes")  # fmt: skip
+
+
+def _shares_of(phases: Sequence[PhaseRules]) -> str:
+    return _share_text({what: sum(p.share[what] for p in phases) for what in phases[0].share})
+
+
+# ---- how sure ----------------------------------------------------------------------------------
+def verdict_rows(model: Mapping[str, Any]) -> list[list[str]]:
+    """Return verdict, number of rules, and share of events, bytes and time, as texts."""
+    rows = []
+    for verdict, share in model.get("shares", {}).items():
+        rules = sum(item["verdict"] == verdict for item in model["items"])
+        if rules or any(share.values()):
+            rows.append([visible(str(verdict)), f"{rules:,}",
+                         *(percent(share.get(k)) for k in ("events", "bytes", "time"))])
+    return rows
+
+
+VERDICT_HEAD = ["verdict", "calls", "events", "bytes", "time"]
+
+
+def verdicts(model: Mapping[str, Any]) -> list[str]:
+    """Return the share of every verdict as a table."""
+    rows = verdict_rows(model)
+    if not rows:
+        return ["no events, so no verdicts"]
+    lines = [f"how sure the rules are (shares at {max(model['counts'])} processes)"]
+    wide = [max(len(row[i]) for row in [VERDICT_HEAD, *rows]) for i in range(len(VERDICT_HEAD))]
+    for row in [VERDICT_HEAD, *rows]:
+        cells = [cell.ljust(size) if i == 0 else cell.rjust(size)
+                 for i, (cell, size) in enumerate(zip(row, wide, strict=True))]
+        lines.append("  " + "  ".join(cells))
+    return lines
+
+
+def holdout(model: Mapping[str, Any]) -> list[str]:
+    """Return how the fit without the largest count did there."""
+    held = model.get("holdout")
+    if not held:
+        return ["nothing was held out: the rules were not checked at a count they do not know"]
+    if not held.get("possible", True):
+        return wrap(f"hold-out at {held['n']} processes was not possible: "
+                    f"{visible(str(held['why']))}", WIDTH)  # fmt: skip
+    lines = [f"hold-out: fitted without {held['n']} processes and compared there"]
+    for key, name in (("p2p_triples", "messages"), ("collectives", "collectives")):
+        pair = held.get(key)
+        if pair:
+            lines.append(f"  {name:<13} {pair['equal']:,} of {pair['true']:,} equal, "
+                         f"{pair['predicted']:,} predicted")  # fmt: skip
+    weights, work = held.get("weights"), held.get("work")
+    if weights:
+        lines.append(f"  {'weights':<13} {weights['exact']} of {weights['phases']} exact")
+    missed = missed_rules(model)
+    if missed is not None:
+        met = len(model["items"]) - len(missed)
+        lines += wrap(f"{'rules':<13} {met} of {len(model['items'])} calls by an exact rule that "
+                      "it met" + (f"; not {_listed(missed)}" if missed else ""), WIDTH,
+                      initial_indent="  ", subsequent_indent=" " * 16)  # fmt: skip
+    if work:
+        lines.append(f"  {'work':<13} mean error {percent(work['mean_abs_error'])}, largest "
+                     f"{percent(work['max_abs_error'])}")  # fmt: skip
+    return lines
+
+
+def missed_rules(model: Mapping[str, Any]) -> list[int] | None:
+    """Return the calls that the hold-out missed; None where the model does not say."""
+    if not any("met_holdout" in item for item in model["items"]):
+        return None
+    return [i for i, item in enumerate(model["items"]) if not item.get("met_holdout", True)]
+
+
+def _listed(numbers: Sequence[int], limit: int = 12) -> str:
+    text_ = ", ".join(map(str, numbers[:limit]))
+    return text_ + (f" and {len(numbers) - limit} more" if len(numbers) > limit else "")
+
+
+def notes(model: Mapping[str, Any]) -> list[str]:
+    """Return what else is to be known: clocks, late code, what to run next, what is left out."""
+    found = []
+    clocks = mixed_clocks(model)
+    if clocks:
+        found.append(f"note: {clocks}")
+    last = max(model["counts"])
+    late = model.get("first_seen", {}).get(str(last), 0)
+    if late:
+        found.append(f"{late} calls were first seen at {last} processes, the largest count traced: "
+                     "code that starts above it is not in the model")  # fmt: skip
+    for each in model.get("next", []):
+        found.append(f"run next: {next_text(each)}")
+    found += [visible(line, 400) for line in sentences(model)]
+    found += [visible(line, 400) for line in tracing.sentence(model.get("tracing", {}))]
+    return found
+
+
+def next_text(each: Mapping[str, Any]) -> str:
+    """Return one count worth tracing with its reason, as one line."""
+    dims = each.get("dims")
+    grid = f" ({'x'.join(map(str, dims))})" if dims else ""
+    return visible(f"{each['n']} processes{grid}: {each['why']}", 600)

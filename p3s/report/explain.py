@@ -1,0 +1,320 @@
+"""One phase of a model in full: behind each rule the values that were traced, and the rivals.
+
+Everything fits 100 columns; what is left out says so, and that ``--all`` shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import Any
+
+from p3s.errors import UsageError
+from p3s.model import text
+from p3s.model.blocks import differs
+from p3s.model.evaluate import model_grid, phase_weight
+from p3s.model.laws import WorkLaw
+from p3s.report.equations import WIDTH
+from p3s.report.places import call_place
+from p3s.report.rules import Places
+from p3s.report.text import percent, visible
+
+#: Without --all: calls of a phase, classes of ranks of a count.
+MAX_CALLS, MAX_CLASSES = 12, 4
+#: Rivals are compared up to this many times the extent's largest traced value.
+_FAR = 64
+
+
+def chosen(model: Mapping[str, Any], phase: int, call: int | None) -> list[int]:
+    """Return the calls (items) to explain, largest share first; UsageError for a wrong number."""
+    phases = model["phases"]
+    if not 0 <= phase < len(phases):
+        raise UsageError(f"PHASE {phase}: the model has phases 0 to {len(phases) - 1}")
+    items = list(phases[phase]["items"])
+    if call is not None:
+        if call not in items:
+            numbers = ", ".join(map(str, items[:12])) + (", ..." if len(items) > 12 else "")
+            raise UsageError(f"CALL {call}: phase {phase} has the calls {numbers or 'none'}")
+        return [call]
+    return sorted(items, key=lambda i: -max(model["items"][i].get("share", {}).values(),
+                                            default=0.0))
+
+
+def render(
+    model: Mapping[str, Any], places: Places, phase: int, call: int | None = None,
+    everything: bool = False,
+) -> str:  # fmt: skip
+    """Return a phase, or one call of it, with what its equations rest on."""
+    items = chosen(model, phase, call)
+    shown = items if everything or call is not None else items[:MAX_CALLS]
+    lines = [] if call is not None else [*_phase(model, phase), ""]
+    for i in sorted(shown, key=model["phases"][phase]["items"].index):
+        lines += [*_call(model, model["phases"][phase], i, places, everything), ""]
+    if len(shown) < len(items):
+        hidden = ", ".join(map(str, sorted(set(items) - set(shown))[:10]))
+        lines += [f"{len(items) - len(shown)} more calls of this phase: --all shows them, or name "
+                  f"one: {hidden}", ""]  # fmt: skip
+    lines += _grid(model)
+    return "\n".join(lines)
+
+
+# ---- phase -------------------------------------------------------------------------------------
+def _phase(model: Mapping[str, Any], number: int) -> list[str]:
+    phase = model["phases"][number]
+    inside = "" if phase["parent"] in (None, 0) else f" in phase {phase['parent']}"
+    law, verdict = phase["weight"], phase.get("weight_verdict", "?")
+    lines = _wrapped(f"phase {number}{inside}: {visible(str(phase['name']))}")
+    weight = text.in_words_of(model, text.weight_text(law))
+    lines += _wrapped(f"weight w = {weight}  [{verdict}]", 2)
+    lines += _wrapped(_why_chosen(law), 4)
+    lines += _wrapped(_weight_reason(model, phase), 4)
+    rows = [[str(n), f"{traced:,}", _weight_at(model, phase, n)]
+            for n, traced in phase["weight_points"]]
+    lines += _aligned(["processes", "traced", "by the law"], rows, 4)
+    unit = text.unit_of(model)
+    work = WorkLaw.from_json(phase["work"]["law"])
+    lines += _wrapped(f"work of a rank in the run = {work.text(unit)}"
+                      f"{'' if phase['work']['equal_ranks'] else ' (mean: ranks differ)'}", 2)
+    lines += _work_table(phase["work"]["points"], work, 4)
+    return lines
+
+
+def _weight_at(model: Mapping[str, Any], phase: Mapping[str, Any], n: int) -> str:
+    if n < phase["weight"].get("from", 0):
+        return "not claimed"
+    return f"{phase_weight(dict(phase), model_grid(dict(model), n)):,}"
+
+
+def _weight_reason(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
+    verdict, held = phase.get("weight_verdict"), model.get("holdout") or {}
+    if verdict == "statistical":
+        return "statistical: no exact law reproduces the traced counts"
+    if verdict == "fitted":
+        return (f"fitted: not confirmed by the fit without {held['n']} processes" if held.get("n")
+                else "fitted: nothing was held out to confirm it")  # fmt: skip
+    if verdict == "exact":
+        return "exact: reproduced at every traced count" + (
+            f", and by the fit without {held['n']} processes" if held.get("possible") else "")
+    return f"verdict: {visible(str(verdict))}"
+
+
+# ---- one call ----------------------------------------------------------------------------------
+def _call(
+    model: Mapping[str, Any], phase: Mapping[str, Any], i: int, places: Places, everything: bool
+) -> list[str]:
+    item = model["items"][i]
+    place, caller = call_place(model["sites"].get(item["site"]) or ["?"], places)
+    share = item.get("share", {})
+    shares = ", ".join(f"{what} {percent(share[what])}" for what in ("time", "events", "bytes")
+                       if what in share)
+    lines = _wrapped(f"call {i}: {visible(str(item['op']))}  [{item['verdict']}]"
+                     + (f"  ({shares})" if shares else ""))  # fmt: skip
+    lines += _wrapped("at " + visible(place + (f" < {caller}" if caller else "")), 2)
+    for k, slot in enumerate(item["slots"]):
+        lines += _slot(model, phase, item, slot,
+                       f"size {k + 1} of {len(item['slots'])}" if len(item["slots"]) > 1 else "")
+    lines += _measured(item, everything)
+    lines += [line for reason in _reasons(model, item) for line in _wrapped(reason, 2)]
+    return lines
+
+
+def _slot(
+    model: Mapping[str, Any], phase: Mapping[str, Any], item: Mapping[str, Any],
+    slot: Mapping[str, Any], name: str,
+) -> list[str]:  # fmt: skip
+    lines = _wrapped(name, 2) if name else []
+    target = text.in_words_of(model, text.destination(item, slot))
+    word = text.kind_word(item["kind"])
+    if target:
+        lines += _wrapped(f"destination  {word} {visible(target)}", 2)
+    lines += _wrapped(f"who          {visible(text.in_words_of(model, text.members(slot)))}", 2)
+    size = text.in_words_of(model, text.volume(item, slot))
+    if size:
+        law, width = slot["elements"], slot["elem_bytes"]
+        lines += _wrapped(f"volume       {size} bytes"
+                          + (f", elements of {width}" if width != 1 else ""), 2)  # fmt: skip
+        lines += _wrapped(_why_chosen(law), 15)
+        lines += [line for rival in rivals(model, law) for line in _wrapped(rival, 15)]
+    times = text.in_words_of(model, text.repeats(model, phase, slot)) or "once in every turn"
+    lines += _wrapped(f"how often    {visible(times)}", 2)
+    lines += _wrapped(_why_chosen(slot["count"]), 15)
+    lines += [line for rival in rivals(model, slot["count"]) for line in _wrapped(rival, 15)]
+    work, unit = WorkLaw.from_json(slot["work"]), text.unit_of(model)
+    points = ", ".join(f"{n}: {_figures(v)} ({_figures(float(work.value(n)))})"
+                       for n, v in slot.get("work_points", []))
+    lines += _wrapped(f"work before  {work.text(unit)}" + (
+        f"; traced (by the law): {points}" if points else ""), 2)
+    return lines
+
+
+def _why_chosen(law: Mapping[str, Any]) -> str:
+    """Say what a law rests on: how many counts, how many constants were free."""
+    if "expr" in law and "points" in law:
+        points, free = law["points"], law.get("free", 1)
+        if law["expr"][0] == "num":
+            return f"the same at {points} count{'s' * (points != 1)}"
+        rest = points - free
+        words = (f"the simplest law that reproduces {points} count{'s' * (points != 1)} with "
+                 f"{free} constant{'s' * (free != 1)}")  # fmt: skip
+        return words + ("" if rest > 0 else ": as many as counts, so nothing has tested it")
+    if "total" in law:
+        return "the sum over all ranks has an exact law, the part of each rank has none"
+    if "follows" in law:
+        posts = ", ".join(map(str, law["follows"][:8])) + (
+            ", ..." if len(law["follows"]) > 8 else "")
+        return f"completes what the calls {posts} post: their sum at every traced count and rank"
+    if "stat" in law:
+        return "no exact law reproduces the traced values: a mean with its trend"
+    return ""
+
+
+def rivals(model: Mapping[str, Any], law: Mapping[str, Any]) -> list[str]:
+    """Return the laws that fit as well as the chosen one, and from where on they differ."""
+    found = []
+    for rival in law.get("rivals", []):
+        if isinstance(rival, Mapping) and "expr" in rival:
+            found.append("fits as well: " + text.expression(rival["expr"]))
+        elif isinstance(rival, list) and len(rival) == 5:
+            symbol, kind, extent, other, other_extent = rival
+            top = _FAR * max(_extents(model, symbol), default=16)
+            first = next((p for p in range(2, top)
+                          if differs(kind, extent, other, other_extent, p)), None)
+            where = f"differs first at {symbol} = {first}" if first else \
+                f"the same up to {symbol} = {top}"
+            found.append(f"fits as well: {extent} cut as block_{kind}, or {other_extent} as "
+                         f"block_{other}; {where}")
+    return found
+
+
+def _extents(model: Mapping[str, Any], symbol: str) -> list[int]:
+    if symbol == "n":
+        return [int(n) for n in model["counts"]]
+    d = int(symbol[1:]) if symbol[1:].isdigit() else 0
+    return [int(dims[d]) for dims in model["grid"]["dims"].values() if d < len(dims)]
+
+
+def _reasons(model: Mapping[str, Any], item: Mapping[str, Any]) -> list[str]:
+    verdict, held = item["verdict"], model.get("holdout") or {}
+    if item["why"]:
+        why = [f"{verdict}: {visible(item['why'][0], 400)}",
+               *(f"and: {visible(each, 400)}" for each in item["why"][1:])]
+        if held.get("possible") and "met_holdout" in item:
+            why.append(f"the fit without {held['n']} processes "
+                       + ("predicted it there" if item["met_holdout"] else "missed it there"))
+        return why
+    if verdict == "exact":
+        met = f", and by the fit without {held['n']} processes" if held.get("possible") else \
+            "; nothing was held out"
+        return [f"exact: every call at every traced count is as the rules say{met}"]
+    return [f"verdict: {verdict}"]
+
+
+# ---- the values --------------------------------------------------------------------------------
+def _measured(item: Mapping[str, Any], everything: bool) -> list[str]:
+    """Return the values of a call per count and class of ranks, traced and by the rules."""
+    rows: list[list[str]] = []
+    requests = item["kind"] == "completion"
+    for point in item.get("measured", []):
+        head = [str(point["n"]), _both(*point["ranks"]), _both(*point["calls"])]
+        classes = point["classes"] if everything else point["classes"][:MAX_CLASSES]
+        for entry in classes:
+            ruled = _values(entry["rule"], requests) if "rule" in entry else "the same"
+            rows.append([*head, _who(entry), _values(entry["traced"], requests), ruled])
+            head = ["", "", ""]
+        left = _left(point, len(classes))
+        if left:
+            rows.append([*head, left, "", ""])
+    if not rows:
+        return ["  no values are kept in this model: run p3s model again"]
+    return _aligned(["processes", "ranks", "calls", "of them", "traced", "by the rules"], rows, 2)
+
+
+def _left(point: Mapping[str, Any], shown: int) -> str:
+    hidden = point["classes"][shown:]
+    more = point.get("more", {"classes": 0, "ranks": 0, "differ": 0})
+    classes = len(hidden) + more["classes"]
+    if not classes:
+        return ""
+    ranks = sum(entry["ranks"] for entry in hidden) + more["ranks"]
+    differ = sum(entry["ranks"] for entry in hidden if "rule" in entry) + more["differ"]
+    return (f"{ranks} with other values, "
+            + (f"{differ} not as the rules say" if differ else "all as the rules say"))
+
+
+def _both(traced: int, ruled: int) -> str:
+    return f"{traced:,}" if traced == ruled else f"{traced:,} (rules {ruled:,})"
+
+
+def _who(entry: Mapping[str, Any]) -> str:
+    if entry["ranks"] == 1:
+        return f"rank {entry['rank']}"
+    return f"{entry['ranks']:,} as rank {entry['rank']}"
+
+
+def _values(values: Mapping[str, Any], requests: bool) -> str:
+    """Return calls, sizes and partners of one rank as text."""
+    if not values["calls"]:
+        return "none"
+    sizes = values.get("sizes", [])
+    if not sizes or requests:
+        words = f"{values['calls']:,}"
+    else:
+        words = " + ".join(f"{k:,} of {b:,} B" for b, k in sizes[:4])
+        hidden = max(len(sizes) - 4, 0) + values.get("more_sizes", 0)
+        words += f" + {hidden} more sizes" if hidden else ""
+    peers = values.get("peers", [])
+    if peers:
+        words += f", partner {', '.join(map(str, peers))}"
+        words += f" and {values['more_peers']} more" if values.get("more_peers") else ""
+    return words
+
+
+def _work_table(points: Sequence[Sequence[float]], law: WorkLaw, pad: int) -> list[str]:
+    rows = []
+    for n, value in points:
+        ruled = float(law.value(n))
+        error = f"{100 * (ruled - value) / value:+.1f} %" if value else ""
+        rows.append([f"{n:g}", _figures(value), _figures(ruled), error])
+    return _aligned(["processes", "traced", "by the law", "error"], rows, pad)
+
+
+def _figures(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _grid(model: Mapping[str, Any]) -> list[str]:
+    lines = _wrapped(visible(f"process grid: {text.grid_text(model)}", 2000))
+    others = [f"{visible(str(name))} ({cost:.4g})" for name, cost in
+              model["grid"].get("considered", [])[:4]]
+    if others:
+        lines += _wrapped("chosen because all partners together need the fewest relations on it; "
+                          f"considered too, with their cost: {', '.join(others)}", 2)  # fmt: skip
+    return lines
+
+
+# ---- layout ------------------------------------------------------------------------------------
+def _wrapped(line: str, by: int = 0) -> list[str]:
+    if not line:
+        return []
+    pad = " " * by
+    return wrap(line, WIDTH, initial_indent=pad, subsequent_indent=f"{pad}  ")
+
+
+def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], by: int) -> list[str]:
+    """Lay out a table; numbers to the right, the last columns of words to the left, wrapped."""
+    if not rows:
+        return []
+    words = [i for i in range(len(head)) if any(any(c.isalpha() for c in row[i]) for row in rows)]
+    wide = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    room = WIDTH - by - 2 * (len(head) - 1)
+    while sum(wide) > room and max(wide) > 14:
+        wide[wide.index(max(wide))] -= 1
+    lines = []
+    for row in [head, *rows]:
+        parts = [wrap(cell, size) or [""] for cell, size in zip(row, wide, strict=True)]
+        for k in range(max(map(len, parts))):
+            cells = [part[k] if k < len(part) else "" for part in parts]
+            lines.append(" " * by + "  ".join(
+                cell.ljust(size) if i in words else cell.rjust(size)
+                for i, (cell, size) in enumerate(zip(cells, wide, strict=True))).rstrip())
+    return lines

@@ -1,0 +1,65 @@
+"""Where the calls of a study are in its program: function, file and line of every frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from p3s.errors import P3SError
+from p3s.study import Study
+from p3s.trace.source import Where, stack
+
+
+def resolve_sites(
+    study: Study, sites: Mapping[str, Sequence[str]], more: Sequence[Path] = ()
+) -> tuple[dict[str, Where], list[str]]:
+    """Return the place of every frame, and what could not be resolved, a sentence per module.
+
+    ``more`` are directories in which the program and its libraries are looked for too.
+    """
+    from p3s.trace.modules import Modules
+    from p3s.trace.source import resolve, shown
+
+    try:
+        command = study.command()
+    except P3SError:  # a study put together from runs that do not say it
+        command = []
+    root = study.root.resolve()
+    where = Modules(command, [Path.cwd(), root.parent, root], list(more))
+    frames = dict.fromkeys(f for frames in sites.values() for f in shown(frames))
+    return resolve(frames, where, _traced_ns(study))
+
+
+def _traced_ns(study: Study) -> int | None:
+    """Return when the first of the runs was made."""
+    times = []
+    for run in study.runs():
+        try:
+            times.append((run.path / "run.json").stat().st_mtime_ns)
+        except OSError:
+            continue
+    return min(times, default=None)
+
+
+def call_place(frames: Sequence[str], places: Mapping[str, Where]) -> tuple[str, str]:
+    """Return the place of a call and that of its caller, as text; empty where there is none."""
+    found = stack(frames, places)
+    return (str(found[0]) if found else "?", str(found[1]) if len(found) > 1 else "")
+
+
+def joined_places(sites: Iterable[Sequence[str]], places: Mapping[str, Where]) -> str:
+    """Return the places of several calls: one function with its lines, else the first and more."""
+    stacks = [stack(frames, places) for frames in sites]
+    firsts = [found[0] for found in stacks if found]
+    if not firsts:
+        return "?"
+    place = str(firsts[0])
+    lines = [where.line for where in firsts]
+    if len({(w.function, w.file) for w in firsts}) == 1 and all(lines) and min(lines) < max(lines):
+        place = f"{place.rpartition(':')[0]}:{min(lines)}-{max(lines)}"
+    elif len({str(w) for w in firsts}) > 1:
+        place += f" and {len({str(w) for w in firsts}) - 1} more"
+    callers = dict.fromkeys(str(found[1]) for found in stacks if len(found) > 1)
+    if len(callers) == 1:
+        place += f" < {next(iter(callers))}"
+    return place

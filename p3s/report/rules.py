@@ -1,0 +1,187 @@
+"""The rules of a model as rows that people read, the same for the page, LaTeX and the report.
+
+Calls that follow one rule are one row; a phase keeps its rows in program order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from p3s.model import text
+from p3s.model.laws import WorkLaw
+from p3s.report.places import joined_places
+from p3s.report.text import visible
+from p3s.trace.source import Where
+
+Places = Mapping[str, Where]
+Share = Mapping[str, float]
+#: A phase or rule with less of everything than this is not shown at first.
+RELEVANT = 0.01
+WHAT = ("events", "bytes", "time")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row: the calls (items of model.json) that follow one equation.
+
+    ``calls`` are items, ``slot`` is the one of them (-1: the item has only one). All texts are
+    printable.
+    """
+
+    calls: tuple[int, ...]
+    slot: int
+    call: str
+    destination: str
+    volume: str
+    work: str
+    verdict: str
+    place: str
+    condition: str
+    repeats: str
+    share: Share
+
+    @property
+    def label(self) -> str:
+        """The number of the rule, that of its first call."""
+        name = str(self.calls[0]) if self.slot < 0 else f"{self.calls[0]}.{self.slot}"
+        return name if len(self.calls) == 1 else f"{name} +{len(self.calls) - 1}"
+
+    @property
+    def weight_in_view(self) -> float:
+        """How much of the program it is: the largest of its shares."""
+        return max(self.share.values(), default=0.0)
+
+
+@dataclass(frozen=True)
+class PhaseRules:
+    """A phase with its rows in program order, its weight, and why rules are not surer."""
+
+    phase: int
+    parent: int | None
+    depth: int
+    name: str
+    weight: str
+    weight_verdict: str
+    weight_points: Sequence[tuple[int, int]]
+    work: str
+    share: Share
+    rules: Sequence[Rule]
+    reasons: Sequence[tuple[int, str]]
+
+    @property
+    def relevant(self) -> bool:
+        """Whether it is worth showing at first."""
+        return any(self.share[what] >= RELEVANT for what in WHAT)
+
+
+def phase_rules(model: Mapping[str, Any], places: Places) -> list[PhaseRules]:
+    """Return all phases of a model in program order, each with all its rules."""
+    return [_phase(model, phase, places) for phase in model["phases"]]
+
+
+def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -> PhaseRules:
+    items = model["items"]
+    unit = text.unit_of(model)
+    alike: dict[str, list[tuple[int, int]]] = {}
+    for i in phase["items"]:
+        for k, slot in enumerate(items[i]["slots"]):
+            alike.setdefault(_key(items[i], slot), []).append((i, k))
+    reasons: dict[str, int] = {}
+    for i in phase["items"]:
+        for why in items[i]["why"]:
+            reasons[why] = reasons.get(why, 0) + 1
+    share = {what: sum(_share(items[i], what) for i in phase["items"]) for what in WHAT}
+    return PhaseRules(
+        phase["phase"], phase["parent"], phase["depth"], visible(str(phase["name"])),
+        text.in_words_of(model, text.weight_text(phase["weight"])),
+        visible(str(phase.get("weight_verdict", "?"))),
+        [(int(n), int(v)) for n, v in phase["weight_points"]],
+        WorkLaw.from_json(phase["work"]["law"]).text(unit), share,
+        [_rule(model, phase, cells, places, unit) for cells in alike.values()],
+        [(k, visible(why)) for why, k in reasons.items()],
+    )  # fmt: skip
+
+
+def _key(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
+    """Return what calls of one row have in common, as a text to compare by."""
+    count = slot["count"]
+    return json.dumps([
+        item["op"], slot["relation"], slot["place"], slot["guard"], slot["root"],
+        slot["elem_bytes"], slot["elements"].get("expr", slot["elements"].get("stat")),
+        count.get("expr", count.get("total", count.get("stat", "as posted"))), item["verdict"],
+        sorted(item["why"]),
+    ], sort_keys=True)  # fmt: skip
+
+
+def _share(item: Mapping[str, Any], what: str) -> float:
+    return float(item.get("share", {}).get(what, 0.0))
+
+
+def _rule(
+    model: Mapping[str, Any], phase: Mapping[str, Any], cells: Sequence[tuple[int, int]],
+    places: Places, unit: str,
+) -> Rule:  # fmt: skip
+    first, k = cells[0]
+    item, calls = model["items"][first], tuple(dict.fromkeys(i for i, _ in cells))
+    slot = item["slots"][k]
+    sites = [model["sites"].get(model["items"][i]["site"]) or ["?"] for i in calls]
+    share = {what: sum(_share(model["items"][i], what) / len(model["items"][i]["slots"])
+                       for i, _ in cells) for what in WHAT}
+    condition = text.in_words_of(model, text.condition(slot))
+    return Rule(
+        calls, k if len(item["slots"]) > 1 else -1, visible(str(item["op"]).removeprefix("MPI_")),
+        visible(_with_word(item, text.in_words_of(model, text.destination(item, slot)))),
+        text.in_words_of(model, text.volume(item, slot)),
+        _sum_of([model["items"][i]["slots"][j]["work"] for i, j in cells]).text(), item["verdict"],
+        visible(joined_places(sites, places), 160), visible(condition),
+        visible(text.in_words_of(model, text.repeats(model, phase, slot))), share,
+    )  # fmt: skip
+
+
+def _with_word(item: Mapping[str, Any], destination: str) -> str:
+    word = text.kind_word(item["kind"])
+    return f"{word} {destination}" if word and destination else destination
+
+
+def _sum_of(laws: Sequence[Mapping[str, Any]]) -> WorkLaw:
+    """Return the work before all calls of a row together."""
+    terms: dict[tuple[Fraction, int], float] = {}
+    parts = [WorkLaw.from_json(dict(law)) for law in laws]
+    for law in parts:
+        for coefficient, power, log in law.terms:
+            terms[(power, log)] = terms.get((power, log), 0.0) + coefficient
+    return WorkLaw(
+        tuple((c, power, log) for (power, log), c in sorted(terms.items(), reverse=True)),
+        max((law.rel_half_width for law in parts), default=0.0),
+        max((law.max_n for law in parts), default=1),
+    )
+
+
+def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, str]]:
+    """Return the symbols that equations of these phases use, with their meaning."""
+    import re
+
+    words = set(re.findall(r"[a-z]+\d*", " ".join(
+        f"{p.weight} " + " ".join(f"{r.destination} {r.volume} {r.condition} {r.repeats}"
+                                  for r in p.rules) for p in phases)))
+    meanings = [("n", "processes"), ("r", "rank")]
+    for letter, what in (("p", "extents of the grid"), ("c", "coordinates in it"),
+                         ("q", "coordinates of the partner")):
+        names = [f"{letter}{d}" for d in range(ndims) if f"{letter}{d}" in words]
+        if names:
+            meanings.append((" ".join(names), what))
+    meanings += [(name, what) for name, what in (("s", "stage"), ("t", "turn of the loop"))
+                 if name in words]
+    blocks = {"block_first": "one more in the first", "block_last": "one more in the last",
+              "block_floor": "cut at floor(c L/p)", "block_tail": "the rest in the last",
+              "block_ceil": "ceil(L/p) until none is left"}
+    if any(word.startswith("block") for word in words):
+        kinds = sorted(name for p in phases for name in blocks if any(
+            name in r.volume + r.repeats for r in p.rules))
+        meanings += [(f"{name}(L, p, c)", f"block c of L in p blocks, {blocks[name]}")
+                     for name in dict.fromkeys(kinds)]
+    return meanings
