@@ -167,19 +167,29 @@ def _is_zero(e: Expr) -> Expr:
 
 
 def _of_position(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Feature]:
-    first, last = _is_zero(sym("r")), _is_zero(add(sym("n"), num(-1), mul(num(-1), sym("r"))))
-    yield Feature(first, 2.2)
-    yield Feature(last, 2.6)
+    """Yield what some ranks do besides or more of: alone, per own block, per face, at the root."""
+    names = [f"p{d}" for d in range(ndims)] if ndims > 1 else ["n"]
+    whole = mul(*(blocks[p][0] for p in names)) if all(p in blocks for p in names) \
+        else power(sym("n"), -1)
+    first = _is_zero(sym("r"))
+    last = _is_zero(add(sym("n"), num(-1), mul(num(-1), sym("r"))))
     yield Feature(mul(first, sym("n")), _GROWS)
+    sides: list[tuple[Expr, int | None, float]] = [(first, None, 2.2), (last, None, 2.6)]
     borders = []
     for d in range(ndims if ndims > 1 else 0):
         low = _is_zero(sym(f"c{d}"))
         high = _is_zero(add(sym(f"p{d}"), num(-1), mul(num(-1), sym(f"c{d}"))))
         borders += [low, high]
+        sides += [(low, d, 2.4), (high, d, 2.4)]
+    for a, b in combinations(range(ndims if ndims > 1 else 0), 2):
+        ca, cb = sym(f"c{a}"), sym(f"c{b}")
+        apart = ["max", add(ca, mul(num(-1), cb)), add(cb, mul(num(-1), ca))]
+        sides.append((_is_zero(apart), None, 2.6))
+    for side, d, cost in sides:
+        yield Feature(side, cost)
+        yield Feature(mul(side, whole), cost + 0.4)
         across = [blocks[f"p{e}"][0] for e in range(ndims) if e != d and f"p{e}" in blocks]
-        for side in (low, high):
-            yield Feature(side, 2.4)
-            if across:
-                yield Feature(mul(side, *across), 2.6)
+        if across and d is not None:
+            yield Feature(mul(side, *across), cost + 0.4)
     if borders:
         yield Feature(add(*borders), 2.2)

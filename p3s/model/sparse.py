@@ -192,6 +192,8 @@ def _exact_nest(grams: _Grams, nest: Sequence[int], columns: Sequence[int]) -> F
     are terms is evidence that needs no held-out count. Trimmed loops have negative terms.
     """
     used = [c for c in nest if c in columns]
+    if not used:
+        return None
     x = np.vstack([rows for rows, _ in grams.rows])[:, used]
     y = np.concatenate([ys for _, ys in grams.rows])
     different = len(np.unique(np.round(x, 12), axis=0))

@@ -21,6 +21,7 @@ from p3s.model.features import BEFORE, HERE, ONCE, Feature, feature_values, feat
 from p3s.model.guards import GridAt
 from p3s.model.laws import fit_exact, fit_work
 from p3s.model.relations import partners
+from p3s.model.scic import instruction_groups, ranges
 from p3s.model.slots import env_of
 from p3s.model.sparse import fit_sparse
 from p3s.model.tree import assign
@@ -29,8 +30,6 @@ from p3s.model.tree import assign
 EQUAL_RANKS_CV = 0.35
 #: Ranks per count that a law is fitted to; share of all work that may have laws of one term.
 _RANKS, _SMALL = 128, 0.01
-#: A normal distribution's 90 % interval in standard deviations.
-_Z90 = 1.645
 
 Place = tuple[str, str]
 Rows = Mapping[str, np.ndarray]
@@ -57,13 +56,14 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
     """Add "work" to every phase: the laws of its segments, and its total per rank as measured.
 
     Keys: places (the segments before each call, :func:`_place`), law (of the mean over the ranks
-    that take part), points, equal_ranks, measured (count -> work of each group of ranks).
+    that take part), points, equal_ranks, measured (count -> instruction groups, with
+    the mean work of a rank in the run).
     """
     places = _places(items)
     of_item = np.array([places[(it["site"], it["op"])] for it in items] + [-1], dtype=np.int64)
     phase_of = np.array([it["phase"] for it in items] + [-1], dtype=np.int64)
     runs = []
-    totals: list[list[tuple[int, np.ndarray]]] = [[] for _ in phases]
+    totals: list[list[tuple[int, np.ndarray, np.ndarray]]] = [[] for _ in phases]
     for t in tables:
         item = np.minimum(assign(items, t, grids[t.np], split).of_row, len(items))
         runs.append(_run_of(t, grids[t.np], of_item[item], places))
@@ -72,8 +72,8 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
             mine = phase_of[item] == k
             ranks = np.unique(t.rank[mine])
             if len(ranks):
-                totals[k].append((t.np, np.bincount(t.rank[mine], weights=t.work[mine],
-                                                    minlength=t.np)[ranks]))
+                totals[k].append((t.np, ranks, np.bincount(
+                    t.rank[mine], weights=t.work[mine], minlength=t.np)[ranks]))
     for k, phase in enumerate(phases):
         phase["work"] = {**_total(totals[k]), "places": []}
     basis = features(items, len(next(iter(grids.values())).dims))
@@ -112,13 +112,18 @@ def _run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Plac
     return _Run(grid, calls, moved / np.maximum(calls, 1), segments)
 
 
-def _total(points: Sequence[tuple[int, np.ndarray]]) -> dict[str, Any]:
-    """Return a phase's work per rank as it was measured, with a law of its mean."""
-    means = [(n, float(w.mean())) for n, w in points]
-    spread = [float(w.std() / w.mean()) for _, w in points if len(w) > 1 and w.mean() > 0]
+def _total(points: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> dict[str, Any]:
+    """Return a phase's work per rank as it was measured, with a law of its mean.
+
+    points: (count, ranks that take part, work of each of them in the whole run).
+    """
+    means = [(n, float(w.mean())) for n, _, w in points]
+    spread = [float(w.std() / w.mean()) for _, _, w in points if len(w) > 1 and w.mean() > 0]
     law = fit_work([n for n, _ in means], [v for _, v in means])
     return {"law": law.to_json(), "points": [list(p) for p in means],
-            "equal_ranks": bool(spread) and float(np.median(spread)) <= EQUAL_RANKS_CV}
+            "equal_ranks": bool(spread) and float(np.median(spread)) <= EQUAL_RANKS_CV,
+            "measured": {str(n): [{"ranks": ranges(ranks[mine]), "work": float(w[mine].mean())}
+                                  for mine in instruction_groups(w)] for n, ranks, w in points}}
 
 
 def _small(runs: Sequence[_Run]) -> set[tuple[int, int]]:
