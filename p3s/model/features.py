@@ -1,7 +1,7 @@
 """What the computation of a rank may depend on: its blocks, its place, its messages, n.
 
-A feature is an expression in n, r, the extents p_d and the own coordinates c_d, times the bytes of a
-message or over the number of turns where it says so. All are non-negative wherever they are evaluated.
+A feature is an expression in n, r, the extents p_d and the own coordinates c_d, times the bytes of
+a message or over the number of turns where it says so. All are non-negative everywhere.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _of_blocks(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Feature
 
 
 def _of_counts(ndims: int, times: float) -> Iterator[Feature]:
-    """Yield powers of n; times: their cost, dearer where the blocks are known that they stand for."""
+    """Yield powers of n; times: of their cost, dearer where blocks are known instead."""
     n = sym("n")
     yield Feature(power(n, -1), 1.2 * times)
     if times == 1:
@@ -185,11 +185,11 @@ def _of_position(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Featu
         ca, cb = sym(f"c{a}"), sym(f"c{b}")
         apart = ["max", add(ca, mul(num(-1), cb)), add(cb, mul(num(-1), ca))]
         sides.append((_is_zero(apart), None, 2.6))
-    for side, d, cost in sides:
+    for side, along, cost in sides:
         yield Feature(side, cost)
         yield Feature(mul(side, whole), cost + 0.4)
-        across = [blocks[f"p{e}"][0] for e in range(ndims) if e != d and f"p{e}" in blocks]
-        if across and d is not None:
+        across = [blocks[f"p{e}"][0] for e in range(ndims) if e != along and f"p{e}" in blocks]
+        if across and along is not None:
             yield Feature(mul(side, *across), cost + 0.4)
     if borders:
         yield Feature(add(*borders), 2.2)

@@ -165,7 +165,7 @@ def _place(number: int, places: Sequence[Place], runs: Sequence[_Run],
         there = _present(run.calls, before)
         ranks = np.flatnonzero(run.calls[number] > 0)
         for key in sorted({tuple(col) for col in there[:, ranks].T.tolist()}):
-            mine = ranks[np.all(there[:, ranks].T == np.array(key), axis=1)]
+            mine = ranks[np.all(np.array(key) == there[:, ranks].T, axis=1)]
             cases.setdefault(key, []).append((run, mine, count[:, mine]))
     return {"place": list(places[number]),
             "from": [list(places[a]) if a >= 0 else None for a in before],

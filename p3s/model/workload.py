@@ -29,7 +29,7 @@ class RankWork:
     """
 
     ranks: np.ndarray
-    places: list[Mapping[str, Any]]
+    places: Sequence[Mapping[str, Any]]
     work: np.ndarray
     half_width: np.ndarray
 
@@ -161,8 +161,8 @@ def share_out(model: Model, grid: GridAt, rows: Rows) -> np.ndarray:
     found = rank_work(model, grid, rows)
     of_item = np.full(len(model["items"]), -1, dtype=np.int64)
     first, later = np.ones((2, len(model["items"])))
-    for k, place in enumerate(found.places):
-        for i, (one, more) in zip(place["items"], place["rows"], strict=True):
+    for k, p in enumerate(found.places):
+        for i, (one, more) in zip(p["items"], p["rows"], strict=True):
             of_item[i], first[i], later[i] = k, one, more
     place = of_item[rows["item"]]
     column = np.searchsorted(found.ranks, rows["rank"])
