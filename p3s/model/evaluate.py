@@ -15,7 +15,7 @@ from p3s.model.guards import GridAt, eval_guard
 from p3s.model.laws import WorkLaw
 from p3s.model.nodes import grid_at
 from p3s.model.places import instances
-from p3s.model.relations import partners
+from p3s.model.relations import at_stage, partners
 from p3s.model.slots import bytes_of, count_of
 from p3s.model.work import share_out
 
@@ -69,7 +69,7 @@ class _Comms:
         """Return the communicator number per rank (-1 for ranks outside)."""
         name = json.dumps(law, sort_keys=True)
         if name not in self.known:
-            if law["kind"] == "world" and law.get("ordinal", 0) == 0:
+            if law["kind"] == "world" and not law.get("ordinal") and "order" not in law:
                 self.known[name] = (np.zeros(self.grid.n, dtype=np.int64), 0)
             else:
                 number, members = instances(law, self.grid)
@@ -153,9 +153,10 @@ def _slot_rows(item: dict[str, Any], slot: dict[str, Any], i: int, k: int, grid:
     out = []
     table = partners(slot["relation"], grid) if slot["relation"] is not None else None
     cells: list[tuple[int, np.ndarray, np.ndarray | None]] = []
-    for s in range(len(table)) if table is not None else range(1):
+    stages = len(table) if table is not None else 1
+    for s in range(stages):
         peers = table[s] if table is not None else None
-        mask = eval_guard(slot["guard"], grid, peers)
+        mask = eval_guard(slot["guard"], at_stage(slot["relation"], grid, s, stages), peers)
         if table is None:
             mask &= number >= 0
         ranks = np.flatnonzero(mask)

@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
+from math import gcd
+from typing import Any
 
 import numpy as np
 
-from p3s.model.guards import GridAt
-from p3s.model.relations import PERMUTATIONS, Relation, partners
+from p3s.model.axes import Axis, line
+from p3s.model.guards import GridAt, fit_guard, guard_cost
+from p3s.model.relations import (
+    FAMILIES,
+    PERMUTATIONS,
+    Relation,
+    at_stage,
+    partners,
+    relation_key,
+    walks,
+)
 
 MAX_SHIFTS = 26
 MAX_REACH = 4
+#: A family along a shorter line says nothing that shifts do not.
+MIN_LINE = 4
+#: What a guard costs beside its relation; a shift, a family for whose ranks there is no rule.
+GUARD_WEIGHT, NO_GUARD, NO_FAMILY = 0.15, 3.0, 12.0
+#: More relations than this in one node are a neighbourhood without a rule.
+MAX_MIXED = 6
 
 
 @dataclass(frozen=True)
@@ -31,6 +49,7 @@ class Explanation:
     cost: float
     unexplained: int
     ambiguous: list[int] = field(default_factory=list)  # axes whose direction stays open
+    rivals: list[list[Relation]] = field(default_factory=list)  # explain as well, as cheaply
 
 
 def _covered(rel: Relation, pairs: Sequence[Pairs]) -> list[np.ndarray]:
@@ -41,21 +60,6 @@ def _covered(rel: Relation, pairs: Sequence[Pairs]) -> list[np.ndarray]:
         out.append((table[:, p.rank] == p.peer[None, :]).any(axis=0)
                    if len(table) else np.zeros(len(p.rank), dtype=bool))
     return out
-
-
-def _family_complete(rel: Relation, pairs: Sequence[Pairs]) -> bool:
-    """Every rank that takes part at all has every stage with a partner; two stages somewhere."""
-    stages_seen = 0
-    for p in pairs:
-        table = partners(rel, p.grid)
-        stages_seen = max(stages_seen, len(table))
-        have = {(int(r), int(q)) for r, q in zip(p.rank, p.peer, strict=True)}
-        for r in np.unique(p.rank):
-            want = [int(q) for q in table[:, r] if q >= 0]
-            hits = sum((int(r), q) in have for q in want)
-            if hits not in (0, len(want)) or (hits == 0 and want):
-                return False
-    return stages_seen >= 2
 
 
 def _shift_vectors(
@@ -117,62 +121,161 @@ def _shift(vec: tuple[int, ...], flags: list[bool], periods: tuple[bool, ...] | 
     return {"kind": "shift", "vec": list(vec), "wrap": wrap}
 
 
-def _family_candidates(ndims: int) -> list[tuple[float, Relation]]:
-    axes: list[int | None] = list(range(ndims)) if ndims > 1 else []
+def _along(ndims: int, axis: Axis) -> list[tuple[float, Relation]]:
+    """Return what may lead along one axis, with its cost."""
+    far = 0.0 if isinstance(axis, int) or (axis is None and ndims == 1) else \
+        0.3 if axis is not None else 0.5
+    out: list[tuple[float, Relation]] = [(1.5, {"kind": "xor"})]
+    for sign in (1, -1):
+        out += [(1.55, {"kind": "stride", "sign": sign, "wrap": w}) for w in (True, False)]
+        out += [(1.6, {"kind": "level", "sign": sign, "wrap": w, "all": every})
+                for w in (True, False) for every in ((False, True) if ndims > 1 else (False,))]
+        out += [(1.6, {"kind": "tree", "sign": sign, "root": 0}),
+                (1.65, {"kind": "tree", "sign": sign, "root": 0, "form": "low"}),
+                (1.8, {"kind": "tree", "sign": sign, "root": -1}),
+                (1.85, {"kind": "tree", "sign": sign, "root": "half"})]
+        out += [(1.9, {"kind": "heap", "k": k, "sign": sign}) for k in (2, 3, 4)]
+        out += [(1.4, {"kind": "fold", "sign": sign})]
+        out += [(1.5 + k / 20, {"kind": "far", "k": k, "sign": sign, "wrap": w})
+                for k in (2, 3, 4) for w in (False, True) if not (w and k == 2 and sign < 0)]
+    out += [(1.6, {"kind": "xor", "fold": "power"}), (1.7, {"kind": "xor", "fold": "pairs"})]
+    out += [(2.0, {"kind": "others"})]
+    out += [(1.95, {"kind": "tree", "sign": sign, "root": 0, "base": k})
+            for sign in (1, -1) for k in (3, 4)]
+    return [(cost + far, {**rel, "axis": axis}) for cost, rel in out]
+
+
+def _once(ndims: int, axis: Axis) -> list[tuple[float, Relation]]:
+    """Return single partners along one axis: a place, the next, the mirrored one."""
+    far = 0.1 if isinstance(axis, int) else 0.3
     out: list[tuple[float, Relation]] = []
-    for a in (*axes, None):
-        extra = 0.0 if a is not None or ndims == 1 else 2.0
-        out.append((1.5 + extra, {"kind": "xor", "axis": a}))
-        for sign in (1, -1):
-            for wrap in (True, False):
-                out.append((1.5 + extra, {"kind": "stride", "axis": a, "sign": sign,
-                                          "wrap": wrap}))
-        out.append((2.0 + extra, {"kind": "others", "axis": a}))
-    out += [(1.6, {"kind": "tree", "sign": sign}) for sign in (1, -1)]
-    out += [(1.2, {"kind": "mirror"}), (1.2, {"kind": "opposite"})]
-    if ndims == 2:
-        out.append((1.2, {"kind": "transpose"}))
+    if axis is not None:
+        out += [(1.0 + far, {"kind": "place", "axis": axis, "rank": k}) for k in (0, -1)]
+        out += [(1.3 + far, {"kind": "place", "axis": axis, "rank": "half"})]
+    if isinstance(axis, int):
+        out += [(1.2 + far, {"kind": "place", "axis": axis, "of": d})
+                for d in range(ndims) if d != axis]
+    if ndims > 1 or axis is not None:
+        out += [(1.1 + far, {"kind": "mirror", "axis": axis})]
+    if not isinstance(axis, int) and (ndims > 1 or axis is not None):
+        out += [(1.0 + far, {"kind": "along", "axis": axis, "by": by, "wrap": w})
+                for by in (1, -1) for w in (False, True)]
+    return out
+
+
+def _numbered(pairs: Sequence[Pairs]) -> list[tuple[float, Relation]]:
+    """Return relations whose number is read off the pairs: r mod k, every k-th rank, a root."""
+    out: list[tuple[float, Relation]] = []
+    last = pairs[-1]
+    tops = {int(p.peer.max()) for p in pairs}
+    if len(tops) == 1 and (top := tops.pop()) + 1 < last.grid.n and all(
+            (p.peer < p.rank).all() for p in pairs):
+        out += [(1.6, {"kind": "modulo", "k": top + 1})]
+    steps = {gcd(*(int(d) for d in np.unique(np.abs(p.peer - p.rank)))) for p in pairs
+             if len(np.unique(np.abs(p.peer - p.rank))) > 1}
+    if len(steps) == 1 and (step := steps.pop()) and all((p.peer > p.rank).all() for p in pairs):
+        out += [(1.9, {"kind": "steps", "axis": None, "by": step})]
+    # a rank that receives from nobody but all others lead to: the root of a tree
+    free: set[int] | None = None
+    for p in pairs:
+        mine = set(range(p.grid.n)) - {int(r) for r in p.rank}
+        mine2 = set(range(p.grid.n)) - {int(r) for r in p.peer}
+        both = mine | mine2
+        free = both if free is None else free & both
+    for root in sorted(free or ())[:3]:
+        if root:
+            out += [(1.9, {"kind": "tree", "axis": None, "sign": sign, "root": root})
+                    for sign in (1, -1)]
+    return out
+
+
+def _block_axes(pairs: Sequence[Pairs]) -> list[dict[str, Any]]:
+    """Return the nodes of k ranks, or the ranks equal modulo k, that no message leaves."""
+    out: list[dict[str, Any]] = []
+    n = max(p.grid.n for p in pairs)
+    for k in range(2, min(n - 1, 65)):
+        if all((p.rank // k == p.peer // k).all() for p in pairs):
+            out.append({"kind": "nodes", "size": k, "ordinal": 0})
+            break
+    steps = [gcd(*(int(d) for d in np.unique(np.abs(p.peer - p.rank)))) for p in pairs]
+    step = gcd(*steps)
+    if 1 < step <= 64 and n > step:
+        out.append({"kind": "modulo", "k": step, "ordinal": 0})
     return out
 
 
 def explain(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None = None,
-            loose: bool = False) -> Explanation:
+            loose: bool = False, axes: Sequence[dict[str, Any]] = ()) -> Explanation:
     """Return the cheapest set of relations that covers all pairs at all counts.
 
     loose: partners differ from run to run (whoever is free gets the work), so a relation to
-    all others need not be complete in any one run.
+    all others need not be complete in any one run. axes: laws of communicators along which
+    relations may lead.
     """
     pairs = [p for p in pairs if len(p.rank)]
     if not pairs:
         return Explanation([], 0.0, 0)
-    search = _Search(pairs, periods)
+    search = _Search(pairs, periods, loose)
     search.fixed_partners()
     search.shifts()
-    partial = search.families(loose)
-    search.mixtures(partial)
+    search.families(axes)
+    search.mixtures()
     return search.best()
 
 
 class _Search:
     """Collects explanations of one node's pairs; cheaper ones found first save later work."""
 
-    def __init__(self, pairs: Sequence[Pairs], periods: tuple[bool, ...] | None) -> None:
+    def __init__(self, pairs: Sequence[Pairs], periods: tuple[bool, ...] | None,
+                 loose: bool) -> None:
         self.pairs = pairs
         self.periods = periods
+        self.loose = loose
         self.ndims = len(pairs[0].grid.dims)
+        self.total = sum(len(p.rank) for p in pairs)
         self.options: list[Explanation] = []
+        self.partial: list[tuple[float, Relation, np.ndarray]] = []
+        self.used = []
+        for p in pairs:
+            adjacent = np.zeros((p.grid.n, p.grid.n + 1), dtype=bool)
+            adjacent[p.rank, p.peer] = True
+            self.used.append(adjacent)
 
-    def residual(self, rels: Sequence[Relation]) -> int:
-        """Return how many pairs none of the relations explains."""
-        hit = [np.zeros(len(p.rank), dtype=bool) for p in self.pairs]
-        for rel in rels:
-            for h, c in zip(hit, _covered(rel, self.pairs), strict=True):
-                h |= c
-        return sum(int((~h).sum()) for h in hit)
+    def covered(self, rel: Relation) -> np.ndarray:
+        """Return which of all pairs the relation explains."""
+        return np.concatenate(_covered(rel, self.pairs))
 
     def beaten(self, cost: float) -> bool:
         """Return whether something complete is already as cheap."""
         return any(not e.unexplained and e.cost <= cost for e in self.options)
+
+    def guards(self, rels: Sequence[Relation]) -> float:
+        """Return what the guards of the relations cost together."""
+        if self.loose:
+            return 0.0
+        tables = [[partners(rel, p.grid) for rel in rels] for p in self.pairs]
+        cost = 0.0
+        for k, rel in enumerate(rels):
+            grids, sets, peers, care = [], [], [], []
+            for p, tabs, used in zip(self.pairs, tables, self.used, strict=True):
+                mine = tabs[k]
+                for s, row in enumerate(mine):
+                    ways = sum((t == row[None, :]).sum(axis=0) for t in tabs)
+                    grids.append(at_stage(rel, p.grid, s, len(mine)))
+                    sets.append(used[np.arange(p.grid.n), row] & (row >= 0))
+                    peers.append(row)
+                    care.append((ways <= 1) | (row < 0))
+            guard = fit_guard(grids, sets, peers, care) if grids else []
+            if guard is None:
+                cost += NO_GUARD if rel["kind"] == "shift" else NO_FAMILY
+            else:
+                cost += GUARD_WEIGHT * guard_cost(guard)
+        return cost
+
+    def offer(self, rels: list[Relation], cost: float, ambiguous: Sequence[int] = ()) -> None:
+        """Add a set of relations that explains all pairs, if it may be the cheapest."""
+        if not self.beaten(cost):
+            self.options.append(Explanation(rels, cost + self.guards(rels), 0, list(ambiguous)))
 
     def fixed_partners(self) -> None:
         """Try self and one rank for all."""
@@ -181,94 +284,155 @@ class _Search:
         same = {int(q) for p in self.pairs for q in p.peer}
         if len(same) == 1:
             candidates.append({"kind": "root", "rank": same.pop()})
-        self.options += [Explanation([rel], 1.0, 0) for rel in candidates
-                         if self.residual([rel]) == 0]
+        candidates.append({"kind": "root", "rank": "half"})
+        for rel in candidates:
+            self.consider(1.0 if rel.get("rank") != "half" else 1.3, rel)
+
+    def consider(self, cost: float, rel: Relation) -> None:
+        """Offer a relation if it explains everything, remember it if a part."""
+        hit = self.covered(rel)
+        if hit.all():
+            self.offer([rel], cost)
+        elif hit.any():
+            self.partial.append((cost, rel, hit))
 
     def shifts(self) -> None:
         """Try shifts on the grid, with messages to oneself where nothing else explains them."""
         found, ambiguous = _shift_vectors(self.pairs, self.periods)
         if not found or len(found) > MAX_SHIFTS:
             return
-        left, rels = self.residual(found), list(found)
-        if left and self.residual([*found, {"kind": "self"}]) == 0:
-            rels.append({"kind": "self"})
-            left = 0
+        hit = [self.covered(r) for r in found]
+        rels = list(found)
+        left = ~np.any(hit, axis=0)
+        if left.any():
+            own = self.covered({"kind": "self"})
+            if (own | ~left).all():
+                rels.append({"kind": "self"})
+                left[:] = False
         far = max(abs(x) for r in found for x in r["vec"]) > MAX_REACH
-        odd = sum(_partial(rel, self.pairs) for rel in found)
-        self.options.append(Explanation(rels, len(rels) * (2.0 if far else 1.0) + 0.2 * odd, left,
-                                        sorted(ambiguous)))
+        cost = len(rels) * (2.0 if far else 1.0)
+        if left.any():
+            self.options.append(Explanation(rels, cost, int(left.sum()), sorted(ambiguous)))
+        else:
+            self.offer(rels, cost, sorted(ambiguous))
+        if not far and len(found) <= 8:
+            self.partial += [(1.0, r, h) for r, h in zip(found, hit, strict=True) if h.any()]
 
-    def families(self, loose: bool) -> list[tuple[float, Relation]]:
-        """Try families and permutations alone; return those that explain a part."""
-        partial = []
-        for cost, rel in _family_candidates(self.ndims):
+    def families(self, axes: Sequence[dict[str, Any]]) -> None:
+        """Try families, permutations and single places along all axes."""
+        if self.beaten(1.0):
+            return
+        lines: list[Axis] = [*range(self.ndims)] if self.ndims > 1 else []
+        lines += [None, *axes, *_block_axes(self.pairs)]
+        candidates: list[tuple[float, Relation]] = [
+            (1.2, {"kind": "mirror", "axis": None}), (1.2, {"kind": "opposite"})]
+        candidates += [(1.2, {"kind": "transpose", "axes": list(a)})
+                       for a in combinations(range(self.ndims), 2)]
+        for axis in lines:
+            longest = max(line(axis, p.grid).longest for p in self.pairs)
+            if longest > 1:
+                candidates += _once(self.ndims, axis)
+            if longest >= MIN_LINE:
+                candidates += _along(self.ndims, axis)
+        candidates += _numbered(self.pairs)
+        candidates.sort(key=lambda c: c[0])
+        for cost, rel in candidates:
             if self.beaten(cost):
-                continue
-            complete = rel["kind"] in PERMUTATIONS or _family_complete(rel, self.pairs)
-            left = self.residual([rel])
-            if left == 0 and (complete or (rel["kind"] == "others" and (
-                    loose or _each_all_or_none(rel, self.pairs)))):
-                self.options.append(Explanation([rel], cost, 0))
-            elif left and complete:
-                partial.append((cost, rel))
-                if self.residual([rel, {"kind": "self"}]) == 0:
-                    self.options.append(Explanation([rel, {"kind": "self"}], cost + 1, 0))
-        return partial
+                break
+            if self._leads(rel):
+                self.consider(cost, rel)
 
-    def mixtures(self, partial: Sequence[tuple[float, Relation]]) -> None:
-        """Try a family with a few shifts, a root or a transpose (a shared wrapper line)."""
-        for cost, rel in partial:
-            if self.beaten(cost + 1.2):
-                continue
-            rest = [Pairs(p.grid, p.rank[~c], p.peer[~c])
-                    for p, c in zip(self.pairs, _covered(rel, self.pairs), strict=True)]
-            shifts, open_axes = _shift_vectors([p for p in rest if len(p.rank)], self.periods)
-            more: list[list[Relation]] = [shifts, [{"kind": "root", "rank": 0}]]
-            if self.ndims == 2:
-                more.append([{"kind": "transpose"}])
-            for extra in more:
-                if extra and len(extra) <= 8 and self.residual([rel, *extra]) == 0:
-                    self.options.append(Explanation(
-                        [rel, *extra], cost + 1.2 * len(extra), 0,
-                        sorted(open_axes) if extra is shifts else []))
+    def _leads(self, rel: Relation) -> bool:
+        """Whether a family has two stages somewhere, and most of what it says is there."""
+        if rel["kind"] not in FAMILIES and rel["kind"] not in PERMUTATIONS:
+            return True
+        stages, hit, said = 0, 0, 0
+        ranks = 0
+        for p, used in zip(self.pairs, self.used, strict=True):
+            table = partners(rel, p.grid)
+            stages = max(stages, len(table))
+            there = used[np.arange(p.grid.n)[None, :], table] & (table >= 0)
+            took = np.zeros(p.grid.n, dtype=bool)
+            took[p.rank] = True
+            hit += int(there.sum())
+            said += int((table[:, took] >= 0).sum())
+            ranks += int(took.sum())
+        if rel["kind"] in FAMILIES and stages < 2 and rel["kind"] != "heap":
+            return False
+        return hit > 0 and (self.loose or 4 * hit >= said or rel["kind"] == "level")
+
+    def mixtures(self) -> None:
+        """Try several relations through one call (a shared wrapper line, a list of partners)."""
+        if self.beaten(2.2) or not self.partial:
+            return
+        parts = sorted(self.partial, key=lambda c: c[0])
+        hits = np.array([h for _, _, h in parts])
+        pairs: list[tuple[float, int, int]] = []
+        miss = (~hits).astype(np.float32)
+        whole = np.argwhere(np.triu(miss @ miss.T == 0, 1))
+        pairs = sorted((parts[i][0] + parts[j][0] + 0.2, int(i), int(j)) for i, j in whole)
+        for cost, i, j in pairs[:12]:
+            if self.beaten(cost):
+                break
+            self.offer([parts[i][1], parts[j][1]], cost)
+        if not self.beaten(4.0):
+            self._greedy(parts, hits)
+
+    def _greedy(self, parts: Sequence[tuple[float, Relation, np.ndarray]],
+                hits: np.ndarray) -> None:
+        costs = np.array([c for c, _, _ in parts])
+        for weight in (1.0, 0.5):
+            left = np.ones(self.total, dtype=bool)
+            chosen: list[int] = []
+            while left.any() and len(chosen) < MAX_MIXED:
+                gain = hits[:, left].sum(axis=1) / costs**weight
+                best = int(np.argmax(gain))
+                if gain[best] <= 0:
+                    break
+                chosen.append(best)
+                left &= ~hits[best]
+            if not left.any():
+                chosen = [k for k in chosen if not hits[[j for j in chosen if j != k]].any(
+                    axis=0).all()] or chosen
+                self.offer([parts[k][1] for k in chosen], float(costs[chosen].sum())
+                           + 0.2 * len(chosen))
 
     def best(self) -> Explanation:
         """Return the cheapest option; one that leaves pairs unexplained costs dearly."""
         if not self.options:
-            return Explanation([], 12.0, sum(len(p.rank) for p in self.pairs))
-        best = min(self.options, key=lambda e: (e.unexplained > 0, e.cost))
+            return Explanation([], 12.0, self.total)
+        ranked = sorted(self.options, key=lambda e: (e.unexplained > 0, e.cost))
+        best = ranked[0]
         if best.unexplained:
             best.cost += 10.0
+            return best
+        mine = {relation_key(r) for r in best.relations}
+        best.rivals = [e.relations for e in ranked[1:4]
+                       if not e.unexplained and e.cost <= best.cost + 0.1
+                       and {relation_key(r) for r in e.relations} != mine]
         return best
 
 
-def _partial(rel: Relation, pairs: Sequence[Pairs]) -> bool:
-    """Whether some rank with a partner inside the grid does not use the shift."""
-    for p in pairs:
-        inside = partners(rel, p.grid)[0]
-        used = np.zeros(p.grid.n, dtype=bool)
-        used[p.rank[inside[p.rank] == p.peer]] = True
-        if np.any((inside >= 0) & ~used):
-            return True
-    return False
-
-
-def _each_all_or_none(rel: Relation, pairs: Sequence[Pairs]) -> bool:
-    for p in pairs:
-        table = partners(rel, p.grid)
-        for r in np.unique(p.rank):
-            if len(np.unique(p.peer[p.rank == r])) != len(table):
-                return False
-    return max(p.grid.n for p in pairs) > 2
-
-
-def order_family(rel: Relation, first_seen: Sequence[np.ndarray]) -> Relation:
+def order_family(rel: Relation, seen: Sequence[tuple[GridAt, np.ndarray, np.ndarray, np.ndarray]]
+                 ) -> Relation:
     """Return the family with its stages in the order in which they were seen to run.
 
-    first_seen: per count, the mean ordinal of each stage's first event.
+    seen: per count the grid and, per row, rank, partner and ordinal of the first event.
     """
-    if rel["kind"] not in ("xor", "stride", "tree"):
+    ways = walks(rel)
+    if len(ways) < 2:
         return rel
-    down = sum(bool(len(f) > 1 and f[0] > f[-1]) for f in first_seen)
-    up = sum(bool(len(f) > 1 and f[0] < f[-1]) for f in first_seen)
-    return {**rel, "descending": True} if down > up else rel
+    wrong = [0] * len(ways)
+    for grid, rank, peer, first in seen:
+        order = np.lexsort((first, rank))
+        r, q = rank[order], peer[order]
+        next_ = r[1:] == r[:-1]
+        for k, way in enumerate(ways):
+            table = partners(way, grid)
+            if not len(table):
+                continue
+            hit = table[:, r] == q[None, :]
+            stage = np.where(hit.any(axis=0), np.argmax(hit, axis=0), -1)
+            both = next_ & (stage[1:] >= 0) & (stage[:-1] >= 0)
+            wrong[k] += int((stage[1:] < stage[:-1])[both].sum())
+    return ways[int(np.argmin(wrong))]

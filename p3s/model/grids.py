@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import permutations
 from typing import Any
 
 import numpy as np
+
+from p3s.model.guards import GridAt
 
 
 def prime_factors(n: int) -> list[int]:
@@ -66,33 +70,49 @@ def _root(n: int, k: int) -> int | None:
     return r if r**k == n else None
 
 
+@cache
+def dims_nested(n: int, ndims: int) -> tuple[int, ...]:
+    """Return ascending extents, each the largest divisor of what is left below its root."""
+    out: list[int] = []
+    for left in range(ndims, 1, -1):
+        d = max(d for d in range(1, int(n ** (1 / left) + 1e-9) + 1) if n % d == 0)
+        out.append(d)
+        n //= d
+    return (*out, n)
+
+
+_RULES = {"greedy": dims_greedy, "balanced": dims_balanced, "nested": dims_nested}
+LAYOUTS = ("row", "column", "reverse")
+
+
 @dataclass(frozen=True)
 class GridFamily:
-    """A rule from process count to grid extents (row-major rank order).
+    """A rule from process count to grid extents and to the order of the ranks on the grid.
 
-    kind: line | greedy | balanced | greedy_up | balanced_up | power2 | cube | fixed;
-    order: for power2, the dimension doubled first, second, ...; for fixed, the position of
-    the fixed extent is order[0] and its value ``extent``.
+    kind: line | greedy | balanced | nested | the three with _up (the other way round) | power2 |
+    cube | fixed | bits; order: for power2, the dimension doubled first, second, ...; for fixed,
+    the position of the fixed extent is order[0], its value ``extent``, the kind of the rest
+    ``rest``; for bits, the dimensions to which the bits of the rank are dealt in turn, from the
+    highest down (extent 0) or from the lowest up (extent 1). layout: row-major, column-major, or
+    row-major from the last rank down (reverse).
     """
 
     kind: str
     ndims: int
     order: tuple[int, ...] = ()
     extent: int = 0
+    rest: str = "balanced"
+    layout: str = "row"
 
     def dims(self, n: int) -> tuple[int, ...] | None:
         """Return the extents at ``n`` processes, or None where the rule does not admit ``n``."""
         if self.kind == "line":
             return (n,)
-        if self.kind == "greedy":
-            return dims_greedy(n, self.ndims)
-        if self.kind == "balanced":
-            return dims_balanced(n, self.ndims)
-        if self.kind == "greedy_up":
-            return dims_greedy(n, self.ndims)[::-1]
-        if self.kind == "balanced_up":
-            return dims_balanced(n, self.ndims)[::-1]
-        if self.kind == "power2":
+        name = self.kind.removesuffix("_up")
+        if name in _RULES:
+            dims = _RULES[name](n, self.ndims)
+            return dims[::-1] if name != self.kind else dims
+        if self.kind in ("power2", "bits"):
             return _power_of_two_dims(n, self.order)
         if self.kind == "cube":
             root = _root(n, self.ndims)
@@ -100,71 +120,146 @@ class GridFamily:
         if self.kind == "fixed":
             if n % self.extent:
                 return None
-            other = n // self.extent
-            return (self.extent, other) if self.order[0] == 0 else (other, self.extent)
+            at = self.order[0]
+            order = self.order[1:]
+            rest = GridFamily("line", 1) if self.ndims == 2 else \
+                GridFamily(self.rest, self.ndims - 1, order)
+            others = rest.dims(n // self.extent)
+            return None if others is None else (*others[:at], self.extent, *others[at:])
         return None
+
+    def at(self, n: int) -> GridAt | None:
+        """Return the grid at ``n`` processes, or None where the rule does not admit ``n``."""
+        dims = self.dims(n)
+        if dims is None:
+            return None
+        if self.kind == "bits":
+            coords = _dealt(n, self.order, bool(self.extent))
+            order = np.empty(n, dtype=np.int64)
+            order[np.ravel_multi_index(tuple(coords), dims)] = np.arange(n)
+            return GridAt(n, dims, coords, order, layout=f"bits{self.order}{self.extent}")
+        if self.layout == "row":
+            return GridAt(n, dims, coords_of(dims, n))
+        if self.layout == "column":
+            coords = coords_of(dims[::-1], n)[::-1]
+        else:
+            coords = coords_of(dims, n)[:, ::-1]
+        order = np.empty(n, dtype=np.int64)
+        order[np.ravel_multi_index(tuple(coords), dims)] = np.arange(n)
+        return GridAt(n, dims, coords, order, layout=self.layout)
 
     def to_json(self) -> dict[str, Any]:
         """Return the rule as plain data."""
-        return {"kind": self.kind, "ndims": self.ndims, "order": list(self.order),
-                "extent": self.extent}
+        out: dict[str, Any] = {"kind": self.kind, "ndims": self.ndims, "order": list(self.order),
+                               "extent": self.extent}
+        if self.kind == "fixed" and self.ndims > 2:
+            out["rest"] = self.rest
+        if self.layout != "row":
+            out["layout"] = self.layout
+        return out
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> GridFamily:
         """Return the rule from :meth:`to_json` data."""
         return GridFamily(str(data["kind"]), int(data["ndims"]), tuple(data["order"]),
-                          int(data["extent"]))
+                          int(data["extent"]), str(data.get("rest", "balanced")),
+                          str(data.get("layout", "row")))
 
     def text(self) -> str:
         """Return a short description for people."""
+        first = str(self.order[0]) if self.order else ""
         what = {
-            "line": "1-D, n", "greedy": "MPI_Dims_create (Open MPI), descending",
+            "greedy": "MPI_Dims_create (Open MPI), descending",
             "balanced": "MPI_Dims_create (balanced), descending",
             "greedy_up": "MPI_Dims_create (Open MPI), ascending",
             "balanced_up": "MPI_Dims_create (balanced), ascending",
-            "power2": "powers of two, dimension "
-            + (str(self.order[0]) if self.order else "") + " doubled first",
-            "cube": "equal extents",
-            "fixed": f"extent {self.extent} fixed in dimension "
-            + (str(self.order[0]) if self.order else ""),
-        }[self.kind]
-        return f"{self.ndims}-D {what}" if self.kind != "line" else "1-D"
+            "nested": "largest divisor below the root, ascending",
+            "nested_up": "largest divisor below the root, descending",
+            "power2": f"powers of two, dimension {first} doubled first", "cube": "equal extents",
+            "fixed": f"extent {self.extent} fixed in dimension {first}",
+            "bits": "recursive bisection, dimension " + first + " first" if not self.extent
+            else f"bits of the rank dealt from the lowest up, dimension {first} first",
+        }
+        order = {"row": "", "column": ", column-major", "reverse": ", last rank first"}
+        return ("1-D" if self.kind == "line" else f"{self.ndims}-D {what[self.kind]}") \
+            + order[self.layout]
 
 
-def candidate_families(
-    counts: list[int], cart: dict[int, tuple[int, ...]] | None = None
-) -> list[GridFamily]:
-    """Return the families that admit every count, simplest first.
+def _dealt(n: int, order: tuple[int, ...], upwards: bool) -> np.ndarray:
+    """Return coordinates made of the bits of the rank, dealt to the dimensions in turn."""
+    ranks = np.arange(n, dtype=np.int64)
+    bits = n.bit_length() - 1
+    coords = np.zeros((len(order), n), dtype=np.int64)
+    for k in range(bits):
+        d = order[k % len(order)]
+        if upwards:
+            coords[d] |= (ranks >> k & 1) << (k // len(order))
+        else:
+            coords[d] = 2 * coords[d] + (ranks >> (bits - 1 - k) & 1)
+    return coords
 
-    Where the program made a Cartesian communicator over all ranks (``cart``: count ->
-    extents), only families that reproduce its extents are kept.
-    """
+
+def all_families(counts: Sequence[int]) -> list[GridFamily]:
+    """Return all rules of extents, simplest first."""
     out = [GridFamily("line", 1)]
     for nd in (2, 3, 4):
         out.append(GridFamily("cube", nd))
         out += [GridFamily(k, nd) for k in ("balanced", "greedy", "balanced_up", "greedy_up")]
         forward = tuple(range(nd))
-        out += [GridFamily("power2", nd, o) for o in (forward, forward[::-1])]
+        orders = list(permutations(forward)) if nd == 3 else [forward, forward[::-1]]
+        orders.sort(key=lambda o: o not in (forward, forward[::-1]))
+        out += [GridFamily("power2", nd, o) for o in orders]
+        if nd > 2:
+            out += [GridFamily(k, nd) for k in ("nested", "nested_up")]
+        out += [GridFamily("bits", nd, o, up) for up in (0, 1) for o in (forward, forward[::-1])
+                if nd < 4]
     gcd = math.gcd(*counts)
-    out += [GridFamily("fixed", 2, (pos,), e)
-            for e in range(2, gcd + 1) if gcd % e == 0 for pos in (0, 1)]
-    kept, seen = [], set()
+    extents = [e for e in range(2, min(gcd, 64) + 1) if gcd % e == 0]
+    out += [GridFamily("fixed", 2, (pos,), e) for e in extents for pos in (0, 1)]
+    for e in extents:
+        for pos in (0, 1, 2):
+            out += [GridFamily("fixed", 3, (pos,), e, rest)
+                    for rest in ("cube", "balanced", "balanced_up", "greedy", "greedy_up")]
+            out += [GridFamily("fixed", 3, (pos, *o), e, "power2") for o in ((0, 1), (1, 0))]
+    return out
+
+
+def candidate_families(
+    counts: list[int], cart: dict[int, tuple[int, ...]] | None = None,
+    order: dict[int, tuple[int, ...]] | None = None,
+) -> list[GridFamily]:
+    """Return the families that admit every count, simplest first.
+
+    Where the program made a Cartesian communicator over all ranks (``cart``: count ->
+    extents; ``order``: count -> its members), only families that reproduce its extents and the
+    order of its ranks are kept.
+    """
+    out = all_families(counts)
+    if cart and order and any(m != tuple(range(n)) for n, m in order.items()):
+        out = [replace(f, layout=way) for f in out if f.kind != "bits"
+               for way in LAYOUTS[1:]] + [f for f in out if f.kind == "bits"]
+    kept = []
     for fam in out:
         dims = [fam.dims(n) for n in counts]
         if any(d is None for d in dims):
             continue
-        if cart and any(fam.dims(n) != d for n, d in cart.items()):
-            continue
-        if not cart and fam.ndims > 1 and all(d is not None and sum(x > 1 for x in d) < 2
-                                              for d in dims):
+        if cart:
+            if any(fam.dims(n) != d for n, d in cart.items()):
+                continue
+            if order and any(not _orders(fam, n, m) for n, m in order.items()):
+                continue
+        elif fam.ndims > 1 and all(d is not None and sum(x > 1 for x in d) < 2 for d in dims):
             continue  # never more than one extent above 1: nothing that the line does not say
         # Families equal on every traced count stay apart: they differ at other counts, and
         # the first in the list (the simplest) wins ties.
-        key = (fam.kind, fam.ndims, fam.order, fam.extent)
-        if key not in seen:
-            seen.add(key)
-            kept.append(fam)
+        kept.append(fam)
     return kept
+
+
+def _orders(fam: GridFamily, n: int, members: tuple[int, ...]) -> bool:
+    grid = fam.at(n)
+    return grid is not None and (tuple(range(n)) if grid.order is None
+                                 else tuple(grid.order.tolist())) == members
 
 
 def coords_of(dims: tuple[int, ...], n: int) -> np.ndarray:

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.tables import PointTable
+from p3s.characterize.tables import Place, PointTable
+from p3s.model.communicators import Communicators, Used
 from p3s.model.explain import Explanation, Pairs, explain, order_family
-from p3s.model.grids import GridFamily, candidate_families, coords_of
+from p3s.model.grids import GridFamily, candidate_families
 from p3s.model.guards import GridAt
-from p3s.model.places import PlaceLaw, place_law
-from p3s.model.relations import partners
+from p3s.model.places import PlaceLaw
+from p3s.model.relations import FAMILIES, partners
 from p3s.model.slots import Item, Rows
 from p3s.model.turns import needless
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND, kind_of
@@ -135,80 +136,144 @@ def _root_index(t: PointTable, comm: int, root: int) -> int:
     return members.index(root) if root in members else -1
 
 
-def cart_grids(tables: Sequence[PointTable]
-               ) -> tuple[dict[int, tuple[int, ...]], tuple[bool, ...] | None]:
-    """Return the extents of the largest Cartesian communicator over all ranks, and its periods.
+@dataclass(frozen=True)
+class Cart:
+    """The Cartesian communicator over all ranks: per count extents and members; periods."""
+
+    dims: dict[int, tuple[int, ...]]
+    members: dict[int, tuple[int, ...]]
+    periods: tuple[bool, ...] | None
+
+
+def cart_of(tables: Sequence[PointTable]) -> Cart:
+    """Return the largest Cartesian communicator over all ranks (empty where there is none).
 
     Where a program makes several, the one of most dimensions that exists at every count counts.
     """
-    per: dict[int, dict[int, tuple[tuple[int, ...], tuple[bool, ...]]]] = {}
+    per: dict[int, dict[int, Place]] = {}
     for t in tables:
         for p in t.places:
-            if p.dims and p.members == tuple(range(t.np)):
-                per.setdefault(len(p.dims), {}).setdefault(
-                    t.np, (p.dims, p.periods or (False,) * len(p.dims)))
+            if p.dims and len(p.members) == t.np:
+                per.setdefault(len(p.dims), {}).setdefault(t.np, p)
     for ndims in sorted(per, reverse=True):
         got = per[ndims]
         if len(got) == len(tables):
-            periods = {v[1] for v in got.values()}
-            return {n: v[0] for n, v in got.items()}, periods.pop() if len(periods) == 1 else None
-    return {}, None
+            periods = {p.periods or (False,) * ndims for p in got.values()}
+            return Cart({n: p.dims for n, p in got.items() if p.dims},
+                        {n: p.members for n, p in got.items()},
+                        periods.pop() if len(periods) == 1 else None)
+    return Cart({}, {}, None)
+
+
+def cart_grids(tables: Sequence[PointTable]
+               ) -> tuple[dict[int, tuple[int, ...]], tuple[bool, ...] | None]:
+    """Return the extents of the largest Cartesian communicator over all ranks, and its periods."""
+    cart = cart_of(tables)
+    return cart.dims, cart.periods
 
 
 def grid_at(family: GridFamily, n: int) -> GridAt | None:
     """Return the family's grid at ``n``, or None where it does not admit ``n``."""
-    dims = family.dims(n)
-    return None if dims is None else GridAt(n, dims, coords_of(dims, n))
+    return family.at(n)
 
 
 @dataclass
 class GridChoice:
-    """The grid family of the program, with what each p2p node's partners are on it."""
+    """The grid family of the program, with what each p2p node's partners are on it.
+
+    rivals: families with the same grids at all counts traced.
+    """
 
     family: GridFamily
     grids: dict[int, GridAt]
     explained: dict[int, Explanation]
     cost: float
     others: list[tuple[str, float]]
-    periods: tuple[bool, ...] | None = None
+    periods: tuple[bool, ...] | None
+    communicators: Communicators
+    rivals: list[GridFamily] = field(default_factory=list)
+
+
+#: What a dimension costs: without it, many short dimensions would explain anything.
+_DIMENSION = 0.25
 
 
 def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable]) -> GridChoice:
     """Choose one grid for the whole program: fewest relations over all nodes."""
     counts = [t.np for t in tables]
     varying = {v for t in tables for v in t.varying}
-    cart, periods = cart_grids(tables)
-    families = candidate_families(counts, cart) or candidate_families(counts)
-    if cart:  # the program asked MPI for extents: prefer MPI's own rule to look-alikes
+    cart = cart_of(tables)
+    families = candidate_families(counts, cart.dims, cart.members) or candidate_families(counts)
+    if cart.dims:  # the program asked MPI for extents: prefer MPI's own rule to look-alikes
         families.sort(key=lambda f: f.kind not in ("balanced", "greedy"))
+    todo = _distinct(nodes, counts, varying)
     best: GridChoice | None = None
     tried: list[tuple[str, float]] = []
+    seen: dict[tuple[Any, ...], tuple[GridFamily, float]] = {}
     for fam in families:
-        grids = {n: g for n in counts if (g := grid_at(fam, n)) is not None}
-        cache: dict[bytes, Explanation] = {}
-        same = cart and len(grids[counts[0]].dims) == len(next(iter(cart.values())))
-        known = periods if same else None
-        cost, explained = 0.0, {}
-        for i, node in enumerate(nodes):
-            if node.kind not in (SEND, RECV):
-                continue
-            pairs = [_pairs(node.rows[n], grids[n]) for n in counts if n in node.rows]
-            loose = f"{node.site}:{node.op}" in varying
-            key = bytes([loose]) + b"|".join(
-                np.array([p.grid.n]).tobytes() + p.rank.tobytes() + p.peer.tobytes()
-                for p in pairs)
-            if key not in cache:
-                cache[key] = explain(pairs, known, loose)
-            explained[i] = cache[key]
-            cost += cache[key].cost
-        cost += _place_cost(nodes, tables, grids)
+        grids = {n: g for n in counts if (g := fam.at(n)) is not None}
+        layout = tuple(g.key for g in grids.values())
+        if layout in seen:  # tells nothing apart at the counts traced: the first, simplest stays
+            tried.append((fam.text(), seen[layout][1]))
+            if best is not None and best.family == seen[layout][0]:
+                best.rivals.append(fam)
+            continue
+        same = cart.dims and fam.ndims == len(next(iter(cart.dims.values())))
+        known = cart.periods if same else None
+        comms = Communicators(tables, grids)
+        cost = _DIMENSION * (fam.ndims - 1) + sum(comms.cover(_used(n)).cost for n in nodes
+                                                  if n.kind in (COLLECTIVE, COMM))
+        found: list[Explanation] = []
+        for pairs, loose, members in todo:
+            if best is not None and cost > best.cost + 1e-9 and len(families) > 1:
+                break  # dearer already: what is left cannot make it cheaper
+            mine = [Pairs(grids[n], r, q) for n, r, q in pairs]
+            found.append(explain(mine, known, loose, _axes(comms, members)))
+            cost += found[-1].cost * len(members)
         tried.append((fam.text(), cost))
-        if best is None or cost < best.cost - 1e-9:
-            best = GridChoice(fam, grids, explained, cost, [], known)
+        seen[layout] = (fam, cost)
+        if len(found) == len(todo) and (best is None or cost < best.cost - 1e-9):
+            explained = {i: e for e, (_, _, m) in zip(found, todo, strict=True)
+                         for i in m}
+            best = GridChoice(fam, grids, {i: explained[i] for i in sorted(explained)}, cost, [],
+                              known, comms)
     assert best is not None  # the 1-D line admits every count
+    best.explained = {i: Explanation(list(e.relations), e.cost, e.unexplained,
+                                     list(e.ambiguous), e.rivals)
+                      for i, e in best.explained.items()}
     _opposite_siblings(nodes, best)
     best.others = tried
     return best
+
+
+Todo = tuple[list[tuple[int, np.ndarray, np.ndarray]], bool, dict[int, Used]]
+
+
+def _distinct(nodes: Sequence[Node], counts: Sequence[int], varying: set[str]) -> list[Todo]:
+    """Return the distinct sets of pairs, with the nodes that have them."""
+    out: dict[bytes, Todo] = {}
+    for i, node in enumerate(nodes):
+        if node.kind not in (SEND, RECV):
+            continue
+        pairs = [(n, *_unique_pairs(node.rows[n])) for n in counts if n in node.rows]
+        loose = f"{node.site}:{node.op}" in varying
+        used = _used(node)
+        key = bytes([loose]) + repr(sorted(used)).encode() + b"|".join(
+            np.array([n]).tobytes() + r.tobytes() + q.tobytes() for n, r, q in pairs)
+        out.setdefault(key, (pairs, loose, {}))[2][i] = used
+    return list(out.values())
+
+
+def _used(node: Node) -> Used:
+    """Return the communicators that a node uses."""
+    return frozenset((n, int(p)) for n, ids in node.place_id.items() for p in np.unique(ids))
+
+
+def _axes(comms: Communicators, members: Mapping[int, Used]) -> list[PlaceLaw]:
+    """Return the laws of sub-communicators on which a node's messages travel."""
+    laws = comms.cover(next(iter(members.values()))).laws
+    return [law for law in laws if law["kind"] not in ("world", "self", "odd")
+            and not (law["kind"] == "axes" and "grid" not in law and len(law["axes"]) == 1)]
 
 
 def _opposite_siblings(nodes: Sequence[Node], choice: GridChoice) -> None:
@@ -243,24 +308,14 @@ def _opposite_siblings(nodes: Sequence[Node], choice: GridChoice) -> None:
                 choice.explained[i] = Explanation([flipped], e.cost, e.unexplained, e.ambiguous)
 
 
-def _pairs(rows: Rows, grid: GridAt) -> Pairs:
+def _unique_pairs(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     known = rows.peer >= 0
     both = np.unique(np.stack([rows.rank[known], rows.peer[known]], axis=1), axis=0)
-    return Pairs(grid, both[:, 0], both[:, 1])
+    return np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
 
 
-def _place_cost(nodes: Sequence[Node], tables: Sequence[PointTable],
-                grids: Mapping[int, GridAt]) -> float:
-    cost = 0.0
-    for t in tables:
-        used = {int(p) for n in nodes if n.kind in (COLLECTIVE, COMM) and t.np in n.place_id
-                for p in np.unique(n.place_id[t.np])}
-        for p in used:
-            if 0 <= p < len(t.places) and t.places[p].members:
-                law = place_law(t.places[p], t.places[p].members[0], grids[t.np])
-                cost += {"odd": 2.0, "nodes": 1.0, "parts": 0.6, "modulo": 0.6}.get(
-                    law["kind"], 0.0) / len(tables)
-    return cost
+def _pairs(rows: Rows, grid: GridAt) -> Pairs:
+    return Pairs(grid, *_unique_pairs(rows))
 
 
 def items_of(node: Node, index: int, choice: GridChoice, tables: Sequence[PointTable]
@@ -268,8 +323,8 @@ def items_of(node: Node, index: int, choice: GridChoice, tables: Sequence[PointT
     """Return the items of a node: one per relation, or per kind of communicator."""
     counts = [t.np for t in tables]
     if node.kind in (SEND, RECV):
-        return _p2p_items(node, choice.explained[index], choice.grids, counts, tables)
-    return _place_items(node, choice.grids, tables)
+        return _p2p_items(node, choice.explained[index], choice, counts)
+    return _place_items(node, choice, tables)
 
 
 def _empty() -> Rows:
@@ -277,11 +332,12 @@ def _empty() -> Rows:
     return Rows(z, z, z, z, z, z, z, z, z, z)
 
 
-def _p2p_items(node: Node, explained: Explanation, grids: Mapping[int, GridAt],
-               counts: Sequence[int], tables: Sequence[PointTable]) -> list[Item]:
+def _p2p_items(node: Node, explained: Explanation, choice: GridChoice,
+               counts: Sequence[int]) -> list[Item]:
+    grids = choice.grids
     relations = [_ordered_relation(r, node, grids) for r in explained.relations]
     tabs = {n: [partners(r, grids[n]) for r in relations] for n in counts}
-    places = _law_of_rows(node, tables, grids)
+    places = _law_of_rows(node, choice)
     items = []
     left = {n: np.ones(len(node.rows[n].rank), dtype=bool) for n in node.rows}
     for k, rel in enumerate(relations):
@@ -323,15 +379,10 @@ def _p2p_items(node: Node, explained: Explanation, grids: Mapping[int, GridAt],
 
 def _ordered_relation(rel: dict[str, Any], node: Node, grids: Mapping[int, GridAt]
                       ) -> dict[str, Any]:
-    if rel["kind"] not in ("xor", "stride", "tree"):
+    if rel["kind"] not in FAMILIES:
         return rel
-    firsts = []
-    for n, rows in node.rows.items():
-        table = partners(rel, grids[n])
-        hit = table[:, rows.rank] == rows.peer[None, :]
-        means = [float(rows.first[h].mean()) for h in hit if h.any()]
-        firsts.append(np.array(means))
-    return order_family(rel, firsts)
+    return order_family(rel, [(grids[n], rows.rank, rows.peer, rows.first)
+                              for n, rows in node.rows.items()])
 
 
 def _ways(tables: list[np.ndarray], k: int) -> np.ndarray:
@@ -353,78 +404,35 @@ def _one_size(rows: Rows, stage: np.ndarray, shape: tuple[int, ...]) -> np.ndarr
     return low == high
 
 
-def _law_of_rows(node: Node, tables: Sequence[PointTable], grids: Mapping[int, GridAt]
-                 ) -> PlaceLaw:
-    for t in reversed(tables):
-        if t.np in node.place_id:
-            return law_of(t, int(node.place_id[t.np][0]), grids[t.np])
-    return {"kind": "world", "ordinal": 0}
+def _law_of_rows(node: Node, choice: GridChoice) -> PlaceLaw:
+    """Return the law of the communicator of a node's messages, that of the largest count."""
+    cover = choice.communicators.cover(_used(node))
+    n = max(node.place_id)
+    return cover.laws[cover.law_of[(n, int(node.place_id[n][0]))]]
 
 
-def law_of(t: PointTable, place: int, grid: GridAt) -> PlaceLaw:
-    """Return the communicator law of one place of a table (world where it is not known)."""
-    if not 0 <= place < len(t.places) or not t.places[place].members:
-        return {"kind": "world", "ordinal": 0}
-    p = t.places[place]
-    return place_law(p, p.members[0], grid)
-
-
-def _place_items(node: Node, grids: Mapping[int, GridAt], tables: Sequence[PointTable]
-                 ) -> list[Item]:
-    laws: dict[str, PlaceLaw] = {}
-    pick: dict[str, dict[int, np.ndarray]] = {}
-    per_rank = node.kind not in (COLLECTIVE, COMM)
-    for t in tables:
-        if t.np not in node.rows:
-            continue
-        labels = np.empty(len(node.rows[t.np].rank), dtype=object)
-        for place in np.unique(node.place_id[t.np]):
-            law = {"kind": "world", "ordinal": 0} if per_rank else law_of(t, int(place),
-                                                                          grids[t.np])
-            name = repr(sorted(law.items()))
-            laws.setdefault(name, law)
-            labels[node.place_id[t.np] == place] = name
-        for name in dict.fromkeys(labels):
-            pick.setdefault(name, {})[t.np] = labels == name
-    # A law seen at one count only (world == row at p = 1) is merged into one that fits too.
+def _place_items(node: Node, choice: GridChoice, tables: Sequence[PointTable]) -> list[Item]:
+    """Return an item for each law that the node's communicators need."""
+    grids = choice.grids
+    if node.kind not in (COLLECTIVE, COMM):
+        laws, law_of = [{"kind": "world", "ordinal": 0}], None
+    else:
+        cover = choice.communicators.cover(_used(node))
+        laws, law_of = cover.laws, cover.law_of
     items = []
-    for name, masks in pick.items():
-        rows = {t.np: node.rows[t.np].take(masks[t.np]) if t.np in masks else _empty()
-                for t in tables}
+    for k, law in enumerate(laws):
+        rows = {}
+        for t in tables:
+            n = t.np
+            if n not in node.rows:
+                rows[n] = _empty()
+            elif law_of is None:
+                rows[n] = node.rows[n]
+            else:
+                mine = [p for (m, p), i in law_of.items() if m == n and i == k]
+                rows[n] = node.rows[n].take(np.isin(node.place_id[n], mine))
         items.append(Item(rows, {n: np.zeros(len(r.rank), dtype=np.int64)
                                  for n, r in rows.items()}, None,
                           {t.np: np.ones((1, t.np), dtype=bool) for t in tables}, grids, None,
-                          laws[name]))
-    return _merge_degenerate(items, tables, grids)
-
-
-def _merge_degenerate(items: list[Item], tables: Sequence[PointTable],
-                      grids: Mapping[int, GridAt]) -> list[Item]:
-    """Join items whose communicators coincide at small counts.
-
-    With an extent of 1 a row is the rank alone, and with one row it is the whole world: rows of
-    a law with fewer counts move to the law with more, where both give the same members.
-    """
-    from p3s.model.places import instances
-
-    items.sort(key=lambda i: (-max((n for n, r in i.rows.items() if len(r.rank)), default=0),
-                              -sum(len(r.rank) > 0 for r in i.rows.values())))
-    kept: list[Item] = []
-    for item in items:
-        home: Item | None = None
-        mine = [n for n, r in item.rows.items() if len(r.rank)]
-        for other in kept:
-            assert item.place is not None and other.place is not None
-            if any(len(other.rows[n].rank) for n in mine) or item.place["kind"] == "odd":
-                continue
-            if all(set(instances(item.place, grids[n])[1])
-                   == set(instances(other.place, grids[n])[1]) for n in mine):
-                home = other
-                break
-        if home is None:
-            kept.append(item)
-            continue
-        for n in mine:
-            home.rows[n] = item.rows[n]
-            home.stage[n] = item.stage[n]
-    return kept
+                          law))
+    return items

@@ -1,102 +1,125 @@
-"""Communicator laws: which ranks form the communicator that a rank uses, at any count."""
+"""Communicator laws: which ranks form the communicator that a rank uses, at any count.
+
+A law is plain data, {"kind": ..., "ordinal": k-th with these members}. It colours the ranks
+(``labels``); those of one colour are a communicator, in the order of their ranks or as "order"
+says: "reverse", or "grid" (places on the process grid, row-major).
+
+    world; self
+    axes axes grid      ranks that agree in the other coordinates (of another grid: "grid")
+    modulo k; nodes size    r mod k; r // size
+    parts k cut         k parts: None n divisible, "floor" r*k//n, "tail" the last takes what is
+                        left, "short" r // (n//k), "ceil" r // ceil(n/k), "first" one more each
+    spread k            r mod (n // k)
+    without rank        all but one
+    where guard both    the ranks for which a guard holds (both: and those for which not)
+    odd                 no law found
+"""
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from p3s.characterize.tables import Place
 from p3s.errors import P3SError
-from p3s.model.guards import GridAt
+from p3s.model.grids import GridFamily
+from p3s.model.guards import GridAt, eval_guard
+from p3s.model.guards import text as guard_text
 
 PlaceLaw = dict[str, Any]
+CUTS = ("floor", "tail", "first", "ceil", "short")
 
 
-def place_law(place: Place, rank: int, g: GridAt) -> PlaceLaw:
-    """Return the law that gives ``place.members`` for ``rank``: world, self, axes, part, ...
-
-    axes: all ranks that agree in the other grid coordinates; half: ranks of equal rank modulo
-    k or equal rank // (n/k); without: all but one rank; odd: no law found.
-    """
-    members = place.members
-    if members == tuple(range(g.n)):
-        return {"kind": "world", "ordinal": place.ordinal}
-    if members == (rank,):
-        return {"kind": "self", "ordinal": place.ordinal}
-    if len(g.dims) > 1:
-        for size in range(1, len(g.dims)):
-            for axes in combinations(range(len(g.dims)), size):
-                if _along(axes, g, rank) == members:
-                    return {"kind": "axes", "axes": list(axes), "ordinal": place.ordinal}
-    for k in (2, 3, 4, 8):
-        if tuple(range(rank % k, g.n, k)) == members:
-            return {"kind": "modulo", "k": k, "ordinal": place.ordinal}
-        if g.n % k == 0:
-            part = g.n // k
-            if tuple(range(rank // part * part, rank // part * part + part)) == members:
-                return {"kind": "parts", "k": k, "ordinal": place.ordinal}
-    for out in (0, g.n - 1):
-        if tuple(r for r in range(g.n) if r != out) == members:
-            return {"kind": "without", "rank": 0 if out == 0 else -1, "ordinal": place.ordinal}
-    if len(members) < g.n and len(members) > 1 and members[-1] - members[0] + 1 == len(members) \
-            and members[0] % len(members) == 0:
-        return {"kind": "nodes", "size": len(members), "ordinal": place.ordinal}
-    return {"kind": "odd", "ordinal": place.ordinal}
+def _parts(law: PlaceLaw, n: int, ranks: np.ndarray) -> np.ndarray:
+    k, cut = law["k"], law.get("cut")
+    if cut is None or cut == "short":
+        return ranks // max(n // k, 1)
+    if cut == "floor":
+        return ranks * k // n
+    if cut == "tail":
+        return np.minimum(ranks // max(n // k, 1), k - 1)
+    if cut == "ceil":
+        return ranks // -(-n // k)
+    more, size = n % k, n // k
+    return np.where(ranks < more * (size + 1), ranks // (size + 1),
+                    more + (ranks - more * (size + 1)) // max(size, 1))
 
 
-def _along(axes: tuple[int, ...], g: GridAt, rank: int) -> tuple[int, ...]:
-    same = np.ones(g.n, dtype=bool)
-    for d in range(len(g.dims)):
-        if d not in axes:
-            same &= g.coords[d] == g.coords[d][rank]
-    return tuple(int(r) for r in np.flatnonzero(same))
-
-
-def instances(law: PlaceLaw, g: GridAt) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-    """Return (instance number per rank, -1 for non-members; members per instance)."""
+def labels(law: PlaceLaw, g: GridAt) -> np.ndarray:
+    """Return the colour of every rank, int64, -1 for ranks that are in no communicator."""
     kind = law["kind"]
-    ranks = np.arange(g.n)
+    ranks = np.arange(g.n, dtype=np.int64)
     if kind == "world":
-        return np.zeros(g.n, dtype=np.int64), [tuple(range(g.n))]
+        return np.zeros(g.n, dtype=np.int64)
     if kind == "self":
-        return ranks.astype(np.int64), [(int(r),) for r in ranks]
+        return ranks
     if kind == "without":
-        out = law["rank"] % g.n
-        label = np.where(ranks == out, -1, 0)
-    elif kind == "modulo":
-        label = ranks % law["k"]
-    elif kind == "parts":
-        label = ranks // max(g.n // law["k"], 1)
-    elif kind == "nodes":
-        label = ranks // law["size"]
-    elif kind == "axes":
+        return np.where(ranks == law["rank"] % g.n, -1, 0)
+    if kind == "modulo":
+        return ranks % law["k"]
+    if kind == "nodes":
+        return ranks // law["size"]
+    if kind == "parts":
+        return _parts(law, g.n, ranks)
+    if kind == "spread":
+        return ranks % max(g.n // law["k"], 1)
+    if kind == "where":
+        holds = eval_guard(law["guard"], g)
+        return np.where(holds, 1, 0 if law.get("both") else -1).astype(np.int64)
+    if kind == "axes":
+        if "grid" in law:
+            other = GridFamily.from_json(law["grid"]).at(g.n)
+            if other is None:
+                return np.full(g.n, -1, dtype=np.int64)
+            g = other
         label = np.zeros(g.n, dtype=np.int64)
         for d, p in enumerate(g.dims):
             if d not in law["axes"]:
                 label = label * p + g.coords[d]
-    elif kind == "odd":
-        return np.full(g.n, -1, dtype=np.int64), []
-    else:
-        raise P3SError(f"model: unknown communicator law {kind!r}; made by another version")
-    names = np.unique(label[label >= 0])
+        return label
+    if kind == "odd":
+        return np.full(g.n, -1, dtype=np.int64)
+    raise P3SError(f"model: unknown communicator law {kind!r}; made by another version")
+
+
+def instances(law: PlaceLaw, g: GridAt) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+    """Return (instance number per rank, -1 for non-members; members per instance)."""
+    label = labels(law, g)
+    order = law.get("order")
+    sequence = np.arange(g.n)
+    if order == "reverse":
+        sequence = sequence[::-1]
+    elif order == "grid":
+        place = np.ravel_multi_index(tuple(g.coords), g.dims)
+        sequence = np.argsort(place, kind="stable")
+    sequence = sequence[label[sequence] >= 0]
+    names, number_of = np.unique(label[sequence], return_inverse=True)
     number = np.full(g.n, -1, dtype=np.int64)
-    members = []
-    for i, name in enumerate(names):
-        where = np.flatnonzero(label == name)
-        number[where] = i
-        members.append(tuple(int(r) for r in where))
+    number[sequence] = number_of
+    by_name = sequence[np.argsort(number_of, kind="stable")]
+    ends = np.cumsum(np.bincount(number_of, minlength=len(names)))
+    members = [tuple(part.tolist()) for part in np.split(by_name, ends[:-1])] if len(names) else []
     return number, members
 
 
 def text(law: PlaceLaw) -> str:
     """Return a communicator law for people."""
     kind = law["kind"]
+    order = {"reverse": ", last rank first", "grid": ", in grid order"}.get(
+        law.get("order", ""), "")
     return {
-        "world": "all ranks", "self": "the rank alone", "odd": "unknown members",
-        "axes": "ranks along dimension " + ",".join(str(a) for a in law.get("axes", [])),
-        "modulo": f"ranks with equal r mod {law.get('k')}",
-        "parts": f"one of {law.get('k')} equal parts", "nodes": f"{law.get('size')} ranks in a row",
-        "without": f"all but rank {law.get('rank')}",
-    }[kind]
+        "world": lambda: "all ranks", "self": lambda: "the rank alone",
+        "odd": lambda: "unknown members",
+        "axes": lambda: "ranks along dimension " + ",".join(str(a) for a in law["axes"])
+        + (f" of {GridFamily.from_json(law['grid']).text()}" if "grid" in law else ""),
+        "modulo": lambda: f"ranks with equal r mod {law['k']}",
+        "parts": lambda: f"one of {law['k']} " + {
+            None: "equal parts", "floor": "parts, r*k//n", "tail": "parts, the last takes the rest",
+            "first": "parts, the first take the rest", "ceil": "parts of ceil(n/k)",
+            "short": "or more parts of n//k"}[law.get("cut")],
+        "spread": lambda: f"ranks with equal r mod (n//{law['k']})",
+        "nodes": lambda: f"{law['size']} ranks in a row",
+        "without": lambda: f"all but rank {law['rank'] if law['rank'] >= 0 else 'n-1'}",
+        "where": lambda: f"ranks with {guard_text(law['guard'])}"
+        + (" and the others" if law.get("both") else ""),
+    }[kind]() + order

@@ -1,7 +1,27 @@
 """Relations: who a rank's partner is, in process-grid coordinates.
 
-A relation is plain data, {"kind": ...}. Families (xor, dissemination, others) have several
-stages; all others have one. ``partners`` gives the partners of all ranks at one count.
+A relation is plain data, {"kind": ...}. Most lead along an axis (axes.py): all ranks (None), a
+dimension or a communicator; c is the place on it, p its length. Families have several stages,
+numbered s = 0, 1, ... in the order in which they run; all others have one. ``partners`` gives the
+partners of all ranks at one count.
+
+    self; shift vec wrap                  the grid moved by a vector, bordered or periodic
+    root rank                             rank 0, -1 (the last), "half", or any other, for all
+    place axis rank | of                  place 0, -1, "half", k of the axis, or own coordinate "of"
+    along axis by wrap                    c + by
+    far axis k sign wrap                  c + sign * (p // k)
+    mirror axis; opposite                 p - 1 - c; (r + n // 2) mod n
+    transpose axes                        coordinates exchanged (also 2:1)
+    modulo k                              r mod k
+    fold sign                             c - 2**floor(log2 p) (sign -1), or plus, inside
+    xor axis fold                         c xor 2**s; fold "power": c < 2**floor(log2 p) only;
+                                          "pairs": of the numbers left when the first ranks pair up
+    stride axis sign wrap base            c + sign * base**s
+    level axis sign wrap all              ((c >> s) + sign) << s of the multiples of 2**s
+    tree sign root form axis base         binomial tree; form "low": 2**s ranks hand on in stage s
+    heap axis k sign                      children k c + 1 + s (sign 1); parent (c - 1) // k (-1)
+    others axis walk                      all others: (c + s), (c - s), c xor s, (s - c), s
+    steps axis by                         c + by * (s + 1), inside
 """
 
 from __future__ import annotations
@@ -11,53 +31,57 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.model.grids import rank_of
+from p3s.model.axes import Line, axis_key, line, low_powers
 from p3s.model.guards import GridAt
+from p3s.model.places import text as place_text
 
 Relation = dict[str, Any]
 #: One partner for every rank, at any count.
 PERMUTATIONS = ("transpose", "mirror", "opposite")
-
-
-def _log2_exact(p: int) -> int | None:
-    return p.bit_length() - 1 if p > 0 and p & (p - 1) == 0 else None
-
-
-def _axis(rel: Relation, g: GridAt) -> tuple[np.ndarray, int]:
-    """Return coordinate and extent along the relation's axis (None: all ranks)."""
-    if rel["axis"] is None:
-        return np.arange(g.n), g.n
-    return g.coords[rel["axis"]], g.dims[rel["axis"]]
-
-
-def _replace(rel: Relation, g: GridAt, c: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    out = np.full(g.n, -1, dtype=np.int64)
-    if rel["axis"] is None:
-        out[inside] = c[inside]
-        return out
-    coords = g.coords.copy()
-    coords[rel["axis"]] = np.where(inside, c, 0)
-    full = rank_of(g.dims, coords)
-    out[inside] = full[inside]
-    return out
-
+FAMILIES = ("xor", "stride", "level", "others", "tree", "heap", "steps")
 
 _TABLES: dict[tuple[object, ...], np.ndarray] = {}
 
 
+def relation_key(rel: Relation) -> tuple[object, ...]:
+    """Return a hashable name of a relation."""
+    return tuple((k, axis_key(v) if k == "axis" else tuple(v) if isinstance(v, list) else v)
+                 for k, v in sorted(rel.items()))
+
+
 def partners(rel: Relation, g: GridAt) -> np.ndarray:
     """Return partners, shape (stages, n): world ranks, -1 where there is none (read-only)."""
-    key = (g.n, g.dims, *((k, tuple(v) if isinstance(v, list) else v)
-                          for k, v in sorted(rel.items())))
+    key = (*g.key, relation_key(rel))
     table = _TABLES.get(key)
     if table is None:
         table = _partners(rel, g)
+        if rel.get("descending"):
+            table = np.ascontiguousarray(table[::-1])
         table.setflags(write=False)
         if g.n <= 1024:  # the search asks for the same small tables again and again
-            if len(_TABLES) > 4096:
+            if len(_TABLES) > 8192:
                 _TABLES.clear()
             _TABLES[key] = table
     return table
+
+
+def at_stage(rel: Relation | None, g: GridAt, stage: int, stages: int, turn: int = 0) -> GridAt:
+    """Return the grid at a stage of the relation, as guards want it: 2**stage is the distance."""
+    if rel is not None and rel.get("descending"):
+        stage = stages - 1 - stage
+    return g.at(stage, stages, turn)
+
+
+def _stack(rows: list[np.ndarray], n: int) -> np.ndarray:
+    return np.array(rows, dtype=np.int64).reshape(len(rows), n)
+
+
+def _index(rank: int | str, p: Any) -> Any:
+    """Return a place given as 0, 1, ..., -1 (the last) or "half", on lines of length p."""
+    if rank == "half":
+        return p // 2
+    assert isinstance(rank, int)
+    return rank + 0 * p if rank >= 0 else p + rank
 
 
 def _partners(rel: Relation, g: GridAt) -> np.ndarray:
@@ -66,95 +90,226 @@ def _partners(rel: Relation, g: GridAt) -> np.ndarray:
     if kind == "self":
         return ranks[None, :].copy()
     if kind == "root":
-        r = rel["rank"] if rel["rank"] >= 0 else g.n + rel["rank"]
+        r = int(_index(rel["rank"], g.n))
         return np.full((1, g.n), r if 0 <= r < g.n else -1, dtype=np.int64)
     if kind == "shift":
-        coords = g.coords + np.array(rel["vec"], dtype=np.int64)[:, None]
-        inside = np.ones(g.n, dtype=bool)
-        for d, p in enumerate(g.dims):
-            if rel["wrap"][d]:
-                coords[d] %= p
-            else:
-                inside &= (coords[d] >= 0) & (coords[d] < p)
-        out = np.full(g.n, -1, dtype=np.int64)
-        out[inside] = rank_of(g.dims, coords[:, inside])
-        return out[None, :]
-    if kind == "xor":
-        c, p = _axis(rel, g)
-        k = _log2_exact(p)
-        if k is None:
-            return np.empty((0, g.n), dtype=np.int64)
-        stages = range(k - 1, -1, -1) if rel.get("descending") else range(k)
-        every = np.ones(g.n, dtype=bool)
-        return np.array([_replace(rel, g, c ^ (1 << i), every) for i in stages],
-                        dtype=np.int64).reshape(k, g.n)
-    if kind == "stride":  # partner at distance 2^i along the axis
-        c, p = _axis(rel, g)
-        table = []
-        for i in range((p - 1).bit_length()):
-            target = c + rel["sign"] * (1 << i)
-            inside = (target >= 0) & (target < p)
-            if rel["wrap"]:
-                target, inside = target % p, np.ones(g.n, dtype=bool)
-            table.append(_replace(rel, g, target, inside))
-        if rel.get("descending"):
-            table.reverse()
-        return np.array(table, dtype=np.int64).reshape(len(table), g.n)
-    if kind == "tree":  # binomial tree with root 0: down to r + 2^s, up to r - 2^s
-        stairs = []
-        for s in range((g.n - 1).bit_length()):
-            step = 1 << s
-            if rel["sign"] > 0:
-                there = (ranks % (2 * step) == 0) & (ranks + step < g.n)
-            else:
-                there = ranks % (2 * step) == step
-            stairs.append(np.where(there, ranks + rel["sign"] * step, -1))
-        if rel.get("descending"):
-            stairs.reverse()
-        return np.array(stairs, dtype=np.int64).reshape(len(stairs), g.n)
-    if kind == "mirror":
-        return (g.n - 1 - ranks)[None, :]
+        return _shifted(rel, g)
+    if kind == "transpose":
+        return _transposed(rel.get("axes", [0, 1]), g)
     if kind == "opposite":
         return ((ranks + g.n // 2) % g.n)[None, :]
-    if kind == "others":
-        c, p = _axis(rel, g)
-        every = np.ones(g.n, dtype=bool)
-        return np.array([_replace(rel, g, (c + s) % p, every) for s in range(1, p)],
-                        dtype=np.int64).reshape(p - 1, g.n)
-    if kind == "transpose":
-        rows, cols = g.dims
-        i, j = g.coords
-        if rows == cols:
-            return (j * cols + i)[None, :]
-        if cols == 2 * rows:
-            return (j // 2 * cols + 2 * i + j % 2)[None, :]
-        if rows == 2 * cols:
-            return ((2 * j + i % 2) * cols + i // 2)[None, :]
+    if kind == "modulo":
+        return (ranks % rel["k"])[None, :]
+    ln = line(rel.get("axis"), g)
+    c, p = ln.c, ln.p
+    if kind == "mirror":
+        return ln.ranks(p - 1 - c)[None, :]
+    if kind == "place":
+        to = g.coords[rel["of"]] if "of" in rel else _index(rel["rank"], p)
+        return ln.ranks(to)[None, :]
+    if kind == "along":
+        to = c + rel["by"]
+        return ln.ranks(to % np.maximum(p, 1) if rel["wrap"] else to)[None, :]
+    if kind == "far":
+        to = c + rel["sign"] * (p // rel["k"])
+        return ln.ranks(to % np.maximum(p, 1) if rel["wrap"] else to)[None, :]
+    if kind == "fold":
+        low = low_powers(p)
+        up = rel["sign"] > 0
+        return ln.ranks(c + low if up else c - low, c < low if up else c >= low)[None, :]
+    rows = _FAMILIES.get(kind)
+    if rows is None:
+        raise P3SError(f"model: unknown relation {kind!r}; the file was made by another version")
+    return _stack(rows(rel, g, ln), g.n)
+
+
+def _shifted(rel: Relation, g: GridAt) -> np.ndarray:
+    coords = g.coords + np.array(rel["vec"], dtype=np.int64)[:, None]
+    inside = np.ones(g.n, dtype=bool)
+    for d, p in enumerate(g.dims):
+        if rel["wrap"][d]:
+            coords[d] %= p
+        else:
+            inside &= (coords[d] >= 0) & (coords[d] < p)
+    out = np.full(g.n, -1, dtype=np.int64)
+    out[inside] = g.rank_at(coords[:, inside])
+    return out[None, :]
+
+
+def _transposed(axes: list[int], g: GridAt) -> np.ndarray:
+    a, b = axes
+    rows, cols = g.dims[a], g.dims[b]
+    i, j = g.coords[a], g.coords[b]
+    to = g.coords.copy()
+    if rows == cols:
+        to[a], to[b] = j, i
+    elif cols == 2 * rows:
+        to[a], to[b] = j // 2, 2 * i + j % 2
+    elif rows == 2 * cols:
+        to[a], to[b] = 2 * j + i % 2, i // 2
+    else:
         return np.full((1, g.n), -1, dtype=np.int64)
-    raise P3SError(f"model: unknown relation {kind!r}; the file was made by another version")
+    return g.rank_at(to)[None, :]
+
+
+def _digits(p: int, base: int = 2) -> int:
+    """Return how many powers of ``base`` are below p."""
+    k = 0
+    while base**k < p:
+        k += 1
+    return k
+
+
+def _xor(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
+    fold = rel.get("fold")
+    low = low_powers(ln.p)
+    if fold is None:
+        return [ln.ranks(ln.c ^ (1 << i)) for i in range(_digits(ln.longest))]
+    stages = range(int(low.max()).bit_length() - 1)
+    if fold == "power":
+        return [ln.ranks(ln.c ^ (1 << i), (ln.c < low) & ((ln.c ^ (1 << i)) < low))
+                for i in stages]
+    rest = ln.p - low
+    left = (ln.c >= 2 * rest) | (ln.c % 2 == 1)
+    new = np.where(ln.c < 2 * rest, ln.c // 2, ln.c - rest)
+    out = []
+    for i in stages:
+        to = new ^ (1 << i)
+        out.append(ln.ranks(np.where(to < rest, 2 * to + 1, to + rest), left & (to < low)))
+    return out
+
+
+def _stride(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
+    base = rel.get("base", 2)
+    out = []
+    for i in range(_digits(ln.longest, base)):
+        to = ln.c + rel["sign"] * base**i
+        out.append(ln.ranks(to % np.maximum(ln.p, 1) if rel["wrap"] else to))
+    return out
+
+
+def _level(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
+    out = []
+    for s in range(_digits(ln.longest)):
+        many = (ln.p + (1 << s) - 1) >> s
+        works = ln.c % (1 << s) == 0
+        if rel.get("all"):
+            works = works & (g.coords % (1 << s) == 0).all(axis=0)
+        to = (ln.c >> s) + rel["sign"]
+        if rel["wrap"]:
+            to = to % np.maximum(many, 1)
+        out.append(ln.ranks(np.where(to >= 0, to << s, -1), works & (many > 1)))
+    return out
+
+
+def _tree(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
+    root = _index(rel.get("root", 0), ln.p)
+    p = np.maximum(ln.p, 1)
+    v, base, out = (ln.c - root) % p, rel.get("base", 2), []
+    for s in range(_digits(ln.longest, base)):
+        step = base**s
+        for k in range(1, base):  # the k-th child of a stage
+            if rel.get("form") == "low":
+                there = v < step if rel["sign"] > 0 else (v >= k * step) & (v < (k + 1) * step)
+            elif rel["sign"] > 0:
+                there = v % (base * step) == 0
+            else:
+                there = v % (base * step) == k * step
+            to = v + rel["sign"] * k * step
+            out.append(ln.ranks((to + root) % p, there & (to < p) & (to >= 0)))
+    return out
+
+
+def _heap(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
+    if rel["sign"] < 0:
+        return [ln.ranks((ln.c - 1) // rel["k"], ln.c > 0)]
+    return [ln.ranks(rel["k"] * ln.c + k) for k in range(1, rel["k"] + 1)]
+
+
+def _others(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
+    walk, p, c = rel.get("walk", "plus"), np.maximum(ln.p, 1), ln.c
+    most = ln.longest
+    if walk == "xor":
+        stages = range(1, 1 << _digits(most))
+        return [ln.ranks(c ^ s) for s in stages]
+    if walk in ("plus", "minus"):
+        sign = 1 if walk == "plus" else -1
+        return [ln.ranks((c + sign * s) % p, s < ln.p) for s in range(1, most)]
+    if walk == "meet":  # (s - c) mod p, as in tournaments
+        return [ln.ranks((s - c) % p, ((s - c) % p != c) & (s < ln.p)) for s in range(most)]
+    order = range(most) if walk == "up" else range(most - 1, -1, -1)
+    return [ln.ranks(np.full(ln.n, s), c != s) for s in order]
+
+
+def _steps(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
+    by = rel["by"]
+    return [ln.ranks(ln.c + by * s) for s in range(1, (ln.longest - 1) // by + 1)]
+
+
+_FAMILIES = {"xor": _xor, "stride": _stride, "level": _level, "tree": _tree, "heap": _heap,
+             "others": _others, "steps": _steps}
 
 
 def stages_depend_on_n(rel: Relation) -> bool:
     """Return whether the relation is a family whose number of partners is a law."""
-    return rel["kind"] in ("xor", "stride", "others", "tree")
+    return rel["kind"] in FAMILIES and rel["kind"] != "heap"
+
+
+def walks(rel: Relation) -> list[Relation]:
+    """Return the same family with its stages in every order in which programs go through them."""
+    if rel["kind"] == "others":
+        return [{**rel, "walk": w} if w != "plus" else rel
+                for w in ("plus", "minus", "xor", "up", "meet", "down")]
+    if rel["kind"] in FAMILIES:
+        return [rel, {**rel, "descending": True}]
+    return [rel]
 
 
 def text(rel: Relation) -> str:
     """Return a relation for people."""
-    kind = rel["kind"]
-    where = "" if rel.get("axis", 0) is None else f" in dimension {rel.get('axis')}"
-    if kind == "shift":
-        return "shift (" + ", ".join(
+    kind, axis = rel["kind"], rel.get("axis")
+    where = "" if axis is None else f" in dimension {axis}" if isinstance(axis, int) else \
+        f" among {place_text(axis)}"
+
+    def sign(k: int) -> str:
+        return "+" if k > 0 else "-"
+
+    def end(k: Any) -> str:
+        return "half-way" if k == "half" else str(k) if k >= 0 else "last"
+
+    wrap = " mod p" if rel.get("wrap") else ""
+    base = rel.get("base", 2)
+    return {
+        "self": lambda: "self",
+        "shift": lambda: "shift (" + ", ".join(
             f"{v:+d}{' periodic' if w and v else ''}" if v else "0"
-            for v, w in zip(rel["vec"], rel["wrap"], strict=True)) + ")"
-    if kind == "root":
-        return f"rank {rel['rank'] if rel['rank'] >= 0 else 'n-1'}"
-    if kind == "xor":
-        return f"c xor 2**s, s < log2(p){where}"
-    if kind == "stride":
-        return f"c {'+' if rel['sign'] > 0 else '-'} 2**s{' mod p' if rel['wrap'] else ''}{where}"
-    if kind == "tree":
-        return "binomial tree, " + ("r + 2**s" if rel["sign"] > 0 else "r - 2**s")
-    return {"mirror": "n - 1 - r", "opposite": "(r + n//2) mod n",
-            "self": "self", "others": f"all others{where}",
-            "transpose": "transpose (i,j) -> (j,i)"}[kind]
+            for v, w in zip(rel["vec"], rel["wrap"], strict=True)) + ")",
+        "root": lambda: "rank " + {"half": "n//2", -1: "n-1"}.get(rel["rank"], str(rel["rank"])),
+        "place": lambda: (f"place c{rel['of']}" if "of" in rel else f"place {end(rel['rank'])}")
+        + where,
+        "along": lambda: f"c {rel['by']:+d}{wrap}{where}",
+        "far": lambda: f"c {sign(rel['sign'])} p//{rel['k']}{wrap}{where}",
+        "mirror": lambda: f"p - 1 - c{where}" if axis is not None else "n - 1 - r",
+        "opposite": lambda: "(r + n//2) mod n",
+        "transpose": lambda: "transpose of dimensions "
+        + ",".join(map(str, rel.get("axes", [0, 1]))),
+        "modulo": lambda: f"rank r mod {rel['k']}",
+        "fold": lambda: f"c {sign(rel['sign'])} 2**floor(log2 p){where}",
+        "xor": lambda: "c xor 2**s, s < log2(p)" + {"power": ", c < 2**floor(log2 p)",
+                                                   "pairs": ", the first ranks paired up"}.get(
+            rel.get("fold", ""), "") + where,
+        "stride": lambda: f"c {sign(rel['sign'])} {base}**s{wrap}{where}",
+        "level": lambda: f"next multiple of 2**s, {sign(rel['sign'])}{wrap}{where}",
+        "tree": lambda: ("doubling" if rel.get("form") else "binomial" if base == 2
+                         else f"{base}-nomial") + " tree, "
+        + ("r + " if rel["sign"] > 0 else "r - ") + f"{base}**s"
+        + (f" from {end(rel['root'])}" if rel.get("root", 0) != 0 else "") + where,
+        "heap": lambda: (f"children {rel['k']}c + 1 ..." if rel["sign"] > 0
+                         else f"parent (c - 1)//{rel['k']}") + where,
+        "others": lambda: f"all others{where}" + {"plus": "", "minus": ", downwards",
+                                                  "xor": " by c xor s", "up": " in order",
+                                                  "down": " in falling order",
+                                                  "meet": " by (s - c) mod p"}[
+            rel.get("walk", "plus")],
+        "steps": lambda: f"every {rel['by']}-th rank above{where}",
+    }[kind]()

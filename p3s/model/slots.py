@@ -18,6 +18,7 @@ from p3s.model.elements import fit_elements
 from p3s.model.expr import evaluate_int
 from p3s.model.guards import GridAt, fit_guard
 from p3s.model.laws import WorkLaw, fit_exact, fit_work
+from p3s.model.relations import at_stage
 
 MAX_VARIANTS = 32
 NO_SIZE = "no exact law for the message size"
@@ -167,7 +168,7 @@ def _fit_slot(item: Item, rows: dict[int, Rows], stage: dict[int, np.ndarray], c
     cares: list[np.ndarray] = []
     for n in counts:
         for s in range(shapes[n][0]):
-            grids.append(item.grids[n])
+            grids.append(at_stage(item.relation, item.grids[n], s, shapes[n][0]))
             # who takes part, whichever partner it happened to have in this run
             if varying and item.peers is not None:
                 sets.append(np.any(times[n] > 0, axis=0) & (item.peers[n][s] >= 0))

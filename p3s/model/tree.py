@@ -12,10 +12,10 @@ from p3s.characterize.fold import Loop
 from p3s.characterize.order import least_backward
 from p3s.characterize.structure import REQUESTS, Structure, structure
 from p3s.characterize.tables import PointTable
+from p3s.model.communicators import same_place
 from p3s.model.guards import GridAt
 from p3s.model.laws import fit_exact, fit_work
-from p3s.model.nodes import law_of, node_key
-from p3s.model.places import instances
+from p3s.model.nodes import node_key
 from p3s.model.relations import partners, stages_depend_on_n
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND, kind_of
 
@@ -47,7 +47,7 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
     order = np.argsort(node, kind="stable")
     bounds = np.searchsorted(node[order], np.arange(len(numbers) + 1))
     out = UNKNOWN_ITEM + table.group.astype(np.int64)
-    laws = {comm: law_of(table, comm, grid) for comm in sorted({g.comm for g in table.groups})}
+    known: dict[str, set[tuple[int, ...]]] = {}
     shared = False
     for key, k in numbers.items():
         mine = order[bounds[k]:bounds[k + 1]]
@@ -63,7 +63,11 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
             if rel is not None:
                 hit = (partners(rel, grid)[:, rank] == peer[None, :]).any(axis=0) & (peer >= 0)
             elif kind in (COLLECTIVE, COMM):
-                hit = _on_place(items[i]["place"], table, grid, laws)[table.group[mine]]
+                here = {c: same_place(items[i]["place"], table, c, grid, known)
+                        for c in sorted({g.comm for g in table.groups})}
+                hit = np.array([here[g.comm][0] for g in table.groups])[table.group[mine]]
+                same = np.array([here[g.comm][1] for g in table.groups])[table.group[mine]]
+                found[hit & same & (fits > 0)] = i  # of several, the one made in the same turn
             else:
                 hit = np.full(len(mine), kind not in (SEND, RECV))
             found[hit & (found < 0)] = i
@@ -74,21 +78,6 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
         shared |= bool(np.any(fits > 1))
         out[mine[found >= 0]] = found[found >= 0]
     return Assignment(out, shared)
-
-
-def _on_place(law: dict[str, Any], table: PointTable, grid: GridAt,
-              laws: Mapping[int, Mapping[str, Any]]) -> np.ndarray:
-    """Return which groups of a table are on a communicator of the law, as bools.
-
-    laws: communicator -> its own law.
-    """
-    known = set(instances(law, grid)[1])
-    same: dict[int, bool] = {}
-    for comm, here in laws.items():
-        members = table.places[comm].members if 0 <= comm < len(table.places) else ()
-        same[comm] = law.get("ordinal") == here.get("ordinal") and (
-            members in known or law["kind"] == here["kind"] == "odd")
-    return np.array([same[g.comm] for g in table.groups], dtype=bool)
 
 
 def build_tree(items: Sequence[dict[str, Any]], tables: Sequence[PointTable],

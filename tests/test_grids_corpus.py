@@ -1,0 +1,98 @@
+"""Grids, partners, guards and communicators: trained on small counts, exact at large ones."""
+
+from __future__ import annotations
+
+import corpus
+import grid_programs as g
+import pytest
+
+from p3s.model.compare import compare
+from p3s.model.fit import build_model
+
+P2 = ((2, 4, 8, 16), (64, 128))
+ANY = ((3, 4, 6, 8, 12, 16), (36, 49, 64, 100))
+SQ = ((4, 9, 16, 25), (36, 49, 64, 100))
+G2 = ((4, 6, 8, 9, 12, 16), (36, 48, 64, 96, 100))
+G3 = ((8, 12, 18, 27), (36, 48, 64, 96, 125))
+
+CASES = [
+    ("fixed-plane", g.fixed_plane(), (8, 12, 18, 36), (48, 64, 96, 100)),
+    ("fixed-middle", g.fixed_middle(), (12, 18, 27, 48), (36, 96, 108)),
+    ("column-major", g.column_major(), *G2),
+    ("column-major3", g.column_major3(), (4, 8, 16, 32, 64), (128, 256)),
+    ("nested-divisors", g.nested_divisors(), (8, 12, 16, 27, 36), (64, 96, 125)),
+    ("halo4d", g.halo4d(), (16, 24, 36, 81), (64, 96, 256)),
+    ("recursive-bisection", g.recursive_bisection(), (4, 8, 16), (64, 128)),
+    ("recursive-bisection-one-tag", g.recursive_bisection(tags=False), (4, 8, 16), (64, 128)),
+    ("recursive-bisection-3d", g.recursive_bisection(3), (8, 16, 32, 64), (128, 256)),
+    ("reordered-cart", g.reordered_cart(), *G2),
+    ("reordered-cart-columns", g.reordered_cart("columns"), *G2),
+    ("halving-doubling", g.halving_doubling(), *P2),
+    ("halving-doubling-fold", g.halving_doubling(), (3, 4, 6, 8, 12, 16), (36, 64, 100)),
+    ("pair-folding", g.pair_folding(), (3, 4, 6, 8, 12, 16), (36, 64, 100)),
+    ("binomial-root-3", g.binomial(lambda n: 3), (4, 6, 8, 12, 16), (36, 64, 100)),
+    ("binomial-last", g.binomial(lambda n: n - 1), *ANY),
+    ("binomial-middle", g.binomial(lambda n: n // 2), *ANY),
+    ("binomial-reduce", g.binomial(lambda n: 0, up=True), *ANY),
+    ("binomial-reduce-2", g.binomial(lambda n: 2, up=True), *ANY),
+    ("doubling-broadcast", g.doubling_broadcast(), *ANY),
+    ("heap-tree", g.heap_tree(), *ANY),
+    ("heap-tree-3", g.heap_tree(3), *ANY),
+    ("row-ring", g.row_ring(), *G2),
+    ("node-ring", g.node_ring(), (4, 8, 12, 16), (36, 48, 64, 96, 100)),
+    ("node-gather", g.node_gather(), (6, 8, 12, 16), (36, 49, 64, 100)),
+    ("master-worker", g.master_worker(), (2, 4, 6, 11), (26, 51)),
+    ("transpose", g.transpose(), *SQ),
+    ("transpose-2:1", g.transpose(True), (4, 8, 16), (32, 64, 128)),
+    ("pairwise-xor", g.pairwise("xor"), *ANY),
+    ("pairwise-xor-2", g.pairwise("xor"), *P2),
+    ("pairwise-mod", g.pairwise("mod"), *ANY),
+    ("pairwise-ranks", g.pairwise("ranks"), *ANY),
+    ("stage-sizes-xor", g.stage_sizes("xor"), (4, 8, 16), (32, 64)),
+    ("stage-sizes-mod", g.stage_sizes("mod"), (4, 6, 8, 16), (36, 49, 64)),
+    ("multigrid", g.multigrid(), (4, 6, 8, 12, 16), (36, 48, 64, 100)),
+    ("multigrid-bordered", g.multigrid(wrap=False), (4, 6, 8, 12, 16), (36, 48, 64, 100)),
+    ("multigrid-2d", g.multigrid(2), (4, 16, 36), (64, 100)),
+    ("multigrid-2d-bordered", g.multigrid(2, False), (4, 9, 16, 25), (36, 64, 100)),
+    ("axis-sweeps", g.axis_sweeps(), *G3),
+    ("octants", g.octants(), *SQ),
+    ("red-black", g.red_black(), *G2),
+    ("red-black-3d", g.red_black(3), *G3),
+    ("odd-even", g.odd_even(), *ANY),
+    ("lower-first", g.lower_first(), *G2),
+    ("interior-border", g.interior_and_border(), (9, 12, 16, 20, 25), (36, 48, 64, 100)),
+    ("split-modulo-3", g.split_by(lambda r, n: r % 3), *ANY),
+    ("split-nodes-4", g.split_by(lambda r, n: r // 4), (4, 6, 8, 12, 16), (36, 49, 64, 100)),
+    ("split-nodes-3", g.split_by(lambda r, n: r // 3), *ANY),
+    ("split-thirds", g.split_by(lambda r, n: r // (n // 3)), *ANY),
+    ("split-thirds-even", g.split_by(lambda r, n: 3 * r // n), *ANY),
+    ("split-parity", g.split_by(lambda r, n: r % 2), *ANY),
+    ("split-halves", g.split_by(lambda r, n: int(r < n // 2)), *ANY),
+    ("split-halves-reverse", g.split_by(lambda r, n: int(r < n // 2), -1), *ANY),
+    ("split-leaders", g.split_by(lambda r, n: 0 if r % 4 == 0 else -1), (4, 6, 8, 12, 16),
+     (36, 49, 64, 100)),
+    ("split-nodes-4-on-grid", g.split_on_grid(lambda r, n: r // 4), (4, 8, 12, 16), (36, 48, 64)),
+    ("split-modulo-4-on-grid", g.split_on_grid(lambda r, n: r % 4), (4, 8, 12, 16), (36, 48, 64)),
+    ("split-parity-on-grid", g.split_on_grid(lambda r, n: r % 2), *G2),
+    ("planes", g.planes(), *G3),
+    ("roots", g.roots(), *SQ),
+    ("gather-on-diagonal", g.gather_on_diagonal(), *SQ),
+    ("ring-on-grid", g.ring_on_grid(), *G2),
+    ("io-ranks", g.io_ranks(), (6, 8, 12, 16), (36, 49, 64)),
+    ("halves", g.halves(), *ANY),
+    ("halves-even", g.halves(), (4, 8, 16), (36, 64)),
+    ("two-grids", g.two_grids(), (8, 12, 16, 18, 27), (36, 48, 64, 100)),
+    ("uneven-rows", g.uneven_rows(), *SQ),
+]
+
+
+@pytest.mark.parametrize(("program", "counts", "targets"), [c[1:] for c in CASES],
+                         ids=[c[0] for c in CASES])
+def test_large_counts_are_exact(program, counts, targets):
+    model = build_model([corpus.table(program, n) for n in counts])
+    for n in targets:
+        result = compare(model, corpus.table(program, n))
+        for key in ("p2p_triples", "collectives"):
+            got = result[key]
+            assert got["true"] == got["predicted"] == got["equal"], (n, key, got)
+        assert result["unmodelled"]["events"] == 0
