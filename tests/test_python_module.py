@@ -8,10 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import corpus
 import models
 import pytest
+import test_grids_corpus
 
 from p3s.model.evaluate import generate, phase_weight
+from p3s.model.fit import build_model
 from p3s.model.laws import WorkLaw
 from p3s.report import plain_grids
 from p3s.report.python_guards import NotExpressible, condition
@@ -73,6 +76,19 @@ def check(model, folder: Path, questions: list[tuple[int, list[int]]]) -> dict[i
 def test_it_says_what_the_model_says(name, counts, tmp_path):
     questions = [(n, sorted({0, 1, n // 2, n // 3, n - 2, n - 1})) for n in counts]
     assert check(models.ALL[name](), tmp_path, questions) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", test_grids_corpus.CASES, ids=[c[0] for c in
+                                                              test_grids_corpus.CASES])
+def test_all_grids_partners_and_communicators_have_a_plain_form(case, tmp_path):
+    _, program, counts, targets = case
+    model = build_model([corpus.table(program, n) for n in counts], holdout=False)
+    questions = [(n, sorted({0, 1, n // 2, n // 3, n - 2, n - 1})) for n in (counts[-1],
+                                                                            targets[0])]
+    left_out = check(model, tmp_path, questions)
+    assert set(left_out) <= {i for i, item in enumerate(model["items"])
+                             if any(s["guard"] is None for s in item["slots"])}, left_out
 
 
 def test_what_has_no_rule_is_left_out_and_named(tmp_path):

@@ -21,7 +21,6 @@ from p3s.report.places import joined_places
 from p3s.report.python_guards import NotExpressible, condition
 from p3s.report.rules import Places
 from p3s.report.text import visible
-from p3s.trace.ops import COLLECTIVE, COMM
 
 #: Modules whose definitions are copied where they are used.
 _SOURCES = ("plain_grids.py", "plain_partners.py")
@@ -221,7 +220,7 @@ class _Slot:
         guard = self._guard(slot["guard"])
         lines = []
         if related:
-            self.helpers.append(f"_PARTNER_{self.name} = {_literal(_plain_law(slot['relation']))}")
+            self.helpers.append(self._relation(slot["relation"], f"_PARTNER_{self.name}"))
             lines.append(f"    stages = partners(_PARTNER_{self.name}, rank, n, GRID)")
             lines.append("    for stage, partner in enumerate(stages):")
             if "step" in guard:  # 2**step is the distance, whatever the order
@@ -267,7 +266,7 @@ class _Slot:
                  else "    times = posted"]
         if family is not None:
             relation = self.model["items"][family]["slots"][0]["relation"]
-            self.helpers.append(f"_STAGES_{self.name} = {_literal(_plain_law(relation))}")
+            self.helpers.append(self._relation(relation, f"_STAGES_{self.name}"))
             lines += [f"    stages = len(partners(_STAGES_{self.name}, rank, n, GRID))",
                       "    if stages < 2 or times % stages:", "        stages = 1",
                       "    for stage, partner in ((s, -1) for s in range(stages if times else 0)):"]
@@ -346,30 +345,37 @@ class _Slot:
             return "world"
         if law["kind"] == "odd":
             raise NotExpressible("no rule found for the communicator's members")
-        source = _literal(_plain_law({k: v for k, v in law.items() if k not in (
-            "ordinal", "guard", "grid")}))
-        extra = ""
-        if "guard" in law:
-            self.helpers.append(self._holds(law["guard"]))
-            extra += f", 'holds': _holds_{self.name}"
-        if "grid" in law:
-            extra += f", 'on': {_grid_source(law['grid'])}"
-        made = f"_ON_{self.name} = {source[:-1]}{extra}}}"
+        made = f"_ON_{self.name} = {self._communicator(law, f'_holds_{self.name}')}"
         if made not in self.helpers:
             self.helpers.append(made)
         return f"_ON_{self.name}"
 
-    def _holds(self, guard: Sequence[Any]) -> str:
-        used_before, self.used = self.used, set()
-        holds = self._guard(guard) or "True"
-        lines = [f"def _holds_{self.name}(rank, n):",
-                 *_unpacked(self.model, self.used, rank=True), f"    return {holds}"]
-        self.used = used_before
-        return "\n".join(lines)
+    def _communicator(self, law: Mapping[str, Any], name: str) -> str:
+        """Return the source of a communicator's law; a guard in it becomes the function ``name``."""
+        source = _literal(_plain_law({k: v for k, v in law.items() if k not in (
+            "ordinal", "guard", "grid")}))[:-1]
+        if "guard" in law:
+            used_before, self.used = self.used, set()
+            holds = self._guard(law["guard"], alone=True) or "True"
+            self.helpers.append("\n".join([
+                f"def {name}(rank, n):", *_unpacked(self.model, self.used, rank=True),
+                f"    return {holds}"]))
+            self.used = used_before
+            source += f", 'holds': {name}"
+        if "grid" in law:
+            source += f", 'on': {_grid_source(law['grid'])}"
+        return source + "}"
 
-    def _guard(self, guard: Sequence[Any]) -> str:
-        source, used = condition(guard, self.ndims, self.item["kind"] in (COLLECTIVE, COMM)
-                                 or self.slot["relation"] is None)
+    def _relation(self, relation: Mapping[str, Any], name: str) -> str:
+        """Return the line that gives a relation its name; its axis may be a communicator."""
+        axis = relation.get("axis")
+        if not isinstance(axis, Mapping):
+            return f"{name} = {_literal(_plain_law(relation))}"
+        source = _literal(_plain_law({k: v for k, v in relation.items() if k != "axis"}))
+        return f"{name} = {source[:-1]}, 'axis': {self._communicator(axis, f'{name}_holds')}}}"
+
+    def _guard(self, guard: Sequence[Any], alone: bool = False) -> str:
+        source, used = condition(guard, self.ndims, alone or self.slot["relation"] is None)
         self.used |= used
         return source
 
