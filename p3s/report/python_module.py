@@ -39,7 +39,7 @@ _WORDS = frozenset({
     "low", "plus", "minus", "meet", "up", "down", "world", "axes", "nodes", "parts", "spread",
     "without", "floor", "tail", "short", "ceil", "first", "reverse", "grid", "line", "greedy",
     "balanced", "nested", "greedy_up", "balanced_up", "nested_up", "power2", "bits", "cube",
-    "fixed", "row", "column",
+    "fixed", "row", "column", "where",
 })  # fmt: skip
 
 
@@ -285,6 +285,15 @@ class _Slot:
         words = {"r": "rank", "s": "stage"}
         return f"{name}({', '.join(words.get(a, a) for a in args)})"
 
+    def _amount(self, stat: Mapping[str, Any], name: str) -> str:
+        """Write a function of a statistical amount and return the call of it."""
+        if "expr" not in stat:
+            return _work_source(stat)
+        args = _arguments(stat["expr"])
+        self.helpers.append(to_python(stat["expr"], name, args).rstrip("\n"))
+        self.used.update(args)
+        return f"max({name}({', '.join(args)}), 0.0)"
+
     def _times(self) -> str:
         law = self.slot["count"]
         if "expr" in law:
@@ -292,7 +301,7 @@ class _Slot:
         if "total" in law:
             total = self._law(law["total"], f"_total_{self.name}")
             return f"part_of({total}, {self._taking_part()}, rank, stage, n)"
-        return f"max(round({_work_source(law['stat'])}), 0)"
+        return f"max(round({self._amount(law['stat'], f'_often_{self.name}')}), 0)"
 
     def _taking_part(self) -> str:
         """Write a function that lists the stages at which a rank takes part; return its name."""
@@ -317,7 +326,7 @@ class _Slot:
     def _bytes(self) -> str:
         law, width = self.slot["elements"], int(self.slot["elem_bytes"])
         if "expr" not in law:
-            return f"round({_work_source(law['stat'])} * {width})"
+            return f"round({self._amount(law['stat'], f'_mean_{self.name}')} * {width})"
         size = self._law(law["expr"], f"_elements_{self.name}")
         if size.isdigit():
             return str(int(size) * width)
@@ -351,7 +360,7 @@ class _Slot:
         return f"_ON_{self.name}"
 
     def _communicator(self, law: Mapping[str, Any], name: str) -> str:
-        """Return the source of a communicator's law; a guard in it becomes the function ``name``."""
+        """Return the source of a communicator's law; its guard becomes the function ``name``."""
         source = _literal(_plain_law({k: v for k, v in law.items() if k not in (
             "ordinal", "guard", "grid")}))[:-1]
         if "guard" in law:
