@@ -134,7 +134,7 @@ def root_text(root: Mapping[str, Any]) -> str:
     if "expr" in root:
         return expression(root["expr"])
     if root.get("half"):
-        return "size//2"
+        return "half of the size"
     return "size-1" if root["index"] == -1 else str(root["index"])
 
 
@@ -177,7 +177,15 @@ def work_text(slot: Mapping[str, Any], unit: str = "") -> str:
 
 def repeats(model: Model, phase: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
     """Return how often a call happens beside its phase; empty: once in every turn."""
-    law = slot["count"]
+    often, turns = _often(model, phase, slot["count"]), slot.get("turns")
+    if turns is None:
+        return often
+    first, number, step = expression(turns["first"]), expression(turns["number"]), turns["step"]
+    walk = f"{first}, {first} + {step}, ..." if first != "0" else f"0, {step}, ..."
+    return (f"{often}, " if often else "") + f"shared by {number} turns t = {walk}"
+
+
+def _often(model: Model, phase: Mapping[str, Any], law: Mapping[str, Any]) -> str:
     ratio = _per_turn(model, phase["weight"], law)
     if ratio is not None:
         return "" if ratio == 1 else f"{ratio} times per turn"

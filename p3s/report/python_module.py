@@ -212,6 +212,7 @@ class _Slot:
         self.name, self.ndims = f"{i}_{k}", int(model["grid"]["family"]["ndims"])
         self.helpers: list[str] = []
         self.used: set[str] = set()
+        self.turn = "0"
         self.row = f"{i}, {k}, {ascii(visible(str(item['op'])))}, {ascii(str(item['kind']))}"
         self.lines = self._follows() if "follows" in slot["count"] else self._direct()
 
@@ -238,18 +239,29 @@ class _Slot:
             lines.append(f"{pad}if {guard}:")
             pad += "    "
         times = self._times()
+        if slot.get("turns") is not None:
+            first, number = (self._law(slot["turns"][key], f"_{key}_{self.name}")
+                             for key in ("first", "number"))
+            lines.append(f"{pad}for turn, times in turns_of({first}, {number}, "
+                         f"{int(slot['turns']['step'])}, {times}):")
+            lines.append(f"{pad}    if times > 0:")
+            self.turn = "turn"
+            return [*lines, *self._row(pad + "        ", "times", self._root(), "turn")]
         if not (times.isdigit() and int(times)):
             lines += [f"{pad}times = {times}", f"{pad}if times > 0:"]
             pad, times = pad + "    ", "times"
         return [*lines, *self._row(pad, times, self._root())]
 
-    def _row(self, pad: str, times: str, root: str) -> list[str]:
-        return [f"{pad}found.append(Row(", f"{pad}    {self.row}, stage, partner,",
+    def _row(self, pad: str, times: str, root: str, turn: str = "0") -> list[str]:
+        self.turn = turn
+        return [f"{pad}found.append(Row(", f"{pad}    {self.row}, stage, {turn}, partner,",
                 f"{pad}    {self._bytes()}, {times}, {root}, {int(self.item['tag_value'])}, "
                 f"{_work_source(self.slot['work'])},", f"{pad}))"]
 
     def _coordinates_of_partner(self, lines: list[str]) -> None:
         law = [e["expr"] for e in (self.slot["count"], self.slot["elements"]) if "expr" in e]
+        law += [self.slot["turns"][key] for key in ("first", "number")] if self.slot.get(
+            "turns") is not None else []
         names = [f"q{d}" for d in range(self.ndims)]
         if any(symbols_of(e).intersection(names) for e in law):
             lines.append(f"        {', '.join(names)}{',' * (self.ndims == 1)} = "
@@ -282,7 +294,7 @@ class _Slot:
         args = _arguments(expr)
         self.helpers.append(_function(expr, name))
         self.used.update(args)
-        words = {"r": "rank", "s": "stage"}
+        words = {"r": "rank", "s": "stage", "t": self.turn}
         return f"{name}({', '.join(words.get(a, a) for a in args)})"
 
     def _amount(self, stat: Mapping[str, Any], name: str) -> str:
@@ -336,11 +348,17 @@ class _Slot:
         root = self.slot["root"]
         if root is None:
             return "-1"
-        if set(root) - {"index", "half"}:
+        if set(root) - {"index", "half", "expr"}:
             raise NotExpressible("its root has no plain Python form in this version")
         law = self._place()
         group = f"members({law if law != 'world' else _literal({'kind': 'world'})}, rank, n, GRID)"
-        at = '"half"' if root.get("half") else int(root["index"])
+        if "expr" in root:
+            at = self._law(root["expr"], f"_place_{self.name}")
+            self.helpers.append(
+                f"def _root_{self.name}(rank, n, place):\n    group = {group}\n"
+                "    return group[place] if place < len(group) else -1")
+            return f"_root_{self.name}(rank, n, {at})"
+        at = '"half"' if root.get("half") else str(int(root["index"]))
         self.helpers.append(
             f"def _root_{self.name}(rank, n):\n    group = {group}\n"
             f"    place = index({at}, len(group))\n"
