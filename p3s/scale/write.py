@@ -14,8 +14,8 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.model.evaluate import Evaluator, ScaledRows, phase_weight
-from p3s.model.laws import WorkLaw
 from p3s.model.stage import load
+from p3s.model.workload import rank_work
 
 RANKS_PER_PART = 1024
 #: Largest count all of whose ranks are written: more can be had in parts.
@@ -144,14 +144,12 @@ class _Head:
     def __init__(self, model: Mapping[str, Any], evaluator: Evaluator) -> None:
         self.model, self.evaluator = model, evaluator
         phases = len(model["phases"])
-        self.work, self.spread = np.zeros(phases), np.zeros(phases)
-        self.events = np.zeros(phases)
+        self.work, self.events = np.zeros(phases), np.zeros(phases)
+        self.half: dict[int, tuple[int, float]] = {}
         self.verdicts = sorted({it["verdict"] for it in model["items"]})
         self.of_item = np.array([self.verdicts.index(it["verdict"]) for it in model["items"]],
                                 dtype=np.int64)
         self.share = np.zeros((3, len(self.verdicts)))
-        self.half = np.array([max((WorkLaw.from_json(s["work"]).half_width(evaluator.n)
-                                   for s in it["slots"]), default=0.0) for it in model["items"]])
         self.rows = 0
 
     def add(self, rows: ScaledRows) -> None:
@@ -160,8 +158,12 @@ class _Head:
         work = rows.work * rows.repeat
         self.rows += len(rows.rank)
         self.work += np.bincount(rows.phase, weights=work, minlength=phases)
-        self.spread += np.bincount(rows.phase, weights=work * self.half[rows.item],
-                                   minlength=phases)
+        # Ranks share their laws, so their errors add up; those of segments are independent.
+        found = rank_work(self.model, rows.grid, {
+            name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")})
+        for k, (place, half) in enumerate(zip(found.places, found.half_width.sum(axis=1).tolist(),
+                                              strict=True)):
+            self.half[k] = place["phase"], self.half.get(k, (0, 0.0))[1] + half
         self.events += np.bincount(rows.phase, minlength=phases)
         verdict = self.of_item[rows.item]
         for k, weights in enumerate((rows.repeat, rows.repeat * rows.nbytes, work)):
@@ -170,11 +172,14 @@ class _Head:
     def to_json(self, ranks: int) -> dict[str, Any]:
         """Return scaled.json; ranks: how many the rows are of."""
         model, evaluator = self.model, self.evaluator
+        squares = np.zeros(len(self.work))
+        for phase, half in self.half.values():
+            squares[phase] += half ** 2
         phases = [{"phase": k, "name": p["name"], "depth": p["depth"], "parent": p["parent"],
                    "weight": phase_weight(p, evaluator.grid),
                    "events_per_iteration": float(self.events[k]) / ranks,
                    "work": float(self.work[k]),
-                   "work_rel_half_width": float(self.spread[k] / self.work[k])
+                   "work_rel_half_width": float(np.sqrt(squares[k]) / self.work[k])
                    if self.work[k] else 0.0}
                   for k, p in enumerate(model["phases"])]
         total = self.share.sum(axis=1)
