@@ -92,7 +92,9 @@ class Stages:
         write_json(Study(study_dir).model_path, model)
         return model
 
-    def write_scaled(self, study_dir: Path, n: int) -> dict[str, Any]:
+    def write_scaled(
+        self, study_dir: Path, n: int, ranks: list[int] | None = None
+    ) -> dict[str, Any]:
         self.calls.append(("scale", n))
         study = Study(study_dir)
         for part in study.scaled_dir(n).glob("*"):
@@ -157,7 +159,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     module("signature_runner.command", parse=stand_in.parse)
     module("replay", run=stand_in.replay)
     module("p3s.validate", validate=stand_in.validate)
-    module("p3s.report.equations", render=lambda model, *_: "the equations")
+    monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize, raising=False)
     monkeypatch.setattr(p3s.characterize, "load_phases", lambda study_dir: {})
     monkeypatch.setattr("p3s.model.stage.build", stand_in.build)
