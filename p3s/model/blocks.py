@@ -21,6 +21,8 @@ from p3s.model.laws import Law, roundness
 GHOSTS = (0, 1, 2, 4)
 #: Extents tried for one block.
 MAX_EXTENTS = 1 << 13
+#: Rivals of one law that are kept.
+MAX_RIVALS = 12
 #: Factors tried (fields, components, planes in one message), smallest first.
 MAX_FACTORS = 64
 
@@ -186,8 +188,8 @@ def solve_one(value: np.ndarray, axis: Axis, kind: str) -> list[int]:
 
 
 def best_extent(extents: list[int], pool: ExtentPool) -> int:
-    known = pool.extents()
-    for e in known:
+    """Return the extent to believe in of those that fit: typed by the user, or known."""
+    for e in (*sorted(pool.typed, reverse=True), *pool.extents()):
         if e in extents:
             return e
     # several extents fit alike: a round one is what people type; else the middle of the range
@@ -244,27 +246,43 @@ def _factors_of(value: np.ndarray, axis: Axis, kind: str, pool: ExtentPool, part
     return [int(e) for e in extents]
 
 
-def rivals_of(extents: Sequence[int], used: Sequence[Axis], kind: str
+def rivals_of(extents: Sequence[int], used: Sequence[Axis], kind: str, pool: ExtentPool
               ) -> tuple[tuple[str, str, int, str, int], ...]:
     """Return other ways to cut one of the extents that fit all sizes and differ further on.
 
-    Each as (extent symbol, kind, extent, other kind, other extent).
+    Each as (extent symbol, kind, extent, other kind, other extent). Of extents that one way of
+    cutting leaves open, the one that the user typed is believed.
     """
     out = []
     for extent, axis in zip(extents, used, strict=True):
         sizes = block_size(kind, extent, axis.count, axis.at)
-        for other in BLOCK_KINDS[:5]:
+        place = _place(axis)
+        for other in BLOCK_KINDS:
+            if place == "any" and other in ("low", "high") and other != kind:
+                continue  # a cut that leaves something over: only ever a padded one
             for e in solve_one(sizes, axis, other)[:6]:
-                if (other, e) != (kind, extent) and any(
-                        differs(kind, extent, other, e, k)
-                        for k in range(2, 4 * int(axis.count.max()) + 1)):
+                if (other, e) == (kind, extent) or (other == kind and extent in pool.typed):
+                    continue
+                if any(differs(kind, extent, other, e, k, place)
+                       for k in range(2, 4 * int(axis.count.max()) + 1)):
                     out.append((axis.name or "n", kind, extent, other, e))
-    return tuple(out)
+    return tuple(out[:MAX_RIVALS])
 
 
-def differs(kind: str, extent: int, other: str, other_extent: int, p: int) -> bool:
-    """Return whether two ways of cutting give different blocks at ``p`` parts."""
-    c = np.arange(p)
+def _place(axis: Axis) -> str:
+    """Return where the blocks seen lie: at the start, at the end, or anywhere."""
+    if not np.any(axis.at):
+        return "first"
+    return "last" if np.all(axis.at == axis.count - 1) else "any"
+
+
+def differs(kind: str, extent: int, other: str, other_extent: int, p: int, place: str = "any"
+            ) -> bool:
+    """Return whether two ways of cutting give different blocks at ``p`` parts.
+
+    place: the first and last block may be all that is ever asked for.
+    """
+    c = {"first": np.zeros(1, dtype=np.int64), "last": np.array([p - 1])}.get(place, np.arange(p))
     return not np.array_equal(block_size(kind, extent, p, c), block_size(other, other_extent, p, c))
 
 

@@ -109,7 +109,7 @@ class _Fit:
              ghost: int = 0) -> SizeLaw:
         """Return the law, its extents noted, with the rival ways of cutting that remain."""
         pool = self.pool
-        rivals = rivals_of(extents, used, kind)
+        rivals = rivals_of(extents, used, kind, self.pool)
         for e in extents:
             pool.note(e, kind)
             if not rivals:
@@ -229,7 +229,7 @@ class _Fit:
                     parts = [add(block(kind, e, a.p, a.c), num(g))
                              for e, a in zip(extents, used, strict=True)]
                     return SizeLaw(mul(num(f), *parts), 3 + (f > 1), len(self.counts), False,
-                                   rivals_of(extents, used, kind))
+                                   rivals_of(extents, used, kind, self.pool))
         return None
 
     def scalar(self, most: int = 9) -> SizeLaw | None:
@@ -243,8 +243,8 @@ class _Fit:
         names = ["n", *(f"p{d}" for d in range(self.obs.ndims))]
         law = fit_exact([{k: int(self.obs.env[k][i]) for k in names} for i in rows],
                         [int(v) for v in self.value[rows]], self.obs.ndims)
-        if law is None or law.free > most:
-            return None
+        if law is None or law.free > most or (most == 1 and "block" in str(law.expr)):
+            return None  # a share rounded off is a block, whose rivals are known
         return SizeLaw(law.expr, law.free, law.points, law.even, law.rivals)
 
     def level_scalar(self) -> SizeLaw | None:
