@@ -103,6 +103,8 @@ class ExtentPool:
     #: Numbers the user typed as the program's arguments: extents are often among them.
     typed: frozenset[int] = frozenset()
 
+    #: Ghost widths found on products of blocks.
+    ghosts: list[int] = field(default_factory=list)
     #: Laws already fitted, by observations, with the state of the pool after that.
     known: dict[bytes, tuple[object, Any]] = field(default_factory=dict)
 
@@ -113,7 +115,7 @@ class ExtentPool:
     def state(self) -> object:
         """Return what a law that is not certain depends on."""
         return (frozenset(self.certain), frozenset(e for e, _ in self.seen),
-                len(self.cells.heard))
+                len(self.cells.heard), len(self.ghosts))
 
     def surprise(self, kind: str) -> float:
         """Return what a way of cutting costs: common ones are free, as is one that is known."""

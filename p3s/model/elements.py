@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
 
@@ -10,6 +11,7 @@ import numpy as np
 from p3s.model.affine import fit_affine
 from p3s.model.blocks import (
     GHOSTS,
+    MAX_EXTENTS,
     MAX_FACTORS,
     Axis,
     ExtentPool,
@@ -26,6 +28,9 @@ from p3s.model.expr import add, block, block_size, mul, num, sym
 from p3s.model.laws import fit_exact
 from p3s.model.levels import fit_chunks, fit_levels, scalar_law
 from p3s.model.positions import composite_axes, decides, moving, plain_axes
+
+#: Shares rounded down or up whatever the block: products of these fit much that is none.
+PADDED = ("low", "high")
 
 
 def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
@@ -82,13 +87,17 @@ def _steps(fit: _Fit) -> Iterator[Callable[[], SizeLaw | None]]:
     if fit.obs.across:  # the face of a halo is a product over the grid before a share of all ranks
         on_grid = [a for a in fit.axes if a.name != "n"]
         in_line = [a for a in fit.axes if a.name == "n"]
-        yield from (fit.known_product, lambda: fit.one_block(on_grid), fit.products,
-                    lambda: fit.one_block(in_line), lambda: fit.scalar(1))
+        yield from (fit.known_product, lambda: fit.one_block(on_grid), fit.products)
+        if len(fit.obs.across) > 1:
+            yield from (fit.products_with_factor, fit.widened)
+        yield from (lambda: fit.one_block(in_line), lambda: fit.scalar(1))
     else:
         yield from (lambda: fit.one_block(fit.axes), lambda: fit.scalar(1), fit.products)
     yield from (fit.factor, fit.ghost, fit.products_with_factor, fit.factor_and_ghost,
-                fit.widened, fit.scalar, fit.multiplied, fit.over_two, fit.affine,
-                lambda: fit_diagonal(fit.obs, fit.pool), fit.complement)
+                fit.widened, lambda: fit.products(PADDED),
+                lambda: fit.products_with_factor(PADDED), fit.scalar, fit.multiplied,
+                fit.over_two, fit.affine, lambda: fit_diagonal(fit.obs, fit.pool),
+                fit.complement)
 
 
 class _Fit:
@@ -102,6 +111,7 @@ class _Fit:
         self.single = [a for a in self.axes if decides(obs, [a])]
         self.plain = [a for a in self.axes if a.c[0] == "sym" and a.c[1][0] in "cr"]
         self.kinds = pool.kinds()
+        self.cuts = [k for k in self.kinds if k not in PADDED]
         self.factors = divisors(int(np.gcd.reduce(obs.value)))[:MAX_FACTORS]
         self.even = all(len(np.unique(obs.value[obs.env["n"] == n])) == 1 for n in counts)
 
@@ -159,9 +169,9 @@ class _Fit:
         """Try one block along any dimension, with and without a factor."""
         return self.one_block(self.axes) or self.factor()
 
-    def products(self) -> SizeLaw | None:
+    def products(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
         """Try products of two and three blocks."""
-        for kind in self.kinds:
+        for kind in kinds or self.cuts:
             for used in (*self.pairs(2), *self.pairs(3)):
                 extents = solve_product(self.value, used, kind, self.pool, [2000])
                 if extents:
@@ -173,14 +183,27 @@ class _Fit:
         face = [a for a in self.plain if a.name != "n" and int(a.name[1:]) in self.obs.across]
         if not self.even or len(face) < 2:
             return None
-        for kind, chosen in product(self.kinds, product(self.pool.extents()[:8],
-                                                        repeat=len(face))):
+        for g, kind, chosen in product((0, *self.pool.ghosts), self.cuts,
+                                       product(self.pool.extents()[:8], repeat=len(face))):
             size = np.ones(len(self.value), dtype=np.int64)
             for e, a in zip(chosen, face, strict=True):
-                size = size * block_size(kind, e, a.count, a.at)
-            if np.array_equal(size, self.value):
-                return self.done(chosen, face, kind)
+                size = size * (block_size(kind, e, a.count, a.at) + g)
+            if np.any(size <= 0) or np.any(self.value % size):
+                continue
+            times = self.value // size
+            if np.all(times == times[0]) and (times[0] == 1 or g):
+                return self.wide(chosen, face, kind, int(times[0]), g)
         return None
+
+    def wide(self, extents: Sequence[int], used: Sequence[Axis], kind: str, factor: int, g: int
+             ) -> SizeLaw:
+        """Return the law of a factor times blocks that are all wider by a ghost width."""
+        law = self.done(extents, used, kind)
+        if g and g not in self.pool.ghosts:
+            self.pool.ghosts.append(g)
+        parts = [add(block(kind, e, a.p, a.c), num(g)) for e, a in zip(extents, used, strict=True)]
+        return SizeLaw(mul(num(factor), *parts), len(parts) + (factor > 1) + (g > 0),
+                       len(self.counts), law.even, law.rivals)
 
     def factor(self) -> SizeLaw | None:
         """Try a factor times one block."""
@@ -196,9 +219,9 @@ class _Fit:
                     return law
         return None
 
-    def products_with_factor(self) -> SizeLaw | None:
+    def products_with_factor(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
         """Try a factor times two blocks."""
-        for kind, f in product(self.kinds, self.factors[1:]):
+        for kind, f in product(kinds or self.cuts, self.factors[1:]):
             for used in self.pairs(2):
                 extents = solve_product(self.value // f, used, kind, self.pool, [500])
                 if extents:
@@ -215,21 +238,36 @@ class _Fit:
         return None
 
     def widened(self) -> SizeLaw | None:
-        """Try a factor times two blocks both wider by a ghost width; one extent is known."""
-        for kind, f, g in product(self.kinds[:3], self.factors[:16], GHOSTS[1:]):
+        """Try a factor times two blocks both wider by a ghost width, of one extent or a known."""
+        for kind, f, g in product(self.cuts[:3], self.factors[:16], GHOSTS[1:]):
             value = self.value // f
-            for used, e1 in product(self.pairs(2), self.pool.extents()[:8]):
-                wide = block_size(kind, e1, used[0].count, used[0].at) + g
-                rest = value // np.maximum(wide, 1) - g
-                if np.any(wide <= 0) or np.any(value % np.maximum(wide, 1)) or np.any(rest <= 0):
-                    continue
-                found = solve_one(rest, used[1], kind)
-                if found:
-                    extents = (e1, best_extent(found, self.pool))
-                    parts = [add(block(kind, e, a.p, a.c), num(g))
-                             for e, a in zip(extents, used, strict=True)]
-                    return SizeLaw(mul(num(f), *parts), 3 + (f > 1), len(self.counts), False,
-                                   rivals_of(extents, used, kind, self.pool))
+            for used in self.pairs(2):
+                extents = self._wide_pair(value, used, kind, g)
+                if extents is not None:
+                    return self.wide(extents, used, kind, f, g)
+        return None
+
+    def _wide_pair(self, value: np.ndarray, used: Sequence[Axis], kind: str, g: int
+                   ) -> tuple[int, int] | None:
+        one, two = used
+        most = math.isqrt(int((value * one.count * two.count).min())) + int(one.count.max())
+        low = math.isqrt(int((value * one.count * two.count).max()) // 4)
+        both = np.arange(min(most, low + MAX_EXTENTS), max(low, 2) - 1, -1)
+        for part in (slice(0, 4), slice(4, None)):
+            size = (block_size(kind, both[:, None], one.count[part], one.at[part]) + g) \
+                * (block_size(kind, both[:, None], two.count[part], two.at[part]) + g)
+            both = both[np.all(size == value[part], axis=1)]
+        if len(both):
+            e = best_extent([int(x) for x in both], self.pool)
+            return e, e
+        for e in self.pool.extents()[:8]:
+            wide = block_size(kind, e, one.count, one.at) + g
+            rest = value // np.maximum(wide, 1) - g
+            if np.any(wide <= 0) or np.any(value % np.maximum(wide, 1)) or np.any(rest <= 0):
+                continue
+            found = solve_one(rest, two, kind)
+            if found:
+                return e, best_extent(found, self.pool)
         return None
 
     def scalar(self, most: int = 9) -> SizeLaw | None:
