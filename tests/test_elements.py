@@ -194,13 +194,14 @@ def test_all_slots_of_a_multi_partition_together(laws):
     check_program(laws, square, SQUARES, FAR_SQUARES)
 
 
+@pytest.mark.parametrize("wider", [2, 0])
 @pytest.mark.parametrize("levels", [lambda t: 32, lambda t: 32 >> t, lambda t: 8 << t],
                          ids=["one level", "down", "up"])
-def test_faces_of_a_box_with_ghosts(levels):
+def test_faces_of_a_box_with_ghosts(levels, wider):
     """Two sizes at three counts say little; what a sibling's three sizes say holds for all."""
     def face(a, b):
         def law(p, c, r, n, t, s):
-            return (levels(t) // p[a] + 2) * (levels(t) // p[b] + 2)
+            return (levels(t) // p[a] + 2) * (levels(t) // p[b] + wider)
         return law
 
     turns = (lambda n: 1) if levels(0) == levels(1) else (lambda n: 3)

@@ -104,7 +104,7 @@ class ExtentPool:
     typed: frozenset[int] = frozenset()
 
     #: Ghost widths found on products of blocks.
-    ghosts: list[int] = field(default_factory=list)
+    ghosts: list[tuple[int, ...]] = field(default_factory=list)
     #: Laws already fitted, by observations, with the state of the pool after that.
     known: dict[bytes, tuple[object, Any]] = field(default_factory=dict)
 
@@ -171,6 +171,14 @@ def extent_bounds(value: np.ndarray, axis: Axis, kind: str) -> tuple[int, int]:
         np.maximum.at(longest, which, value)
         high = np.where(value == longest[which], high, np.iinfo(np.int64).max)
     return max(1, int(low.max())), int(high.min())
+
+
+def kinds_possible(value: np.ndarray, axis: Axis, kinds: Sequence[str]) -> list[str]:
+    """Return the ways of cutting that are not ruled out by the sizes' range alone."""
+    p = axis.count
+    if int(((value - 1) * p).max()) + 1 <= int(((value + 1) * p).min()) - 1:
+        return list(kinds)
+    return [k for k in kinds if k in ("tail", "ceil")]
 
 
 def solve_one(value: np.ndarray, axis: Axis, kind: str) -> list[int]:

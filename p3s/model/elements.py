@@ -19,6 +19,7 @@ from p3s.model.blocks import (
     SizeLaw,
     best_extent,
     divisors,
+    kinds_possible,
     rivals_of,
     solve_one,
     solve_product,
@@ -183,37 +184,43 @@ class _Fit:
         face = [a for a in self.plain if a.name != "n" and int(a.name[1:]) in self.obs.across]
         if not self.even or len(face) < 2:
             return None
-        for g, kind, chosen in product((0, *self.pool.ghosts), self.cuts,
-                                       product(self.pool.extents()[:8], repeat=len(face))):
+        ghosts = [(0,) * len(face), *self.pool.ghosts]
+        for g, kind, chosen in product(ghosts, self.cuts, product(self.pool.extents()[:8],
+                                                                  repeat=len(face))):
+            if len(g) != len(face):
+                continue
             size = np.ones(len(self.value), dtype=np.int64)
-            for e, a in zip(chosen, face, strict=True):
-                size = size * (block_size(kind, e, a.count, a.at) + g)
+            for e, a, wider in zip(chosen, face, g, strict=True):
+                size = size * (block_size(kind, e, a.count, a.at) + wider)
             if np.any(size <= 0) or np.any(self.value % size):
                 continue
             times = self.value // size
-            if np.all(times == times[0]) and (times[0] == 1 or g):
+            if np.all(times == times[0]) and (times[0] == 1 or any(g)):
                 return self.wide(chosen, face, kind, int(times[0]), g)
         return None
 
-    def wide(self, extents: Sequence[int], used: Sequence[Axis], kind: str, factor: int, g: int
-             ) -> SizeLaw:
-        """Return the law of a factor times blocks that are all wider by a ghost width."""
+    def wide(self, extents: Sequence[int], used: Sequence[Axis], kind: str, factor: int,
+             ghosts: tuple[int, ...]) -> SizeLaw:
+        """Return the law of a factor times blocks, each wider by its ghost width."""
         law = self.done(extents, used, kind)
-        if g and g not in self.pool.ghosts:
-            self.pool.ghosts.append(g)
-        parts = [add(block(kind, e, a.p, a.c), num(g)) for e, a in zip(extents, used, strict=True)]
-        return SizeLaw(mul(num(factor), *parts), len(parts) + (factor > 1) + (g > 0),
+        if any(ghosts) and ghosts not in self.pool.ghosts:
+            self.pool.ghosts += sorted({ghosts, ghosts[::-1], (max(ghosts),) * len(ghosts)}
+                                       - set(self.pool.ghosts))
+        parts = [add(block(kind, e, a.p, a.c), num(g))
+                 for e, a, g in zip(extents, used, ghosts, strict=True)]
+        return SizeLaw(mul(num(factor), *parts), len(parts) + (factor > 1) + any(ghosts),
                        len(self.counts), law.even, law.rivals)
 
     def factor(self) -> SizeLaw | None:
         """Try a factor times one block."""
-        return next((law for kind, f, axis in product(self.kinds, self.factors[1:], self.single)
+        return next((law for f, axis in product(self.factors[1:], self.single)
+                     for kind in kinds_possible(self.value // f, axis, self.kinds)
                      if (law := self.solved(self.value // f, axis, kind, f)) is not None), None)
 
     def ghost(self) -> SizeLaw | None:
         """Try one block widened by a ghost width."""
-        for g, kind, axis in product(GHOSTS[1:], self.kinds, self.single):
-            if np.all(self.value > g):
+        for g, axis in product(GHOSTS[1:], self.single):
+            for kind in kinds_possible(self.value - g, axis, self.kinds):
                 law = self.solved(self.value - g, axis, kind, 1, g)
                 if law is not None:
                     return law
@@ -221,7 +228,7 @@ class _Fit:
 
     def products_with_factor(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
         """Try a factor times two blocks."""
-        for kind, f in product(kinds or self.cuts, self.factors[1:]):
+        for kind, f in product(kinds or self.cuts, self.factors[1:24]):
             for used in self.pairs(2):
                 extents = solve_product(self.value // f, used, kind, self.pool, [500])
                 if extents:
@@ -230,16 +237,19 @@ class _Fit:
 
     def factor_and_ghost(self) -> SizeLaw | None:
         """Try a factor times one widened block."""
-        for g, kind, f, axis in product(GHOSTS[1:], self.kinds, self.factors[1:16], self.single):
-            if np.all(self.value > f * g):
-                law = self.solved(self.value // f - g, axis, kind, f, f * g)
+        for g, f, axis in product(GHOSTS[1:], self.factors[1:16], self.single):
+            value = self.value // f - g
+            for kind in kinds_possible(value, axis, self.kinds) if np.all(value > 0) else ():
+                law = self.solved(value, axis, kind, f, f * g)
                 if law is not None:
                     return law
         return None
 
     def widened(self) -> SizeLaw | None:
         """Try a factor times two blocks both wider by a ghost width, of one extent or a known."""
-        for kind, f, g in product(self.cuts[:3], self.factors[:16], GHOSTS[1:]):
+        ghosts = sorted(((g, h) for g in GHOSTS for h in GHOSTS if g or h),
+                        key=lambda g: (g[0] != g[1], sum(g)))
+        for kind, f, g in product(self.cuts[:3], self.factors[:16], ghosts):
             value = self.value // f
             for used in self.pairs(2):
                 extents = self._wide_pair(value, used, kind, g)
@@ -247,22 +257,23 @@ class _Fit:
                     return self.wide(extents, used, kind, f, g)
         return None
 
-    def _wide_pair(self, value: np.ndarray, used: Sequence[Axis], kind: str, g: int
-                   ) -> tuple[int, int] | None:
+    def _wide_pair(self, value: np.ndarray, used: Sequence[Axis], kind: str,
+                   ghosts: tuple[int, int]) -> tuple[int, int] | None:
         one, two = used
+        g, h = ghosts
         most = math.isqrt(int((value * one.count * two.count).min())) + int(one.count.max())
         low = math.isqrt(int((value * one.count * two.count).max()) // 4)
         both = np.arange(min(most, low + MAX_EXTENTS), max(low, 2) - 1, -1)
         for part in (slice(0, 4), slice(4, None)):
             size = (block_size(kind, both[:, None], one.count[part], one.at[part]) + g) \
-                * (block_size(kind, both[:, None], two.count[part], two.at[part]) + g)
+                * (block_size(kind, both[:, None], two.count[part], two.at[part]) + h)
             both = both[np.all(size == value[part], axis=1)]
         if len(both):
             e = best_extent([int(x) for x in both], self.pool)
             return e, e
         for e in self.pool.extents()[:8]:
             wide = block_size(kind, e, one.count, one.at) + g
-            rest = value // np.maximum(wide, 1) - g
+            rest = value // np.maximum(wide, 1) - h
             if np.any(wide <= 0) or np.any(value % np.maximum(wide, 1)) or np.any(rest <= 0):
                 continue
             found = solve_one(rest, two, kind)
