@@ -195,7 +195,8 @@ def _law_along(obs: Observations, used: Sequence[Direction], pool: ExtentPool, r
     best, equal = pool.settle(obs, candidates)
     others = different(obs, best.expr, equal)
     pool.settled(best, not others)
-    return SizeLaw(best.expr, len(best.extents) + 1, len(np.unique(n)), False, (), others)
+    return SizeLaw(best.expr, len(best.extents) + 1, len(np.unique(n)), False, (), others,
+                   bool(best.keys))
 
 
 def _combined(obs: Observations, used: Sequence[Direction], axes: Sequence[Axis],

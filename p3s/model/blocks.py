@@ -51,9 +51,18 @@ class Axis:
 
 @dataclass(frozen=True)
 class SizeLaw(Law):
-    """A law of element counts; others: equations that fit as well and differ further on."""
+    """A law of element counts.
+
+    others: equations that fit as well and differ further on; voted: chosen among arrangements of
+    a multi-partition's cells, so that what other slots say matters.
+    """
 
     others: tuple[Expr, ...] = ()
+    voted: bool = False
+
+    def open(self) -> bool:
+        """Tell whether what is found at other slots may lead to another law."""
+        return bool(self.even or self.rivals or self.others or self.voted)
 
 
 @dataclass

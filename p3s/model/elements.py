@@ -50,7 +50,7 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     if key not in pool.known:
         pool.known[key] = (pool.state(), _fit(obs, pool))
     state, law = pool.known[key]
-    if state != pool.state() and (law is None or law.even or law.rivals or law.others):
+    if state != pool.state() and (law is None or law.open()):
         law = _fit(obs, pool)
         pool.known[key] = (pool.state(), law)
     return law
