@@ -247,7 +247,8 @@ class _Fit:
 
     def widened(self) -> SizeLaw | None:
         """Try a factor times two blocks both wider by a ghost width, of one extent or a known."""
-        ghosts = sorted(((g, h) for g in GHOSTS for h in GHOSTS if g or h),
+        ghosts = sorted(((g, h) for g in GHOSTS for h in GHOSTS
+                         if (g or h) and (g == h or self.even)),
                         key=lambda g: (g[0] != g[1], sum(g)))
         for kind, f, g in product(self.cuts[:3], self.factors[:16], ghosts):
             value = self.value // f
