@@ -91,6 +91,26 @@ def test_calls_of_one_rule_are_one_row():
     assert "step prog.py:1-6" in page
 
 
+def test_cells_break_where_people_would():
+    assert equations._wrapped("240*ceil(25/p0)*ceil(25/p1)", 16) == ["240*ceil(25/p0)*",
+                                                                     "ceil(25/p1)"]
+    assert equations._wrapped("2*n**(-1/2) + 1", 11) == ["2*n**(-1/2)", "+ 1"]
+    assert equations._wrapped("", 5) == [""] and equations._wrapped("abcdefgh", 3) == [
+        "abc", "def", "gh"]
+
+
+def test_a_call_of_many_sizes_is_one_row():
+    model = models.built("ring")
+    first = next(i for i, item in enumerate(model["items"]) if item["kind"] == "send")
+    slot = model["items"][first]["slots"][0]
+    model["items"][first]["slots"] = [
+        {**slot, "elements": {"expr": ["num", size, 1], "points": 4, "free": 1}}
+        for size in (3, 9, 1, 200, 17)]
+    page = equations.render(model)
+    row = next(line for line in page.split("\n") if line.startswith(f"  {first} "))
+    assert "8..1,600, 5 sizes" in row and f"  {first}.0" not in page
+
+
 def test_a_relation_reads_as_a_function():
     shift = {"kind": "shift", "vec": [0, -2], "wrap": [False, True]}
     assert partner(shift) == "(c1 - 2) mod p1"

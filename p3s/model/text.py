@@ -188,10 +188,11 @@ def repeats(model: Model, phase: Mapping[str, Any], slot: Mapping[str, Any]) -> 
 def _often(model: Model, phase: Mapping[str, Any], law: Mapping[str, Any]) -> str:
     ratio = _per_turn(model, phase["weight"], law)
     if ratio is not None:
-        return "" if ratio == 1 else f"{ratio} times per turn"
+        return "" if ratio == 1 else f"{ratio} times in every turn"
     if "follows" in law:
         return law_text(law)
-    return f"{law_text(law)} times in the run"
+    words = law_text(law)
+    return "once in the run" if words == "1" else f"{words} times in the run"
 
 
 def _per_turn(model: Model, weight: Mapping[str, Any], law: Mapping[str, Any]) -> int | None:

@@ -5,6 +5,7 @@ Everything fits 100 columns; what is left out says so, and that ``--all`` shows 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
@@ -128,12 +129,28 @@ def _squeezed(wide: list[int]) -> list[int]:
 
 def _cells(row: Sequence[str], wide: Sequence[int]) -> list[str]:
     """Return a row of a table, on more lines where a cell is wider than its column."""
-    parts = [wrap(cell, size) or [""] for cell, size in zip(row, wide, strict=True)]
+    parts = [_wrapped(cell, size) for cell, size in zip(row, wide, strict=True)]
     lines = []
     for k in range(max(map(len, parts))):
         cells = [(part[k] if k < len(part) else "").ljust(size)
                  for part, size in zip(parts, wide, strict=True)]
         lines.append(("  " + "  ".join(cells)).rstrip())
+    return lines
+
+
+def _wrapped(cell: str, size: int) -> list[str]:
+    """Return a cell in lines of ``size``, broken at spaces and after signs of multiplication."""
+    lines = [""]
+    for word in re.findall(r"\s+|(?:[^\s*]|\*\*)+\*?|\*", cell):
+        while len(lines[-1]) + len(word) > size:
+            if lines[-1]:
+                lines[-1] = lines[-1].rstrip()
+                lines.append("")
+                word = word.lstrip()
+            else:
+                lines[-1], word = word[:size], word[size:]
+                lines.append("")
+        lines[-1] += word
     return lines
 
 

@@ -79,9 +79,12 @@ def _phase(model: Mapping[str, Any], phase: PhaseRules) -> list[str]:
 def _rule(model: Mapping[str, Any], rule: Rule) -> list[str]:
     item = model["items"][rule.calls[0]]
     slot = item["slots"][max(rule.slot, 0)]
-    work = f"${_work(slot['work'])}$" if len(rule.calls) == 1 else escaped(rule.work)
+    one = len(rule.calls) == 1 and (rule.slot >= 0 or len(item["slots"]) == 1)
+    work = f"${_work(slot['work'])}$" if one else escaped(rule.work)
+    size = escaped(rule.volume) if len(item["slots"]) > 1 and rule.slot < 0 else \
+        _volume(model, item, slot)
     cells = [escaped(rule.label), rf"\texttt{{{escaped(rule.call)}}}",
-             _destination(model, item, slot), _volume(model, item, slot), work,
+             _destination(model, item, slot), size, work,
              escaped(rule.verdict)]
     facts = [rf"\texttt{{{escaped(rule.place, 160)}}}"]
     facts += [f"for {escaped(rule.condition)}"] if rule.condition else []

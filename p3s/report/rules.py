@@ -21,6 +21,8 @@ Places = Mapping[str, Where]
 Share = Mapping[str, float]
 #: A phase or rule with less of everything than this is not shown at first.
 RELEVANT = 0.01
+#: Sizes of one call that have rows of their own.
+MAX_SIZES = 3
 WHAT = ("events", "bytes", "time")
 
 
@@ -88,6 +90,9 @@ def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -
     unit = text.unit_of(model)
     alike: dict[str, list[tuple[int, int]]] = {}
     for i in phase["items"]:
+        if len(items[i]["slots"]) > MAX_SIZES:  # one row for all sizes of a call
+            alike[f"item {i}"] = [(i, k) for k in range(len(items[i]["slots"]))]
+            continue
         for k, slot in enumerate(items[i]["slots"]):
             alike.setdefault(_key(items[i], slot), []).append((i, k))
     reasons: dict[str, int] = {}
@@ -132,14 +137,40 @@ def _rule(
     share = {what: sum(_share(model["items"][i], what) / len(model["items"][i]["slots"])
                        for i, _ in cells) for what in WHAT}
     condition = text.in_words_of(model, text.condition(slot))
+    many = len(calls) == 1 and len(cells) > 1
+    slots = [model["items"][i]["slots"][j] for i, j in cells]
     return Rule(
-        calls, k if len(item["slots"]) > 1 else -1, visible(str(item["op"]).removeprefix("MPI_")),
+        calls, -1 if many or len(item["slots"]) == 1 else k,
+        visible(str(item["op"]).removeprefix("MPI_")),
         visible(_with_word(item, text.in_words_of(model, text.destination(item, slot)))),
-        text.in_words_of(model, text.volume(item, slot)),
-        _sum_of([model["items"][i]["slots"][j]["work"] for i, j in cells]).text(), item["verdict"],
+        text.in_words_of(model, _sizes(item, slots) if many else text.volume(item, slot)),
+        _mean_work(model, slots) if many else _work_of(slots), item["verdict"],
         visible(joined_places(sites, places), 160), visible(condition),
-        visible(text.in_words_of(model, text.repeats(model, phase, slot))), share,
+        "" if many else visible(text.in_words_of(model, text.repeats(model, phase, slot))), share,
     )  # fmt: skip
+
+
+def _sizes(item: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
+    """Return the sizes of a call with many of them as one text."""
+    found = list(dict.fromkeys(text.volume(item, slot) for slot in slots))
+    if all(size.isdigit() for size in found):
+        return f"{min(map(int, found)):,}..{max(map(int, found)):,}, {len(found)} sizes"
+    return f"{found[0]} and {len(found) - 1} other sizes"
+
+
+def _work_of(slots: Sequence[Mapping[str, Any]]) -> str:
+    """Return the work before all calls of a row; sums of many terms at the largest count."""
+    law = _sum_of([slot["work"] for slot in slots])
+    if len(slots) > 1 and len(law.terms) > 2:
+        return f"{float(law.value(law.max_n)):.4g} at {law.max_n}"
+    return law.text()
+
+
+def _mean_work(model: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
+    """Return the work before one call, the mean over its sizes at the largest count."""
+    top = max(model["counts"])
+    values = [float(WorkLaw.from_json(slot["work"]).value(top)) for slot in slots]
+    return f"about {sum(values) / len(values):.4g}"
 
 
 def _with_word(item: Mapping[str, Any], destination: str) -> str:
