@@ -111,6 +111,13 @@ def test_a_call_of_many_sizes_is_one_row():
     assert "8..1,600, 5 sizes" in row and f"  {first}.0" not in page
 
 
+def test_turns_and_what_changes_with_them_are_named():
+    page = equations.render(models.turned())
+    assert "t turn of the loop" in " ".join(page.split())
+    assert "root t" in page and "in 4 turns t = 0, 1, ..." in page
+    assert " in phase 1 (w = 2): " in page, "a loop without calls of its own"
+
+
 def test_a_relation_reads_as_a_function():
     shift = {"kind": "shift", "vec": [0, -2], "wrap": [False, True]}
     assert partner(shift) == "(c1 - 2) mod p1"

@@ -182,7 +182,7 @@ def repeats(model: Model, phase: Mapping[str, Any], slot: Mapping[str, Any]) -> 
         return often
     first, number, step = expression(turns["first"]), expression(turns["number"]), turns["step"]
     walk = f"{first}, {first} + {step}, ..." if first != "0" else f"0, {step}, ..."
-    return (f"{often}, " if often else "") + f"shared by {number} turns t = {walk}"
+    return (f"{often}, " if often else "") + f"in {number} turns t = {walk}"
 
 
 def _often(model: Model, phase: Mapping[str, Any], law: Mapping[str, Any]) -> str:

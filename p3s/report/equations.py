@@ -80,9 +80,8 @@ def _title(model: Mapping[str, Any], phases: Sequence[PhaseRules]) -> list[str]:
 
 def _phase(phase: PhaseRules, model: Mapping[str, Any], everything: bool) -> list[str]:
     rules, hidden = chosen_rules(phase, everything)
-    inside = "" if phase.parent in (None, 0) else f" in phase {phase.parent}"
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
-    lines = wrap(f"phase {phase.phase}{inside}: {phase.name}  ({share})", WIDTH)
+    lines = wrap(f"phase {phase.phase}{phase.inside}: {phase.name}  ({share})", WIDTH)
     traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
     lines += _indented(f"weight w = {phase.weight}  [{phase.weight_verdict}]  (traced {traced})", 2)
     lines += _indented(f"work of a rank in the run = {phase.work}", 2)
@@ -222,7 +221,7 @@ def holdout(model: Mapping[str, Any]) -> list[str]:
     if missed is not None:
         met = len(model["items"]) - len(missed)
         lines += wrap(f"{'rules':<13} {met} of {len(model['items'])} calls by an exact rule that "
-                      "it met" + (f"; not {_listed(missed)}" if missed else ""), WIDTH,
+                      "it met" + (f"; not {listed(missed)}" if missed else ""), WIDTH,
                       initial_indent="  ", subsequent_indent=" " * 16)  # fmt: skip
     if work:
         lines.append(f"  {'work':<13} mean error {percent(work['mean_abs_error'])}, largest "
@@ -237,7 +236,8 @@ def missed_rules(model: Mapping[str, Any]) -> list[int] | None:
     return [i for i, item in enumerate(model["items"]) if not item.get("met_holdout", True)]
 
 
-def _listed(numbers: Sequence[int], limit: int = 12) -> str:
+def listed(numbers: Sequence[int], limit: int = 12) -> str:
+    """Return numbers as text, the first few of many."""
     text_ = ", ".join(map(str, numbers[:limit]))
     return text_ + (f" and {len(numbers) - limit} more" if len(numbers) > limit else "")
 

@@ -60,10 +60,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class PhaseRules:
-    """A phase with its rows in program order, its weight, and why rules are not surer."""
+    """A phase with its rows in program order, its weight, and why rules are not surer.
+
+    inside: in which phase it lies, to follow its name; empty where in none.
+    """
 
     phase: int
     parent: int | None
+    inside: str
     depth: int
     name: str
     weight: str
@@ -101,7 +105,8 @@ def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -
             reasons[why] = reasons.get(why, 0) + 1
     share = {what: sum(_share(items[i], what) for i in phase["items"]) for what in WHAT}
     return PhaseRules(
-        phase["phase"], phase["parent"], phase["depth"], visible(str(phase["name"])),
+        phase["phase"], phase["parent"], _inside(model, phase), phase["depth"],
+        visible(str(phase["name"])),
         text.in_words_of(model, text.weight_text(phase["weight"])),
         visible(str(phase.get("weight_verdict", "?"))),
         [(int(n), int(v)) for n, v in phase["weight_points"]],
@@ -109,6 +114,17 @@ def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -
         [_rule(model, phase, cells, places, unit) for cells in alike.values()],
         [(k, visible(why)) for why, k in reasons.items()],
     )  # fmt: skip
+
+
+def _inside(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
+    """Return in which phase another lies, with its weight if it has no rules of its own."""
+    if phase["parent"] in (None, 0):
+        return ""
+    parent = model["phases"][phase["parent"]]
+    words = f" in phase {int(phase['parent'])}"
+    if parent["items"]:
+        return words
+    return words + f" (w = {text.in_words_of(model, text.weight_text(parent['weight']))})"
 
 
 def _key(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
@@ -200,7 +216,8 @@ def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, st
         f"{p.weight} " + " ".join(f"{r.destination} {r.volume} {r.condition} {r.repeats}"
                                   for r in p.rules) for p in phases)))
     meanings = [("n", "processes"), ("r", "rank")]
-    for letter, what in (("p", "extents of the grid"), ("c", "coordinates in it"),
+    for letter, what in (("p", "extents of the grid"),
+                         ("c", "coordinates in it (no partner beyond it)"),
                          ("q", "coordinates of the partner")):
         names = [f"{letter}{d}" for d in range(ndims) if f"{letter}{d}" in words]
         if names:
