@@ -145,7 +145,7 @@ def test_explain_puts_traced_values_beside_the_rules():
     assert "unknown: no rule found for which ranks take part" in page
     sent = next(k for k, i in enumerate(model["items"]) if i["kind"] == "send")
     one = explain.render(model, {}, 0, sent)
-    assert "9 as rank 0" in one and "1 of 504 B, partner 1" in one and "the same" in one
+    assert "9 like rank 0" in one and "1 of 504 B, partner 1" in one and "the same" in one
     assert "the simplest law that reproduces 4 counts" in one
     assert "exact: every call at every traced count is as the rules say, and by the fit without " \
         "16 processes" in " ".join(one.split())

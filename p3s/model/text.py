@@ -36,8 +36,9 @@ def law_text(law: Mapping[str, Any], unit: str = "") -> str:
         return f"{expression(law['total'])} in all, shared evenly"
     if "follows" in law:
         numerator, denominator = law["factor"]
-        return "as posted" + (
-            "" if numerator == denominator else f" x {numerator}/{denominator}")
+        if numerator == denominator:
+            return "as posted"
+        return f"as posted x {numerator}" + (f"/{denominator}" if denominator != 1 else "")
     return "about " + amount_text(law["stat"], unit)
 
 

@@ -24,6 +24,8 @@ SHARES = ("time", "events", "bytes")
 _HEAD = ("rule", "call", "destination", "volume (bytes)", "work", "verdict")
 #: No column of a table is made narrower, nor is any wider than this at first.
 _NARROWEST, _WIDEST = 12, 46
+#: A longer volume has lines of its own.
+_LONG = 66
 
 
 def render(model: Mapping[str, Any], places: Places | None = None, everything: bool = False) -> str:
@@ -100,7 +102,8 @@ def _table(rules: Sequence[Rule]) -> list[str]:
     """Lay the rules out; below each is where it is, who takes part, and how often if not once."""
     if not rules:
         return []
-    rows = [(r.label, r.call, r.destination, r.volume, r.work, r.verdict) for r in rules]
+    rows = [(r.label, r.call, r.destination, r.volume if len(r.volume) <= _LONG else "y, below",
+             r.work, r.verdict) for r in rules]
     wide = [max(len(row[i]) for row in [_HEAD, *rows]) for i in range(len(_HEAD))]
     wide = _squeezed([min(w, _WIDEST) for w in wide])
     lines = _cells(_HEAD, wide)
@@ -112,7 +115,15 @@ def _table(rules: Sequence[Rule]) -> list[str]:
         if rule.repeats:
             facts.append(rule.repeats)
         lines += _indented("; ".join(facts), wide[0] + 6)
+        if len(rule.volume) > _LONG:
+            lines += _long(f"y = {rule.volume}", wide[0] + 6)
     return lines
+
+
+def _long(line: str, by: int) -> list[str]:
+    """Return an equation of its own, indented; broken as in a cell."""
+    first, *rest = _wrapped(line, WIDTH - by - 4)
+    return [" " * by + first, *(" " * (by + 4) + each for each in rest)]
 
 
 def _squeezed(wide: list[int]) -> list[int]:

@@ -126,24 +126,24 @@ def _slot(
     target = text.in_words_of(model, text.destination(item, slot))
     word = text.kind_word(item["kind"])
     if target:
-        lines += _wrapped(f"destination  {word} {visible(target)}", 2)
-    lines += _wrapped(f"who          {visible(text.in_words_of(model, text.members(slot)))}", 2)
+        lines += _named("destination", f"{word} {visible(target)}")
+    lines += _named("who", visible(text.in_words_of(model, text.members(slot))))
     size = text.in_words_of(model, text.volume(item, slot))
     if size:
         law, width = slot["elements"], slot["elem_bytes"]
-        lines += _wrapped(f"volume       {size} bytes"
-                          + (f", elements of {width}" if width != 1 else ""), 2)  # fmt: skip
+        lines += _named("volume", f"{size} bytes"
+                        + (f", elements of {width}" if width != 1 else ""))  # fmt: skip
         lines += _wrapped(_why_chosen(law), 15)
-        lines += [line for rival in rivals(model, law) for line in _wrapped(rival, 15)]
+        lines += [line for rival in rivals(model, law, width) for line in _wrapped(rival, 15)]
     times = text.in_words_of(model, text.repeats(model, phase, slot)) or "once in every turn"
-    lines += _wrapped(f"how often    {visible(times)}", 2)
+    lines += _named("how often", visible(times))
     lines += _wrapped(_why_chosen(slot["count"]), 15)
     lines += [line for rival in rivals(model, slot["count"]) for line in _wrapped(rival, 15)]
     work, unit = WorkLaw.from_json(slot["work"]), text.unit_of(model)
     points = ", ".join(f"{n}: {_figures(v)} ({_figures(float(work.value(n)))})"
                        for n, v in slot.get("work_points", []))
-    lines += _wrapped(f"work before  {work.text(unit)}" + (
-        f"; traced (by the law): {points}" if points else ""), 2)
+    lines += _named("work before", work.text(unit) + (
+        f"; traced (by the law): {points}" if points else ""))
     return lines
 
 
@@ -168,12 +168,16 @@ def _why_chosen(law: Mapping[str, Any]) -> str:
     return ""
 
 
-def rivals(model: Mapping[str, Any], law: Mapping[str, Any]) -> list[str]:
-    """Return the laws that fit as well as the chosen one, and from where on they differ."""
+def rivals(model: Mapping[str, Any], law: Mapping[str, Any], width: int = 1) -> list[str]:
+    """Return the laws that fit as well as the chosen one, and from where on they differ.
+
+    width: bytes of an element, where the law is one of elements.
+    """
     found = []
     for rival in law.get("rivals", [])[:MAX_RIVALS]:
         if isinstance(rival, Mapping):
-            words = text.in_words_of(model, text.expression(rival["expr"]))
+            words = text.in_words_of(model, text.expression(
+                text.bytes_of(rival["expr"], width)))
         else:
             _, kind, extent, other, other_extent = rival
             words = f"{other_extent} cut as block_{other} where {extent} is cut as block_{kind}"
@@ -259,7 +263,7 @@ def _both(traced: int, ruled: int) -> str:
 def _who(entry: Mapping[str, Any]) -> str:
     if entry["ranks"] == 1:
         return f"rank {entry['rank']}"
-    return f"{entry['ranks']:,} as rank {entry['rank']}"
+    return f"{entry['ranks']:,} like rank {entry['rank']}"
 
 
 def _values(values: Mapping[str, Any], requests: bool) -> str:
@@ -309,6 +313,11 @@ def _wrapped(line: str, by: int = 0) -> list[str]:
         return []
     pad = " " * by
     return wrap(line, WIDTH, initial_indent=pad, subsequent_indent=f"{pad}  ")
+
+
+def _named(name: str, line: str) -> list[str]:
+    """Return a line that begins with its name, what follows below it."""
+    return wrap(line, WIDTH, initial_indent=f"  {name:<13}", subsequent_indent=" " * 17)
 
 
 def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], by: int) -> list[str]:
