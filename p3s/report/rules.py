@@ -160,7 +160,7 @@ def _rule(
         visible(str(item["op"]).removeprefix("MPI_")),
         visible(_with_word(item, text.in_words_of(model, text.destination(item, slot)))),
         text.in_words_of(model, _sizes(item, slots) if many else text.volume(item, slot)),
-        _mean_work(model, slots) if many else _work_of(slots), item["verdict"],
+        _mean_work(model, slots) if many else _work_of(model, cells, slots), item["verdict"],
         visible(joined_places(sites, places), 160), visible(condition),
         "" if many else visible(text.in_words_of(model, text.repeats(model, phase, slot))), share,
     )  # fmt: skip
@@ -174,8 +174,14 @@ def _sizes(item: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
     return f"{found[0]} and {len(found) - 1} other sizes"
 
 
-def _work_of(slots: Sequence[Mapping[str, Any]]) -> str:
+def _work_of(
+    model: Mapping[str, Any], cells: Sequence[tuple[int, int]], slots: Sequence[Mapping[str, Any]]
+) -> str:  # fmt: skip
     """Return the work before all calls of a row; sums of many terms at the largest count."""
+    if len(cells) == 1 and len(model["items"][cells[0][0]]["slots"]) == 1:
+        terms = text.one_segment(model, cells[0][0])
+        if terms is not None:
+            return text.in_words_of(model, text.segment_text(terms))
     law = _sum_of([slot["work"] for slot in slots])
     if len(slots) > 1 and len(law.terms) > 2:
         return f"{float(law.value(law.max_n)):.4g} at {law.max_n}"
@@ -213,7 +219,7 @@ def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, st
     import re
 
     words = set(re.findall(r"[a-z]+\d*", " ".join(
-        f"{p.weight} " + " ".join(f"{r.destination} {r.volume} {r.condition} {r.repeats}"
+        f"{p.weight} " + " ".join(f"{r.destination} {r.volume} {r.condition} {r.repeats} {r.work}"
                                   for r in p.rules) for p in phases)))
     meanings = [("n", "processes"), ("r", "rank")]
     for letter, what in (("p", "extents of the grid"),
@@ -224,12 +230,15 @@ def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, st
             meanings.append((" ".join(names), what))
     meanings += [(name, what) for name, what in (("s", "stage"), ("t", "turn of the loop"))
                  if name in words]
+    meanings += [(name, what) for name, what in (
+        ("b", "bytes of the call"), ("b0", "bytes of the call before"),
+        ("m", "how often a rank computes this")) if name in words]
     blocks = {"block_first": "one more in the first", "block_last": "one more in the last",
               "block_floor": "cut at floor(c L/p)", "block_tail": "the rest in the last",
               "block_ceil": "ceil(L/p) until none is left"}
     if any(word.startswith("block") for word in words):
         kinds = sorted(name for p in phases for name in blocks if any(
-            name in r.volume + r.repeats for r in p.rules))
+            name in r.volume + r.repeats + r.work for r in p.rules))
         meanings += [(f"{name}(L, p, c)", f"block c of L in p blocks, {blocks[name]}")
                      for name in dict.fromkeys(kinds)]
     return meanings
