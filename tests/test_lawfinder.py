@@ -110,6 +110,7 @@ def test_known_extents_decide_between_those_that_fit():
 def test_fractions_are_found_before_real_numbers():
     found = find_law({p: Fraction(3 * p, 4) for p in POWERS})
     assert (found.verdict, found.text()) == (EXACT, "3*n/4")
+    assert find_law({p: Fraction(p, 3) for p in POWERS}).value(4096) == pytest.approx(4096 / 3)
     assert find_law({p: 1.5 * p + 0.25 for p in POWERS}).verdict == EXACT
 
 

@@ -17,7 +17,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Integral
+from numbers import Rational
 from typing import Any
 
 import numpy as np
@@ -137,10 +137,10 @@ def _environment(n: int | Environment) -> dict[str, int]:
     return {"n": int(n)} if not isinstance(n, Mapping) else {k: int(v) for k, v in n.items()}
 
 
-def _read(points: Points) -> tuple[list[dict[str, int]], list[float]]:
+def _read(points: Points) -> tuple[list[dict[str, int]], list[Any]]:
     pairs = points.items() if isinstance(points, Mapping) else points
     envs: list[dict[str, int]] = []
-    values: list[float] = []
+    values: list[Any] = []
     for at, what in pairs:
         env = _environment(at)
         if env.get("n", 0) < 1 or any(v < 0 for v in env.values()):
@@ -150,12 +150,12 @@ def _read(points: Points) -> tuple[list[dict[str, int]], list[float]]:
                 raise P3SError(f"law: the value {v} at {env['n']} processes is no number; "
                                "leave it out")
             envs.append(env)
-            values.append(int(v) if isinstance(v, Integral) else float(v))
+            values.append(v if isinstance(v, Rational) else float(v))
     order = sorted(range(len(envs)), key=lambda i: sorted(envs[i].items()))
     return [envs[i] for i in order], [values[i] for i in order]
 
 
-def _exact(envs: list[dict[str, int]], values: list[float], known: Collection[int]
+def _exact(envs: list[dict[str, int]], values: list[Any], known: Collection[int]
            ) -> Found | None:
     """Return the exact law of values that are fractions and equal wherever they are repeated."""
     at: dict[tuple[tuple[str, int], ...], Fraction] = {}
@@ -199,7 +199,7 @@ def _remainder(where: list[dict[str, int]], values: list[int]) -> Found | None:
                  f"the extent may be larger by any multiple of {step}")
 
 
-def _irrational(envs: list[dict[str, int]], values: list[float]) -> Found | None:
+def _irrational(envs: list[dict[str, int]], values: list[Any]) -> Found | None:
     """Return the law of values that are no fractions themselves but follow one that is written
     with small ones, such as 4n - 4 sqrt(n): met to the last digits of a float, so not by chance.
     """
