@@ -15,8 +15,10 @@ from p3s.model.amounts import fit_amounts
 from p3s.model.blocks import ExtentPool
 from p3s.model.compare import compare
 from p3s.model.evaluate import Model
+from p3s.model.expr import mul, num
 from p3s.model.growth import growth
 from p3s.model.judge import judge_items, judge_weights, phase_key, shares
+from p3s.model.laws import fit_work
 from p3s.model.measured import add_measured
 from p3s.model.nextcount import next_counts
 from p3s.model.nodes import (
@@ -30,7 +32,15 @@ from p3s.model.nodes import (
     tag_splits,
 )
 from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item
-from p3s.model.tree import build_tree, phases_of
+from p3s.model.tree import build_tree, phases_of, weight_law
+from p3s.model.tripcounts import (
+    judge_trips,
+    per_turn,
+    resolve,
+    state,
+    stated,
+    subtree_items,
+)
 from p3s.model.turns import with_turns
 from p3s.model.work import fit_phase_work
 from p3s.trace.ops import COLLECTIVE, COMPLETION, HALF_OF_ONE, RECV, SEND, leaves_request
@@ -40,10 +50,12 @@ Entry = dict[str, Any]
 
 
 def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
-              failed: Sequence[int] = ()) -> Model:
+              failed: Sequence[int] = (), trips: Mapping[str, int] | None = None) -> Model:
     """Fit the model to all tables given (no hold-out).
 
-    typed: numbers among the program's arguments, a hint to extents where sizes leave them open.
+    typed: numbers among the program's arguments, a hint to extents where sizes leave them open;
+    failed: counts at which the program did not run; trips: turns of loops as the user states
+    them, by phase number, call site or function.
     """
     tables = with_turns(sorted(tables, key=lambda t: t.np))
     counts = [t.np for t in tables]
@@ -80,6 +92,9 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
         "first_seen": _first_seen(nodes), "growth": growth(tables, entries),
     }
     model["admissible"] = admissible.learn(counts, failed, model["grid"]["cart"])
+    judge_trips(phases, entries, tables, choice.grids, split)
+    for where, count in sorted((trips or {}).items()):
+        _state_trips(model, work, resolve(model, where), count)
     judge_items(model, tables)
     return model
 
@@ -127,7 +142,7 @@ def _fit_items(work: Sequence[tuple[Entry, Item]], counts: Sequence[int],
     Items seen at many counts determine extents best; the others choose among those found, and
     what their sizes left open is decided again when all extents are known.
     """
-    varying = {v for t in tables for v in t.varying}
+    varying = {v for t in tables for v in t.moved}
     ranked = sorted(work, key=lambda w: _spread(w[1], counts), reverse=True)
     for entry, item in (*ranked, *ranked):
         if "slots" in entry and not any(w in s["why"] for s in entry["slots"]
@@ -175,6 +190,33 @@ def _sum_ops(tables: Sequence[PointTable]) -> dict[str, int]:
         for op, k in t.unmodelled.items():
             out[op] = out.get(op, 0) + k
     return out
+
+
+def _state_trips(model: Model, work: Sequence[tuple[Entry, Item]], k: int, trips: int) -> None:
+    """Give a loop the number of turns that the user states, and all inside it in proportion."""
+    phases, turns = model["phases"], dict(model["phases"][k]["weight_points"])
+    grids = {n: item.grids[n] for _, item in work[:1] for n in item.grids}
+    for i in subtree_items(phases, k):
+        entry, item = work[i]
+        once = per_turn(item, turns)
+        if once is not None and all(s["guard"] is not None and "follows" not in s["count"]
+                                    for s in entry["slots"]):
+            entry["slots"] = stated(fit_item(once, model["counts"], ExtentPool(), False), trips)
+    for phase in phases:
+        points = phase["weight_points"]
+        if phase["phase"] != k and not set(phase["items"]) <= set(subtree_items(phases, k)):
+            continue
+        if not phase["items"] or any(n not in turns for n, _ in points):
+            continue
+        work_points = [[n, v * trips / turns[n]] for n, v in phase["work"].get("points", [])]
+        phase["work"].update(points=work_points, law=fit_work(
+            [n for n, _ in work_points], [v for _, v in work_points]).to_json())
+        if phase["phase"] != k and all(v % turns[n] == 0 for n, v in points):
+            law = weight_law([n for n, _ in points], [v // turns[n] for n, v in points], grids)
+            if "expr" in law:
+                phase["weight"] = {**law, "expr": mul(num(trips), law["expr"])}
+                phase.pop("trips", None)
+    state(phases[k], trips)
 
 
 def _follow_posts(entries: Sequence[dict[str, Any]], work: Sequence[tuple[dict[str, Any], Item]],
@@ -242,11 +284,11 @@ def _phase_name(phase: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) ->
     return "+".join(ops[:5]) + ("+..." if len(ops) > 5 else "") or "nest"
 
 
-def hold_out(tables: Sequence[PointTable], typed: Collection[int] = ()
-             ) -> tuple[dict[str, Any], set[tuple[str, str, Any]]]:
+def hold_out(tables: Sequence[PointTable], typed: Collection[int] = (),
+             trips: Mapping[str, int] | None = None) -> tuple[dict[str, Any], set[tuple[str, str, Any]]]:
     """Fit without the largest count, compare there; return the report and the nodes missed."""
     tables = sorted(tables, key=lambda t: t.np)
-    model = fit_model(tables[:-1], typed)
+    model = fit_model(tables[:-1], typed, trips=trips)
     try:
         result = compare(model, tables[-1])
     except P3SError as err:
@@ -268,27 +310,32 @@ def hold_out(tables: Sequence[PointTable], typed: Collection[int] = ()
 
 
 def build_model(tables: Sequence[PointTable], holdout: bool = True,
-                typed: Collection[int] = (), failed: Sequence[int] = ()) -> Model:
+                typed: Collection[int] = (), failed: Sequence[int] = (),
+                trips: Mapping[str, int] | None = None) -> Model:
     """Return the model of all counts with the hold-out result and final verdicts in it.
 
-    failed: counts at which the program was started and did not run to its end.
+    typed, failed, trips: as of :func:`fit_model`; held out, a loop with stated turns gets those
+    it had at that count.
 
     An item that the held-out fit missed is "fitted" at best: its rule changed with the last
     count and nothing has tested the new one.
     """
-    model = fit_model(tables, typed, failed)
+    model = fit_model(tables, typed, failed, trips)
     model["holdout"] = None
     if holdout and len(tables) > MIN_COUNTS:
-        report, missed = hold_out(tables, typed)
+        last = max(model["counts"])
+        there = {where: dict(model["phases"][resolve(model, where)]["weight_points"]).get(last, 0)
+                 for where in trips or {}}
+        report, missed = hold_out(tables, typed, there)
         model["holdout"] = report
-        there = {(s["site"], s["op"], s["tag"]): s for s in report.get("slots", [])}
+        agreed = {(s["site"], s["op"], s["tag"]): s for s in report.get("slots", [])}
         for item in model["items"]:
             key = (item["site"], item["op"], item["tag"])
             met = key not in missed and (item["site"], "", None) not in missed
             if report["possible"]:
                 item["met_holdout"] = met
-            if key in there:
-                item["holdout"] = {k: v for k, v in there[key].items()
+            if key in agreed:
+                item["holdout"] = {k: v for k, v in agreed[key].items()
                                    if k not in ("site", "op", "tag")}
             if item["verdict"] == "exact" and not met:
                 item["verdict"] = "fitted"

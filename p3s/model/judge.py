@@ -16,6 +16,7 @@ from p3s.model.exact import exact_value
 from p3s.model.expr import Expr, symbols_of
 from p3s.model.slots import EVEN, OPEN, ROOT
 from p3s.model.tree import assign
+from p3s.model.tripcounts import as_traced
 from p3s.trace.ops import COMPLETION
 
 VERDICTS = ("exact", "fitted", "statistical", "ambiguous", "not seen", "unknown")
@@ -30,8 +31,9 @@ def judge_items(model: Model, tables: Sequence[PointTable]) -> None:
     wrong: set[int] = set()
     values: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
     for t in tables:
-        rows = generate(model, t.np)
-        wrong |= set(items_wrong(model, t, rows))
+        there = as_traced(model, t.np)
+        rows = generate(there, t.np)
+        wrong |= set(items_wrong(there, t, rows))
         for i, k, size, times in np.unique(np.stack(
                 [rows.item, rows.slot, rows.nbytes, rows.repeat], axis=1), axis=0).tolist():
             sizes, counts = values.setdefault((i, k), (set(), set()))
@@ -153,7 +155,9 @@ def judge_weights(model: Model) -> None:
     missed, known = held.get("weights_missed", []), held.get("phases_seen", [])
     for phase in model["phases"]:
         law, key = phase["weight"], phase_key(phase, model["items"])
-        if "expr" not in law:
+        if "stated" in law:
+            phase["weight_verdict"] = "stated"
+        elif "expr" not in law:
             phase["weight_verdict"] = "statistical"
         elif fraction_open(model, law["expr"]):
             phase["weight_verdict"] = "fitted"

@@ -201,7 +201,7 @@ _DIMENSION = 0.25
 def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable]) -> GridChoice:
     """Choose one grid for the whole program: fewest relations over all nodes."""
     counts = [t.np for t in tables]
-    varying = {v for t in tables for v in t.varying}
+    varying = {v for t in tables for v in t.moved}
     cart = cart_of(tables)
     families = candidate_families(counts, cart.dims, cart.members) or candidate_families(counts)
     if cart.dims:  # the program asked MPI for extents: prefer MPI's own rule to look-alikes

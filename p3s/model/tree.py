@@ -214,7 +214,7 @@ def phases_of(s: Structure, of_node: Mapping[int, list[int]], items: list[dict[s
                 values.append(max(turns))
         out.append({
             "phase": k, "depth": phase["depth"], "parent": phase["parent"],
-            "weight": _weight_law(ns, values, grids),
+            "weight": weight_law(ns, values, grids),
             "weight_points": [[n, v] for n, v in zip(ns, values, strict=True)],
             "fused_stages": phase["stages"] is not None,
             "items": sorted((i for i, it in enumerate(items) if it.get("phase") == k),
@@ -223,7 +223,7 @@ def phases_of(s: Structure, of_node: Mapping[int, list[int]], items: list[dict[s
     return out
 
 
-def _weight_law(ns: Sequence[int], values: Sequence[int], grids: Mapping[int, GridAt]
+def weight_law(ns: Sequence[int], values: Sequence[int], grids: Mapping[int, GridAt]
                 ) -> dict[str, Any]:
     """Return the law of a weight: exact if there is one, else a statistical one.
 
