@@ -31,7 +31,7 @@ def model(
     everything: bool = typer.Option(False, "--all", help="All phases and all rules."),
     latex: bool = typer.Option(False, "--latex", help="Print tables for LaTeX."),
     python: bool = typer.Option(False, "--python", help="Print a Python module of functions."),
-    trips: list[str] = typer.Option(  # noqa: B008
+    trips: list[str] = typer.Option(
         [],
         "--trips",
         metavar="SITE=COUNT",

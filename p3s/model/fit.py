@@ -17,6 +17,7 @@ from p3s.model.compare import compare
 from p3s.model.evaluate import Model
 from p3s.model.expr import mul, num
 from p3s.model.growth import growth
+from p3s.model.irregular import sample_relation
 from p3s.model.judge import judge_items, judge_weights, phase_key, shares
 from p3s.model.laws import fit_work
 from p3s.model.measured import add_measured
@@ -28,10 +29,11 @@ from p3s.model.nodes import (
     choose_grid,
     collect_nodes,
     decide_splits,
+    empty_rows,
     items_of,
     tag_splits,
 )
-from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item
+from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item, sample_slot
 from p3s.model.tree import build_tree, phases_of, weight_law
 from p3s.model.tripcounts import (
     judge_trips,
@@ -46,6 +48,8 @@ from p3s.model.work import fit_phase_work
 from p3s.trace.ops import COLLECTIVE, COMPLETION, HALF_OF_ONE, RECV, SEND, leaves_request
 
 MIN_COUNTS = 2
+#: Share of a node's messages without a rule from which on all are taken for a sample.
+LOOSE_SHARE = 0.3
 Entry = dict[str, Any]
 
 
@@ -65,9 +69,10 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
     work_unit = _work_unit(tables)
     nodes, choice, split = _nodes_on_grid(tables)
     work = _items(nodes, choice, tables)
-    entries = [entry for entry, _ in work]
     unmodelled = _sum_ops(tables)
     _fit_items(work, counts, tables, ExtentPool(typed=frozenset(typed)), unmodelled)
+    work = _with_samples(work, nodes, tables, unmodelled)
+    entries = [entry for entry, _ in work]
     fit_amounts(entries, {n: g.dims for n, g in choice.grids.items()})
     _follow_posts(entries, work, counts)
     tree, of_node = build_tree(entries, tables, choice.grids, split)
@@ -91,7 +96,10 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
         "unmodelled_ops": unmodelled, "not_modelled": unmodelled_calls(tables),
         "first_seen": _first_seen(nodes), "growth": growth(tables, entries),
     }
-    model["admissible"] = admissible.learn(counts, failed, model["grid"]["cart"])
+    powers = choice.family.kind == "power2" or any(
+        e["relation"] is not None and e["relation"]["kind"] == "xor"
+        and e["relation"].get("axis") is None and "fold" not in e["relation"] for e in entries)
+    model["admissible"] = admissible.learn(counts, failed, model["grid"]["cart"], powers)
     judge_trips(phases, entries, tables, choice.grids, split)
     for where, count in sorted((trips or {}).items()):
         _state_trips(model, work, resolve(model, where), count)
@@ -164,6 +172,40 @@ def _fit_items(work: Sequence[tuple[Entry, Item]], counts: Sequence[int],
                 slot["why"].append(why)
             if entry["kind"] == COMPLETION:  # how many requests a call completes is no message
                 slot["why"] = [w for w in slot["why"] if w not in (EVEN, OPEN, NO_SIZE)]
+
+
+def _with_samples(work: Sequence[tuple[Entry, Item]], nodes: Sequence[Node],
+                  tables: Sequence[PointTable], unmodelled: Mapping[str, int]
+                  ) -> list[tuple[Entry, Item]]:
+    """Let a sample stand for all partners of a node whose messages mostly have no rule."""
+    counts = [t.np for t in tables]
+    moved = {v for t in tables for v in t.moved}
+    by_node: dict[int, list[tuple[Entry, Item]]] = {}
+    for entry, item in work:
+        by_node.setdefault(entry["node"], []).append((entry, item))
+    out: list[tuple[Entry, Item]] = []
+    for k, mine in by_node.items():
+        entry, item = mine[0]
+        sample = None
+        if entry["kind"] in (SEND, RECV) and entry["op"] not in unmodelled \
+                and f"{entry['site']}:{entry['op']}" not in moved:
+            rows = nodes[k].rows
+            loose = [sum(int(i.rows[n].count.sum()) for n in counts) for e, i in mine
+                     if any(s["guard"] is None for s in e["slots"])]
+            if sum(loose) > LOOSE_SHARE * sum(int(r.count.sum()) for r in rows.values()):
+                sample = sample_relation({n: (r.rank[r.peer >= 0], r.peer[r.peer >= 0])
+                                          for n, r in rows.items()}, entry["kind"] == SEND)
+        if sample is None:
+            out += mine
+            continue
+        one = Item({n: r for n in counts for r in [rows.get(n, empty_rows())]},
+                   {n: np.zeros(len(rows[n].rank) if n in rows else 0, dtype=np.int64)
+                    for n in counts}, None,
+                   {n: np.ones((1, n), dtype=bool) for n in counts}, item.grids, sample,
+                   item.place)
+        out.append(({**entry, "relation": sample, "notes": [],
+                     "slots": [sample_slot(one, counts)]}, one))
+    return out
 
 
 def _tag_value(node: Node, tables: Sequence[PointTable]) -> int:
@@ -285,7 +327,8 @@ def _phase_name(phase: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) ->
 
 
 def hold_out(tables: Sequence[PointTable], typed: Collection[int] = (),
-             trips: Mapping[str, int] | None = None) -> tuple[dict[str, Any], set[tuple[str, str, Any]]]:
+             trips: Mapping[str, int] | None = None
+             ) -> tuple[dict[str, Any], set[tuple[str, str, Any]]]:
     """Fit without the largest count, compare there; return the report and the nodes missed."""
     tables = sorted(tables, key=lambda t: t.np)
     model = fit_model(tables[:-1], typed, trips=trips)

@@ -14,6 +14,7 @@ from p3s.characterize.structure import REQUESTS, Structure, structure
 from p3s.characterize.tables import PointTable
 from p3s.model.communicators import same_place
 from p3s.model.guards import GridAt
+from p3s.model.irregular import sampled
 from p3s.model.laws import fit_exact, fit_work
 from p3s.model.nodes import node_key
 from p3s.model.relations import partners, stages_depend_on_n
@@ -60,7 +61,7 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
         fits = np.zeros(len(mine), dtype=np.int64)
         for i in options:
             rel = items[i]["relation"]
-            if rel is not None:
+            if rel is not None and not sampled(rel):
                 hit = (partners(rel, grid)[:, rank] == peer[None, :]).any(axis=0) & (peer >= 0)
             elif kind in (COLLECTIVE, COMM):
                 here = {c: same_place(items[i]["place"], table, c, grid, known)
@@ -73,7 +74,8 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
             found[hit & (found < 0)] = i
             fits += hit
         if kind in (SEND, RECV):  # what no relation explains has an item of its own
-            for i in reversed([i for i in options if items[i]["relation"] is None]):
+            for i in reversed([i for i in options if items[i]["relation"] is None
+                               or sampled(items[i]["relation"])]):
                 found[fits == 0] = i
         shared |= bool(np.any(fits > 1))
         out[mine[found >= 0]] = found[found >= 0]

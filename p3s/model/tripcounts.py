@@ -169,7 +169,7 @@ def stated(slots: Sequence[dict[str, Any]], trips: int) -> list[dict[str, Any]]:
 
 def as_traced(model: Mapping[str, Any], n: int) -> dict[str, Any]:
     """Return the model with the turns that stated loops had at a traced count."""
-    told = {k: dict((int(m), int(v)) for m, v in p["weight_points"]).get(n)
+    told = {k: {int(m): int(v) for m, v in p["weight_points"]}.get(n)
             for p in model["phases"] if "stated" in p["weight"]
             for k in _subtree(model["phases"], p["phase"])}
     if not told:
