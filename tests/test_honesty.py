@@ -282,7 +282,7 @@ def test_irregular_neighbourhoods_are_sampled_with_the_right_totals():
     for n in (32, 64):
         result = compare(model, corpus.table(program, n))
         (sent,) = [s for s in result["slots"] if s["op"] == "MPI_Isend"]
-        assert abs(sent["predicted"] / sent["true"] - 1) < 0.05
+        assert abs(sent["predicted"] / sent["true"] - 1) < 0.07
         assert abs(sent["predicted_bytes"] / sent["true_bytes"] - 1) < 0.05
         assert result["collectives"]["equal"] == result["collectives"]["true"]
     rows = generate(model, 48)

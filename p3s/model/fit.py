@@ -14,7 +14,7 @@ from p3s.model import admissible
 from p3s.model.amounts import fit_amounts
 from p3s.model.blocks import ExtentPool
 from p3s.model.compare import compare
-from p3s.model.evaluate import Model
+from p3s.model.evaluate import Model, generate
 from p3s.model.expr import mul, num
 from p3s.model.growth import growth
 from p3s.model.irregular import sample_relation
@@ -33,9 +33,11 @@ from p3s.model.nodes import (
     items_of,
     tag_splits,
 )
+from p3s.model.order import fit_order
 from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item, sample_slot
 from p3s.model.tree import build_tree, phases_of, weight_law
 from p3s.model.tripcounts import (
+    as_traced,
     judge_trips,
     per_turn,
     resolve,
@@ -103,6 +105,9 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
     judge_trips(phases, entries, tables, choice.grids, split)
     for where, count in sorted((trips or {}).items()):
         _state_trips(model, work, resolve(model, where), count)
+    model["order"] = fit_order(model, tables, tree,
+                               {n: generate(as_traced(model, n), n) for n in counts},
+                               choice.grids)
     judge_items(model, tables)
     return model
 

@@ -75,10 +75,10 @@ def amount_law(points: Sequence[tuple[int, float]]) -> dict[str, Any]:
 
 def fit_total(ns: Sequence[int], values: Sequence[float],
               tried: Sequence[tuple[tuple[str, int], ...]]) -> dict[str, Any]:
-    """Return {dims, terms, error}: a law of a total of all parts of a cut line, plane or space.
+    """Return {dims, terms, error}: a law of a total of all parts of a cut plane or space.
 
-    Chosen by the relative error where a count is left out, a second term only where it pays;
-    terms: rows of shape and coefficient.
+    Chosen by the relative error where a count is left out (weighted by the totals), a second
+    term only where it pays; terms: rows of shape and coefficient.
     """
     y = np.asarray(values, dtype=float)
     every = np.ones(len(ns), dtype=bool)
@@ -86,7 +86,7 @@ def fit_total(ns: Sequence[int], values: Sequence[float],
     for size in (1, 2):
         if len(ns) < size + 1:
             break
-        for dims in (2, 3, 1):
+        for dims in (2, 3):  # along a line, neighbours have a rule
             for terms in (t for t in tried if len(t) == size):
                 if dims != 2 and terms[0][0] == "bricks":
                     continue  # how boxes meet in space, no such simple count tells
@@ -96,7 +96,7 @@ def fit_total(ns: Sequence[int], values: Sequence[float],
                 for i in range(len(ns)):
                     coef = _solve(columns, y, every & (np.arange(len(ns)) != i))
                     errors.append(float(columns[i] @ coef) / max(y[i], 1e-300) - 1.0)
-                error = float(np.sqrt(np.mean(np.square(errors))))
+                error = float(np.sqrt(np.average(np.square(errors), weights=y)))
                 coef = _solve(columns, y, every)
                 if _falls(terms, coef, dims, max(ns)):
                     continue
@@ -151,9 +151,10 @@ def _planes(n: int, box: tuple[float, ...]) -> float:
 def _solve(columns: np.ndarray, y: np.ndarray, keep: np.ndarray) -> np.ndarray:
     from scipy.optimize import nnls
 
-    scaled = columns / np.maximum(y, 1e-300)[:, None]
+    scale = np.sqrt(np.maximum(y, 1e-300))  # the more are counted, the surer their share
+    scaled = columns / scale[:, None]
     norm = np.maximum(np.linalg.norm(scaled, axis=0), 1e-300)
-    return np.asarray(nnls((scaled / norm)[keep], np.ones(int(keep.sum())))[0] / norm)
+    return np.asarray(nnls((scaled / norm)[keep], (y / scale)[keep])[0] / norm)
 
 
 def _falls(terms: Sequence[tuple[str, int]], coef: np.ndarray, dims: int, top: int) -> bool:
