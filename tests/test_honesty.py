@@ -214,7 +214,7 @@ def test_work_units_are_kept_where_times_tell_nothing():
     assert kinds == {"data"}
 
 
-def partitioned(points=9000, turns=4, seed=5):
+def partitioned(points=20000, turns=2, seed=0):
     """A halo exchange on random points cut by recursive bisection, as tests/programs/partition.c"""
     rng = np.random.default_rng(seed)
     x = rng.random((points, 2))
@@ -282,7 +282,7 @@ def test_irregular_neighbourhoods_are_sampled_with_the_right_totals():
     for n in (32, 64):
         result = compare(model, corpus.table(program, n))
         (sent,) = [s for s in result["slots"] if s["op"] == "MPI_Isend"]
-        assert abs(sent["predicted"] / sent["true"] - 1) < 0.07
+        assert abs(sent["predicted"] / sent["true"] - 1) < 0.05
         assert abs(sent["predicted_bytes"] / sent["true_bytes"] - 1) < 0.05
         assert result["collectives"]["equal"] == result["collectives"]["true"]
     rows = generate(model, 48)
