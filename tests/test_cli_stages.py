@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import models
 import pytest
 from handmade import phase, put_replay, put_scaled
 
@@ -88,7 +89,7 @@ class Stages:
 
     def build(self, study_dir: Path, holdout: bool = True) -> dict[str, Any]:
         self.calls.append(("model", holdout))
-        model = {"schema": "p3s.model", "schema_version": SCHEMA_VERSION, "holdout": self.holdout}
+        model = {**models.built("ring"), "holdout": self.holdout}
         write_json(Study(study_dir).model_path, model)
         return model
 
