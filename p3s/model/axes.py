@@ -83,12 +83,12 @@ def _line(axis: Axis, g: GridAt) -> Line:
     number, members = instances(axis, g)
     length = max((len(m) for m in members), default=0)
     table = np.full((max(len(members), 1), max(length, 1)), -1, dtype=np.int64)
-    c, p = np.full(g.n, -1, dtype=np.int64), np.zeros(g.n, dtype=np.int64)
+    place, size = np.full(g.n, -1, dtype=np.int64), np.zeros(g.n, dtype=np.int64)
     for i, m in enumerate(members):
         table[i, :len(m)] = m
-        c[list(m)] = np.arange(len(m))
-        p[list(m)] = len(m)
-    return Line(g.n, c, p, number >= 0, table, np.maximum(number, 0))
+        place[list(m)] = np.arange(len(m))
+        size[list(m)] = len(m)
+    return Line(g.n, place, size, number >= 0, table, np.maximum(number, 0))
 
 
 def low_powers(p: np.ndarray) -> np.ndarray:

@@ -14,7 +14,6 @@ from p3s.model.axes import Axis, line
 from p3s.model.guards import GridAt, fit_guard, guard_cost
 from p3s.model.relations import (
     FAMILIES,
-    PERMUTATIONS,
     Relation,
     at_stage,
     partners,
@@ -343,12 +342,12 @@ class _Search:
                 self.consider(cost, rel)
 
     def _leads(self, rel: Relation) -> bool:
-        """Whether a family has two stages somewhere, and most of what it says is there."""
-        if rel["kind"] not in FAMILIES and rel["kind"] not in PERMUTATIONS:
-            return True
+        """Whether a family has two stages somewhere, and much of what it says is there."""
+        if rel["kind"] not in FAMILIES:
+            last = self.pairs[-1]
+            return bool((partners(rel, last.grid)[:, last.rank] == last.peer[None, :]).any())
         stages, hit, said = 0, 0, 0
-        ranks = 0
-        for p, used in zip(self.pairs, self.used, strict=True):
+        for p, used in zip(self.pairs[::-1], self.used[::-1], strict=True):
             table = partners(rel, p.grid)
             stages = max(stages, len(table))
             there = used[np.arange(p.grid.n)[None, :], table] & (table >= 0)
@@ -356,8 +355,9 @@ class _Search:
             took[p.rank] = True
             hit += int(there.sum())
             said += int((table[:, took] >= 0).sum())
-            ranks += int(took.sum())
-        if rel["kind"] in FAMILIES and stages < 2 and rel["kind"] != "heap":
+            if not hit:  # nothing at the largest count
+                return False
+        if stages < 2 and rel["kind"] != "heap":
             return False
         return hit > 0 and (self.loose or 4 * hit >= said or rel["kind"] == "level")
 
@@ -436,3 +436,13 @@ def order_family(rel: Relation, seen: Sequence[tuple[GridAt, np.ndarray, np.ndar
             both = next_ & (stage[1:] >= 0) & (stage[:-1] >= 0)
             wrong[k] += int((stage[1:] < stage[:-1])[both].sum())
     return ways[int(np.argmin(wrong))]
+
+
+def rough_cost(grids: Sequence[GridAt], pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+    """Return how many different steps on the grid a node's pairs need, four at most."""
+    most = 0
+    for g, (rank, peer) in zip(grids, pairs, strict=True):
+        dims = np.array(g.dims)[:, None]
+        step = (g.coords[:, peer] - g.coords[:, rank]) % dims
+        most = max(most, len(np.unique(np.ravel_multi_index(tuple(step), g.dims))))
+    return min(most, 4.0)

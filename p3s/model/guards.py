@@ -312,6 +312,8 @@ def _cover(atoms: Sequence[Atom], values: np.ndarray, costs: np.ndarray, start: 
     wrong = values[useful][:, start & ~truth].astype(np.float32)
     keep = wrong.sum(axis=1) < wrong.shape[1]  # the others exclude nobody
     useful, wrong = useful[keep], wrong[keep]
+    if (wrong > 0).all(axis=0).any():  # some rank is in all of them, or there are none
+        return []
     cost = costs[useful]
     found: list[tuple[float, tuple[int, ...]]] = []
     found += [(float(cost[i]), (int(i),)) for i in np.flatnonzero(wrong.sum(axis=1) == 0)[:3]]

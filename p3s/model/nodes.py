@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.characterize.tables import Place, PointTable
 from p3s.model.communicators import Communicators, Used
-from p3s.model.explain import Explanation, Pairs, explain, order_family
+from p3s.model.explain import Explanation, Pairs, explain, order_family, rough_cost
 from p3s.model.grids import GridFamily, candidate_families
 from p3s.model.guards import GridAt
 from p3s.model.places import PlaceLaw
@@ -208,16 +208,16 @@ def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable]) -> GridChoi
         families.sort(key=lambda f: f.kind not in ("balanced", "greedy"))
     todo = _distinct(nodes, counts, varying)
     best: GridChoice | None = None
-    tried: list[tuple[str, float]] = []
-    seen: dict[tuple[Any, ...], tuple[GridFamily, float]] = {}
-    for fam in families:
+    layouts: dict[tuple[Any, ...], list[int]] = {}
+    for k, fam in enumerate(families):  # some tell nothing apart at the counts traced
+        layouts.setdefault(tuple(g.key for n in counts if (g := fam.at(n)) is not None),
+                           []).append(k)
+    costs: dict[int, tuple[float, bool]] = {}
+    chosen = len(families)
+    for alike in sorted(layouts.values(), key=lambda a: (_rough(families[a[0]], todo, counts),
+                                                         a[0])):
+        fam = families[alike[0]]  # the simplest of them
         grids = {n: g for n in counts if (g := fam.at(n)) is not None}
-        layout = tuple(g.key for g in grids.values())
-        if layout in seen:  # tells nothing apart at the counts traced: the first, simplest stays
-            tried.append((fam.text(), seen[layout][1]))
-            if best is not None and best.family == seen[layout][0]:
-                best.rivals.append(fam)
-            continue
         same = cart.dims and fam.ndims == len(next(iter(cart.dims.values())))
         known = cart.periods if same else None
         comms = Communicators(tables, grids)
@@ -225,25 +225,36 @@ def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable]) -> GridChoi
                                                   if n.kind in (COLLECTIVE, COMM))
         found: list[Explanation] = []
         for pairs, loose, members in todo:
-            if best is not None and cost > best.cost + 1e-9 and len(families) > 1:
+            if best is not None and cost > best.cost + 1e-9:
                 break  # dearer already: what is left cannot make it cheaper
             mine = [Pairs(grids[n], r, q) for n, r, q in pairs]
             found.append(explain(mine, known, loose, _axes(comms, members)))
             cost += found[-1].cost * len(members)
-        tried.append((fam.text(), cost))
-        seen[layout] = (fam, cost)
-        if len(found) == len(todo) and (best is None or cost < best.cost - 1e-9):
+        whole = len(found) == len(todo)
+        costs.update((k, (cost, whole)) for k in alike)
+        if whole and (best is None or (cost, alike[0]) < (best.cost - 1e-9, chosen)
+                      or (abs(cost - best.cost) <= 1e-9 and alike[0] < chosen)):
             explained = {i: e for e, (_, _, m) in zip(found, todo, strict=True)
                          for i in m}
             best = GridChoice(fam, grids, {i: explained[i] for i in sorted(explained)}, cost, [],
-                              known, comms)
+                              known, comms, [families[k] for k in alike[1:]])
+            chosen = alike[0]
     assert best is not None  # the 1-D line admits every count
     best.explained = {i: Explanation(list(e.relations), e.cost, e.unexplained,
                                      list(e.ambiguous), e.rivals)
                       for i, e in best.explained.items()}
     _opposite_siblings(nodes, best)
-    best.others = tried
+    best.others = [(families[k].text(), cost) for k, (cost, whole) in sorted(costs.items())
+                   if whole]
     return best
+
+
+def _rough(family: GridFamily, todo: Sequence[Todo], counts: Sequence[int]) -> float:
+    """Return a first guess at the cost of a grid: the likely ones are tried first."""
+    grids = {n: g for n in counts if (g := family.at(n)) is not None}
+    return sum(len(members) * rough_cost([grids[n] for n, _, _ in pairs],
+                                         [(r, q) for _, r, q in pairs])
+               for pairs, _, members in todo if pairs)
 
 
 Todo = tuple[list[tuple[int, np.ndarray, np.ndarray]], bool, dict[int, Used]]
