@@ -200,3 +200,17 @@ def test_hostile_names_on_the_command_line(study, capsys):
         assert run([words[0], str(study.root), *words[1:]]) == 0
         streams = capsys.readouterr()
         assert printable(streams.out) and printable(streams.err)
+
+
+def test_model_as_latex_python_or_json_but_one_of_them(study, capsys):
+    assert run(["model", str(study.root), "--latex"]) == 3, "its hold-out missed messages"
+    assert capsys.readouterr().out.startswith("% Equations fitted at 2, 4, 8 processes")
+    assert run(["model", str(study.root), "--python"]) == 3
+    source = capsys.readouterr().out
+    assert source.startswith('"""Equations of an MPI program') and "PHASES = {" in source
+    assert run(["model", str(study.root), "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["schema"] == "p3s.model"
+    assert run(["model", str(study.root), "--all"]) == 3
+    assert "process grid: " in capsys.readouterr().out
+    assert run(["model", str(study.root), "--latex", "--json"]) == 2
+    assert "give one of them" in capsys.readouterr().err

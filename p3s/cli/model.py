@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say
+from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say, write_out
+from p3s.errors import UsageError
 
 EPILOG = """\b
 Example:
   p3s model study
+  p3s model study --latex > equations.tex
+  p3s model study --python > equations.py
 Next:
+  p3s explain study 1        (what the equations of phase 1 rest on)
   p3s scale study -n 64      (the trace at 64 processes)
   p3s predict study -n 64    (its run time)"""
 
@@ -24,16 +29,21 @@ def model(
         help="Check the model on the largest count before fitting all.",
     ),
     everything: bool = typer.Option(False, "--all", help="All phases and all rules."),
+    latex: bool = typer.Option(False, "--latex", help="Print tables for LaTeX."),
+    python: bool = typer.Option(False, "--python", help="Print a Python module of functions."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Fit equations per phase, say how sure each one is, and check them on the largest count.
 
-    Exit code 3 when the model, fitted without the largest count, misses anything there.
+    Prints them per phase, largest share first: destination, volume, work, weight. Exit code 3
+    when the model, fitted without the largest count, misses anything there.
     """
     from p3s.cli.pipeline import ensure_model
     from p3s.predict.prediction import missed
     from p3s.study import Study, read_json
 
+    if latex + python + json_ > 1:
+        raise UsageError("--latex, --python and --json: give one of them")
     study = Study.open(study_dir)
     with progress(2) as bar:
         # Asked for by name: fit again even when the model is newer than its signatures.
@@ -42,11 +52,7 @@ def model(
     if json_:
         emit_json(fitted)
     else:
-        from p3s.report.equations import render
-        from p3s.report.places import resolve_sites
-
-        places, unresolved = resolve_sites(study, fitted.get("sites", {}))
-        out(render(fitted, places, everything))
+        _show(study, fitted, everything, latex, python)
     say(f"next: p3s predict {quoted(study.root)} -n COUNTS")
     held = fitted.get("holdout")
     if isinstance(held, dict) and held.get("possible", True):
@@ -55,3 +61,27 @@ def model(
             say("low confidence: " + "; ".join(wrong))
             return 3
     return 0
+
+
+def _show(study: Any, fitted: dict[str, Any], everything: bool, latex: bool, python: bool) -> None:
+    """Print the model as a page, as LaTeX or as Python."""
+    from p3s.report.places import resolve_sites
+
+    places, notes = resolve_sites(study, fitted.get("sites", {}))
+    if latex:
+        from p3s.report.latex import render as tables
+
+        write_out(tables(fitted, places, everything))
+    elif python:
+        from p3s.report.python_module import render as functions
+
+        source, left_out = functions(fitted, places)
+        write_out(source)
+        if left_out:
+            notes = [*notes, f"{len(left_out)} calls are not in the module: its LEFT_OUT says why"]
+    else:
+        from p3s.report.equations import render
+
+        out(render(fitted, places, everything))
+    for note in notes:
+        say(f"note: {note}")

@@ -114,7 +114,15 @@ def fit_amounts(entries: Sequence[Mapping[str, Any]], dims: Mapping[int, Sequenc
     todo = [slot["elements"] for entry in entries for slot in entry["slots"]
             if "means" in slot["elements"]]
 
+    known: dict[tuple[Any, ...], Amount] = {}
+
     def fit(points: Sequence[Sequence[float]], rims: Sequence[float]) -> Amount:
+        key = (tuple(map(tuple, points)), tuple(rims))
+        if key not in known:  # what one rank sends another receives
+            known[key] = fit_anew(points, rims)
+        return known[key]
+
+    def fit_anew(points: Sequence[Sequence[float]], rims: Sequence[float]) -> Amount:
         envs = [{"n": int(n), **{f"p{d}": p for d, p in enumerate(dims[int(n)])}}
                 for n, _, _ in points]
         return fit_amount(envs, [p[1] for p in points], [p[2] for p in points], ndims, rims)
@@ -200,12 +208,35 @@ class _Fit:
 
     def left_out(self, chosen: Sequence[int]) -> float:
         """Return the root mean square relative error at counts left out one by one."""
+        m = len(self.y)
+        if len(chosen) <= 2:
+            return self._rms(self._errors_of_two(chosen[0], chosen[-1]), len(chosen))
         errors = []
-        for i in range(len(self.y)):
-            keep = np.arange(len(self.y)) != i
-            at = float(self.columns[i, list(chosen)] @ self.solve(chosen, keep))
-            errors.append((at - self.y[i]) / self.scale[i])
+        for i in range(m):
+            coef = self.solve(chosen, np.arange(m) != i)
+            errors.append((float(self.columns[i, list(chosen)] @ coef) - self.y[i])
+                          / self.scale[i])
         return self._rms(np.array(errors), len(chosen))
+
+    def _errors_of_two(self, one: int, other: int) -> np.ndarray:
+        """Return the error at each count left out for one feature or two, in closed form."""
+        keep = 1.0 - np.eye(len(self.y))
+        a, b, y = (v / self.scale for v in (self.columns[:, one], self.columns[:, other], self.y))
+        aa, bb, ay, by = keep @ (a * a), keep @ (b * b), keep @ (a * y), keep @ (b * y)
+        alone = np.maximum(ay / aa, 0.0)
+        if one == other:
+            return np.asarray(alone * a - y)
+        ab = keep @ (a * b)
+        det = aa * bb - ab * ab
+        singular = det <= 1e-12 * aa * bb
+        det = np.where(singular, 1.0, det)
+        first, second = (ay * bb - by * ab) / det, (by * aa - ay * ab) / det
+        bad = singular | (first < 0) | (second < 0)
+        # Where both cannot be had without a negative one, the better of them stands alone.
+        takes_first = np.maximum(ay, 0.0) ** 2 / aa >= np.maximum(by, 0.0) ** 2 / bb
+        first = np.where(bad, np.where(takes_first, alone, 0.0), first)
+        second = np.where(bad, np.where(takes_first, 0.0, np.maximum(by / bb, 0.0)), second)
+        return np.asarray(first * a + second * b - y)
 
     def law(self, chosen: Sequence[int]) -> Expr:
         """Return the law of these features fitted to all counts."""

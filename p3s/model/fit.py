@@ -276,8 +276,10 @@ def build_model(tables: Sequence[PointTable], holdout: bool = True,
         model["holdout"] = report
         for item in model["items"]:
             key = (item["site"], item["op"], item["tag"])
-            if item["verdict"] == "exact" and (key in missed or (item["site"], "", None)
-                                               in missed):
+            met = key not in missed and (item["site"], "", None) not in missed
+            if report["possible"]:
+                item["met_holdout"] = met
+            if item["verdict"] == "exact" and not met:
                 item["verdict"] = "fitted"
                 item["why"] = [*item["why"], "the fit without the largest count missed it"]
     judge_weights(model)

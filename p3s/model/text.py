@@ -84,7 +84,10 @@ def partner(relation: Mapping[str, Any] | None) -> str:
     if relation is None:
         return "?"
     if relation["kind"] != "shift":
-        return relations.text(dict(relation))
+        try:
+            return relations.text(dict(relation))
+        except KeyError:  # of another version: named, and refused where it is evaluated
+            return str(relation["kind"])
     vec, wrap = relation["vec"], relation["wrap"]
     if not any(vec):
         return "self"

@@ -204,23 +204,20 @@ def holdout(model: Mapping[str, Any]) -> list[str]:
     missed = missed_rules(model)
     if missed is not None:
         met = len(model["items"]) - len(missed)
-        lines.append(f"  {'rules':<13} {met} of {len(model['items'])} calls as traced"
-                     + (f"; not {_listed(missed)}" if missed else ""))  # fmt: skip
+        lines += wrap(f"{'rules':<13} {met} of {len(model['items'])} calls by an exact rule that "
+                      "it met" + (f"; not {_listed(missed)}" if missed else ""), WIDTH,
+                      initial_indent="  ", subsequent_indent=" " * 16)  # fmt: skip
     if work:
         lines.append(f"  {'work':<13} mean error {percent(work['mean_abs_error'])}, largest "
                      f"{percent(work['max_abs_error'])}")  # fmt: skip
     return lines
 
 
-#: What the fit says of a call that the hold-out did not confirm.
-MISSED = "the fit without the largest count missed it"
-
-
 def missed_rules(model: Mapping[str, Any]) -> list[int] | None:
     """Return the calls that the hold-out missed; None where the model does not say."""
-    if not (model.get("holdout") or {}).get("possible", False):
+    if not any("met_holdout" in item for item in model["items"]):
         return None
-    return [i for i, item in enumerate(model["items"]) if MISSED in item["why"]]
+    return [i for i, item in enumerate(model["items"]) if not item.get("met_holdout", True)]
 
 
 def _listed(numbers: Sequence[int], limit: int = 12) -> str:

@@ -14,7 +14,7 @@ from p3s.model import text
 from p3s.model.blocks import differs
 from p3s.model.evaluate import model_grid, phase_weight
 from p3s.model.laws import WorkLaw
-from p3s.report.equations import MISSED, WIDTH
+from p3s.report.equations import WIDTH
 from p3s.report.places import call_place
 from p3s.report.rules import Places
 from p3s.report.text import percent, visible
@@ -196,10 +196,12 @@ def _extents(model: Mapping[str, Any], symbol: str) -> list[int]:
 def _reasons(model: Mapping[str, Any], item: Mapping[str, Any]) -> list[str]:
     verdict, held = item["verdict"], model.get("holdout") or {}
     if item["why"]:
-        why = [w if w != MISSED else f"the fit without {held.get('n', 'the largest')} processes "
-               "missed it" for w in item["why"]]
-        return [f"{verdict}: {visible(why[0], 400)}",
-                *(f"and: {visible(each, 400)}" for each in why[1:])]
+        why = [f"{verdict}: {visible(item['why'][0], 400)}",
+               *(f"and: {visible(each, 400)}" for each in item["why"][1:])]
+        if held.get("possible") and "met_holdout" in item:
+            why.append(f"the fit without {held['n']} processes "
+                       + ("predicted it there" if item["met_holdout"] else "missed it there"))
+        return why
     if verdict == "exact":
         met = f", and by the fit without {held['n']} processes" if held.get("possible") else \
             "; nothing was held out"
