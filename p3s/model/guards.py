@@ -187,7 +187,8 @@ def guard_cost(guard: Sequence[Atom]) -> float:
     return sum(atom_cost(a) for a in guard) + 0.2 * max(len(guard) - 1, 0)
 
 
-def _candidates(ndims: int, staged: bool, turned: bool, numbers: Sequence[int]) -> list[Atom]:
+def _plain_atoms(ndims: int) -> list[Atom]:
+    """Return the atoms that depend on rank and coordinates alone."""
     atoms: list[Atom] = [["rank", 0], ["notrank", 0], ["rank", -1], ["notrank", -1]]
     for d in range(ndims):
         atoms += [["first", d], ["notfirst", d], ["last", d], ["notlast", d]]
@@ -203,19 +204,31 @@ def _candidates(ndims: int, staged: bool, turned: bool, numbers: Sequence[int]) 
               for w in ("below", "from")]
     atoms += [["rankmod", m, k] for m in range(2, 9) for k in range(m)]
     atoms += [["notrankmod", m, k] for m in range(3, 9) for k in range(m)]
-    atoms += [[w, k] for k in numbers for w in ("below", "from", "rank", "notrank")]
-    if staged:
-        atoms += [[w, k] for k in (0, -1) for w in ("stage", "notstage")]
-        where = [-1, *([-2, *range(ndims)] if ndims > 1 else [])]
-        atoms += [["smod", d, k] for d in where for k in (0, 1)]
-        atoms += [["sbit", d, k] for d in where if d != -2 for k in (0, 1)]
-        atoms += [[w, k] for k in (0, 1) for w in ("within", "beyond")]
-    if turned:
-        atoms += [["turn", 0], ["notturn", 0]]
     return atoms
 
 
+def _stage_atoms(ndims: int) -> list[Atom]:
+    """Return the atoms that depend on the stage of a family."""
+    atoms: list[Atom] = [[w, k] for k in (0, -1) for w in ("stage", "notstage")]
+    where = [-1, *([-2, *range(ndims)] if ndims > 1 else [])]
+    atoms += [["smod", d, k] for d in where for k in (0, 1)]
+    atoms += [["sbit", d, k] for d in where if d != -2 for k in (0, 1)]
+    return atoms + [[w, k] for k in (0, 1) for w in ("within", "beyond")]
+
+
+_BLOCKS: dict[Any, np.ndarray] = {}
 _MATRICES: dict[Any, tuple[list[Atom], np.ndarray]] = {}
+
+
+def _block(atoms: Sequence[Atom], g: GridAt, key: Any) -> np.ndarray:
+    """Return the values of atoms at one grid, shape (atoms, n), remembered under a key."""
+    found = _BLOCKS.get(key)
+    if found is None:
+        found = np.array([eval_atom(a, g) for a in atoms])
+        if len(_BLOCKS) > 1024 or found.size > 1 << 20:
+            _BLOCKS.clear()
+        _BLOCKS[key] = found
+    return found
 
 
 def _matrix(grids: Sequence[GridAt], numbers: tuple[int, ...]) -> tuple[list[Atom], np.ndarray]:
@@ -223,17 +236,30 @@ def _matrix(grids: Sequence[GridAt], numbers: tuple[int, ...]) -> tuple[list[Ato
     key = (numbers, *((g.key, g.stage, g.stages, g.turn) for g in grids))
     found = _MATRICES.get(key)
     if found is None:
-        atoms = _candidates(len(grids[0].dims), any(g.stages > 1 for g in grids),
-                            any(g.turn for g in grids), numbers)
-        values = np.array([np.concatenate([eval_atom(a, g) for g in grids]) for a in atoms])
+        ndims = len(grids[0].dims)
+        atoms = _plain_atoms(ndims)
+        values = [np.concatenate([_block(atoms, g, g.key) for g in grids], axis=1)]
+        if any(g.stages > 1 for g in grids):
+            more = _stage_atoms(ndims)
+            values.append(np.concatenate([_block(more, g, (g.key, g.stage, g.stages))
+                                          for g in grids], axis=1))
+            atoms += more
+        extra: list[Atom] = [[w, k] for k in numbers for w in ("below", "from", "rank", "notrank")]
+        if any(g.turn for g in grids):
+            extra += [["turn", 0], ["notturn", 0]]
+        if extra:
+            values.append(np.array([np.concatenate([eval_atom(a, g) for g in grids])
+                                    for a in extra]))
+            atoms += extra
+        table = np.concatenate(values)
         # of atoms equal everywhere the first, the simplest, stands for all
         order = sorted(range(len(atoms)), key=lambda i: atom_cost(atoms[i]))
         first: dict[bytes, int] = {}
         for i in order:
-            first.setdefault(values[i].tobytes(), i)
+            first.setdefault(table[i].tobytes(), i)
         kept = list(first.values())
-        found = ([atoms[i] for i in kept], values[kept])
-        if len(_MATRICES) > 256 or values.size > 1 << 24:
+        found = ([atoms[i] for i in kept], table[kept])
+        if len(_MATRICES) > 256 or table.size > 1 << 24:
             _MATRICES.clear()
         _MATRICES[key] = found
     return found
