@@ -27,6 +27,8 @@ MAX_REACH = 4
 MIN_LINE = 4
 #: What a guard costs beside its relation; a shift, a family for whose ranks there is no rule.
 GUARD_WEIGHT, NO_GUARD, NO_FAMILY = 0.15, 3.0, 12.0
+#: What partners without a rule cost.
+NO_RULE = 12.0
 #: More relations than this in one node are a neighbourhood without a rule.
 MAX_MIXED = 6
 
@@ -248,12 +250,12 @@ class _Search:
         """Return whether something complete is already as cheap."""
         return any(not e.unexplained and e.cost <= cost for e in self.options)
 
-    def guards(self, rels: Sequence[Relation]) -> float:
-        """Return what the guards of the relations cost together."""
+    def guards(self, rels: Sequence[Relation]) -> tuple[float, int]:
+        """Return what the guards of the relations cost together, and how many have none."""
         if self.loose:
-            return 0.0
+            return 0.0, 0
         tables = [[partners(rel, p.grid) for rel in rels] for p in self.pairs]
-        cost = 0.0
+        cost, missing = 0.0, 0
         for k, rel in enumerate(rels):
             grids, sets, peers, care = [], [], [], []
             for p, tabs, used in zip(self.pairs, tables, self.used, strict=True):
@@ -267,14 +269,18 @@ class _Search:
             guard = fit_guard(grids, sets, peers, care) if grids else []
             if guard is None:
                 cost += NO_GUARD if rel["kind"] == "shift" else NO_FAMILY
+                missing += 1
             else:
                 cost += GUARD_WEIGHT * guard_cost(guard)
-        return cost
+        return cost, missing
 
     def offer(self, rels: list[Relation], cost: float, ambiguous: Sequence[int] = ()) -> None:
         """Add a set of relations that explains all pairs, if it may be the cheapest."""
-        if not self.beaten(cost):
-            self.options.append(Explanation(rels, cost + self.guards(rels), 0, list(ambiguous)))
+        if self.beaten(cost):
+            return
+        extra, missing = self.guards(rels)
+        if not missing or cost + extra < NO_RULE:
+            self.options.append(Explanation(rels, cost + extra, 0, list(ambiguous)))
 
     def fixed_partners(self) -> None:
         """Try self and one rank for all."""
@@ -400,12 +406,12 @@ class _Search:
     def best(self) -> Explanation:
         """Return the cheapest option; one that leaves pairs unexplained costs dearly."""
         if not self.options:
-            return Explanation([], 12.0, self.total)
+            return Explanation([], NO_RULE, self.total)
         ranked = sorted(self.options, key=lambda e: (e.unexplained > 0, e.cost))
         best = ranked[0]
         if best.unexplained:
             best.cost += 10.0
-            return best
+            return best if best.cost < 2 * NO_RULE else Explanation([], NO_RULE, self.total)
         mine = {relation_key(r) for r in best.relations}
         best.rivals = [e.relations for e in ranked[1:4]
                        if not e.unexplained and e.cost <= best.cost + 0.1

@@ -7,6 +7,7 @@ all ranks of a count at once, at one stage of a family of partners or turn of a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -182,6 +183,10 @@ def atom_cost(atom: Atom) -> float:
     return _COST.get(op, 1.0)
 
 
+#: Atoms up to this cost speak of places on the grid; dearer ones of numbers.
+_GEOMETRIC = 1.7
+
+
 def guard_cost(guard: Sequence[Atom]) -> float:
     """Return the cost of a conjunction."""
     return sum(atom_cost(a) for a in guard) + 0.2 * max(len(guard) - 1, 0)
@@ -307,17 +312,51 @@ def fit_guards(
     if cares is not None:
         values = values[:, cares]
     costs = np.array([atom_cost(a) for a in atoms])
-    found = [(guard_cost(c), [*base, *c]) for c in _cover(atoms, values, costs, start, truth)]
+    found = [(guard_cost(c), c) for c in _cover(atoms, values, costs, start, truth)]
     if not found or found[0][0] > 2.2:
-        found += [(0.4 + guard_cost(c), [*base, ["not", *c]])
+        found += [(0.4 + guard_cost(c), [["not", *c]])
                   for c in _cover(atoms, values, costs, start, start & ~truth) if len(c) > 1]
-    return [g for _, g in sorted(found, key=lambda f: f[0])][:6]
+    bits = _evidence(grids, sets, start, cares)
+    return [[*base, *c] for _, c in sorted(found, key=lambda f: f[0]) if _bits(c) <= bits][:6]
+
+
+def _evidence(grids: Sequence[GridAt], sets: Sequence[np.ndarray], start: np.ndarray,
+              cares: np.ndarray | None) -> float:
+    """Return how many bits it takes to say which of those who could take part do.
+
+    At one count alone anything is as good as any other guess: no bound.
+    """
+    place = np.concatenate([np.full(len(s), g.n) for g, s in zip(grids, sets, strict=True)])
+    truth = np.concatenate(list(sets))
+    if cares is not None:
+        place, truth = place[cares], truth[cares]
+    counts = sorted({g.n for g in grids})
+    if len(counts) == 1:
+        return math.inf
+    bits, whole, none = 0.0, 0, 0
+    for n in counts:
+        could = int(((place == n) & start).sum())
+        do = int(((place == n) & truth & start).sum())
+        bits += math.log2(math.comb(could, do))
+        whole += could > 0 and do == could
+        none += could > 0 and do == 0
+    return bits + math.log2(math.comb(whole + none, none))
+
+
+def _bits(guard: Sequence[Atom]) -> float:
+    """Return how many bits it takes to name a guard; geometric atoms come to mind first."""
+    total = 0.0
+    for a in guard:
+        cost = atom_cost(a)
+        total += 1.0 + _bits(a[1:]) if a[0] == "not" else \
+            1.0 if a[0] in ("notself", "wide") else 2.5 if cost <= 1.2 else 4.5 if cost <= _GEOMETRIC else 7.0
+    return total
 
 
 def _numbers(grids: Sequence[GridAt], sets: Sequence[np.ndarray]) -> tuple[int, ...]:
     """Return numbers that may bound the ranks: how many there are, if always the same."""
     sizes = {int(s.sum()) for s in sets if s.any()}
-    if len(sizes) != 1 or len({g.n for g in grids}) < 2:
+    if len(sizes) != 1 or len({g.n for g, s in zip(grids, sets, strict=True) if s.any()}) < 2:
         return ()
     size = sizes.pop()
     low = {int(np.argmax(s)) for s in sets if s.any()}
@@ -369,7 +408,7 @@ def _greedy(wrong: np.ndarray, cost: np.ndarray) -> list[tuple[float, tuple[int,
     """Return a conjunction of at most six atoms, each the one that excludes most."""
     left = np.ones(wrong.shape[1], dtype=bool)
     chosen: list[int] = []
-    cheap = np.flatnonzero(cost <= 1.6)  # many atoms that are not geometric fit anything
+    cheap = np.flatnonzero(cost <= _GEOMETRIC)  # many atoms that are not geometric fit anything
     while left.any() and len(chosen) < 6:
         out = (wrong[cheap][:, left] == 0).sum(axis=1)
         if not len(out) or out.max() == 0:

@@ -9,7 +9,7 @@ partners of all ranks at one count.
     root rank                             rank 0, -1 (the last), "half", or any other, for all
     place axis rank | of                  place 0, -1, "half", k of the axis, or own coordinate "of"
     along axis by wrap                    c + by
-    far axis k sign wrap                  c + sign * (p // k)
+    far axis k sign wrap                  c + sign * (p // k), bordered: inside k equal parts
     mirror axis; opposite                 p - 1 - c; (r + n // 2) mod n
     transpose axes                        coordinates exchanged (also 2:1)
     modulo k                              r mod k
@@ -112,7 +112,10 @@ def _partners(rel: Relation, g: GridAt) -> np.ndarray:
         return ln.ranks(to % np.maximum(p, 1) if rel["wrap"] else to)[None, :]
     if kind == "far":
         to = c + rel["sign"] * (p // rel["k"])
-        return ln.ranks(to % np.maximum(p, 1) if rel["wrap"] else to)[None, :]
+        if rel["wrap"]:
+            return ln.ranks(to % np.maximum(p, 1))[None, :]
+        parts = rel["k"] * (p // rel["k"])
+        return ln.ranks(to, (c < parts) & (to < parts))[None, :]
     if kind == "fold":
         low = low_powers(p)
         up = rel["sign"] > 0
