@@ -435,6 +435,16 @@ class Study:
         """Return the distinct process counts that have at least one complete run."""
         return sorted({run.np for run in self.runs() if run.status == "complete"})
 
+    def failed_counts(self) -> list[int]:
+        """Return the process counts at which runs failed or were refused, and none succeeded."""
+        try:
+            names = [entry.name for entry in (self.root / "runs").iterdir()]
+        except OSError:
+            return []
+        found = {int(m[1]) for name in names if name.endswith(".failed")
+                 and (m := _RUN_NAME.match(name.removesuffix(".failed")))}
+        return sorted(found - set(self.counts()))
+
     def signature_counts(self) -> list[int]:
         """Return the process counts that have been characterized."""
         directory = self.root / "signature"

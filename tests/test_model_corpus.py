@@ -6,6 +6,7 @@ import corpus
 import pytest
 
 from p3s.model.compare import compare
+from p3s.model.evaluate import generate
 from p3s.model.fit import build_model
 from p3s.report.equations import render
 
@@ -120,12 +121,25 @@ def test_a_mean_that_rounds_right_is_not_exact():
     assert model["phases"][item["phase"]]["weight_verdict"] != "exact"
 
 
-def test_a_moving_root_is_not_exact():
+def test_a_moving_root_follows_the_turn():
     def program(rec):
         for t in range(6):
-            rec("Bcast", nbytes=80, root=t % rec.n)
+            rec("Bcast", nbytes=80 * (t + 1), root=t % rec.n)
 
     model = build_model([corpus.table(program, n) for n in (2, 4, 6)])
+    assert {i["verdict"] for i in model["items"] if i["kind"] == "collective"} == {"exact"}
+    rows = generate(model, 4)
+    mine = (rows.rank == 2) & (rows.root >= 0)
+    assert rows.root[mine].tolist() == [0, 1, 2, 3, 0, 1]
+    assert rows.nbytes[mine].tolist() == [80, 160, 240, 320, 400, 480]
+
+
+def test_a_root_without_a_rule_is_not_exact():
+    def program(rec):
+        for t in range(6):
+            rec("Bcast", nbytes=80, root=(t * t * 7 + t // 2) % rec.n)
+
+    model = build_model([corpus.table(program, n) for n in (3, 5, 7)])
     assert {i["verdict"] for i in model["items"] if i["kind"] == "collective"} == {"statistical"}
 
 

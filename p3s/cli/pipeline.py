@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from p3s.cli.common import Progress
+from p3s.cli.common import Progress, say
 from p3s.cli.runs import MIN_COUNTS
 from p3s.errors import P3SError
 from p3s.study import Study
@@ -137,3 +137,15 @@ def ensure_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress)
     """Measure the communication at ``n`` when it is missing or older than the scaled trace."""
     if is_stale(study.replay_path(n), [study.scaled_path(n)]):
         run_replay(study, n, settings, bar)
+
+
+def say_doubts(study: Study, counts: Sequence[int]) -> None:
+    """Say which counts the program may not run at, where what it was traced at tells."""
+    from p3s.model.admissible import doubt
+    from p3s.study import read_json
+
+    model = read_json(study.model_path, "p3s.model")
+    for n in counts:
+        why = doubt(model, n)
+        if why:
+            say(f"n={n}: {why}")

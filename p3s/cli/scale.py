@@ -33,7 +33,7 @@ def scale(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
-    from p3s.cli.pipeline import ensure_model
+    from p3s.cli.pipeline import ensure_model, say_doubts
     from p3s.scale import write_scaled
     from p3s.study import Study
 
@@ -42,6 +42,7 @@ def scale(
     done = []
     with progress(len(wanted)) as bar:
         ensure_model(study, bar)
+        say_doubts(study, wanted)
         for n in wanted:
             bar.start(f"n={n}: scaling")
             meta = write_scaled(study.root, n)

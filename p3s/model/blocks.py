@@ -10,40 +10,85 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from p3s.model.expr import BLOCK_KINDS, block_size
-from p3s.model.laws import roundness
+from p3s.model.cells import Candidate, Votes
+from p3s.model.expr import BLOCK_KINDS, Expr, block_size
+from p3s.model.laws import Law, roundness
 
 GHOSTS = (0, 1, 2, 4)
+#: Extents tried for one block.
+MAX_EXTENTS = 1 << 13
 #: Factors tried (fields, components, planes in one message), smallest first.
 MAX_FACTORS = 64
 
-#: Symbols of the number of blocks and of the block's position, for example ("p0", "c0").
-Axis = tuple[str, str]
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """A way of numbering blocks: how many there are and which one, as expressions and values.
+
+    count, at: int64 arrays, one entry per row of the observations.
+    """
+
+    p: Expr
+    c: Expr
+    count: np.ndarray
+    at: np.ndarray
+
+    @property
+    def name(self) -> str:
+        """The symbol of the number of blocks; empty where it is none."""
+        return str(self.p[1]) if self.p[0] == "sym" else ""
+
+    def varies(self) -> bool:
+        """Tell whether the rows differ in the number of blocks or in the position."""
+        return bool(np.any(self.count != self.count[0]) or np.any(self.at != self.at[0]))
+
+
+@dataclass(frozen=True)
+class SizeLaw(Law):
+    """A law of element counts; others: equations that fit as well and differ further on."""
+
+    others: tuple[Expr, ...] = ()
 
 
 @dataclass
 class Observations:
     """Element counts of one slot: row i was seen at count ``n[i]`` with these symbols.
 
-    env: symbol -> int64 array (n, r, p0.., c0.., q0.., s); value: int64 array of elements;
-    across: for a shift, the dimensions it does not move along (a halo's face), tried first.
+    env: symbol -> int64 array (n, r, p0.., c0.., q0.., s, t); value: int64 array of elements;
+    across: for a shift, the dimensions it does not move along (a halo's face), tried first;
+    whole: whether every rank is there at every count, stage and turn that is there at all.
     """
 
     env: dict[str, np.ndarray]
     value: np.ndarray
     ndims: int
     across: tuple[int, ...] = ()
+    whole: bool = False
 
     def unique(self) -> Observations:
         """Return the same observations without repeated rows."""
         names = sorted(k for k in self.env if k != "r")
         stack = np.stack([*(self.env[k] for k in names), self.value], axis=1)
         _, keep = np.unique(stack, axis=0, return_index=True)
+        return self.take(keep)
+
+    def digest(self) -> bytes:
+        """Return what tells these observations from others."""
+        parts = [k.encode() + self.env[k].tobytes() for k in sorted(self.env)]
+        return b"|".join([*parts, self.value.tobytes(), repr((self.across, self.whole)).encode()])
+
+    def take(self, keep: np.ndarray) -> Observations:
+        """Return the rows selected by a mask or index array."""
         return Observations({k: v[keep] for k, v in self.env.items()}, self.value[keep],
-                            self.ndims, self.across)
+                            self.ndims, self.across, self.whole)
+
+    def of(self, value: np.ndarray) -> Observations:
+        """Return other values at the same rows."""
+        return Observations(self.env, value, self.ndims, self.across, self.whole)
 
 
 @dataclass
@@ -55,6 +100,41 @@ class ExtentPool:
     certain: dict[tuple[int, str], int] = field(default_factory=dict)
     #: Numbers the user typed as the program's arguments: extents are often among them.
     typed: frozenset[int] = frozenset()
+
+    #: Laws already fitted, by observations, with the state of the pool after that.
+    known: dict[bytes, tuple[object, Any]] = field(default_factory=dict)
+
+    #: The arrangement of cells of a multi-partition, and what was found to fit at each slot.
+    cells: Votes = field(default_factory=Votes)
+    found: dict[bytes, list[Candidate]] = field(default_factory=dict)
+
+    def state(self) -> object:
+        """Return what a law that is not certain depends on."""
+        return (frozenset(self.certain), frozenset(e for e, _ in self.seen),
+                len(self.cells.heard))
+
+    def surprise(self, kind: str) -> float:
+        """Return what a way of cutting costs: common ones are free, as is one that is known."""
+        if any(k == kind for _, k in self.certain):
+            return 0.0
+        return {"first": 0.0, "floor": 0.25, "last": 0.5}.get(kind, 1.5)
+
+    def settle(self, obs: Observations, candidates: Sequence[Candidate]
+               ) -> tuple[Candidate, list[Expr]]:
+        """Return the best of equations that fit a slot, and those that are as good."""
+        slot = obs.digest()
+        self.cells.hear(slot, candidates)
+        best, *rest = self.cells.best(candidates)
+        # an offset or a trim more makes it no less likely than that, several do
+        return best, [c.expr for c in rest if c.cost <= best.cost + 3]
+
+    def settled(self, best: Candidate, sure: bool) -> None:
+        """Note the extents of an equation that was chosen."""
+        for extent in dict.fromkeys(best.extents):
+            self.note(extent, best.kind)
+            if sure:
+                key = (extent, best.kind)
+                self.certain[key] = self.certain.get(key, 0) + 1
 
     def note(self, extent: int, kind: str) -> None:
         """Count one more use of an extent."""
@@ -75,46 +155,34 @@ class ExtentPool:
         return sorted(BLOCK_KINDS, key=lambda k: (-uses.get(k, 0), BLOCK_KINDS.index(k)))
 
 
-def axes_of(obs: Observations) -> list[Axis]:
-    """Return (extent symbol, coordinate symbol) pairs along which blocks may be cut."""
-    out: list[Axis] = []
-    if obs.ndims > 1:
-        order = [*obs.across, *(d for d in range(obs.ndims) if d not in obs.across)]
-        for d in order:
-            out.append((f"p{d}", f"c{d}"))
-        for d in order:
-            if f"q{d}" in obs.env:
-                out.append((f"p{d}", f"q{d}"))
-    out.append(("n", "r"))
-    if obs.ndims == 1 and "q0" in obs.env:
-        out.append(("n", "q0"))
-    return out
+def extent_bounds(value: np.ndarray, axis: Axis, kind: str) -> tuple[int, int]:
+    """Return the smallest and the largest extent whose blocks can have these sizes."""
+    p, c = axis.count, axis.at
+    low, high = (value - 1) * p + 1, (value + 1) * p - 1
+    if kind == "tail":  # the last block may be nearly twice as long as the others
+        low = np.where(c == p - 1, (value - p + 1) * p, low)
+    if kind == "ceil":  # a short or empty block says little: only the longest are full
+        _, which = np.unique(p, return_inverse=True)
+        longest = np.zeros(int(which.max()) + 1, dtype=np.int64)
+        np.maximum.at(longest, which, value)
+        high = np.where(value == longest[which], high, np.iinfo(np.int64).max)
+    return max(1, int(low.max())), int(high.min())
 
 
-def _extent_range(p: int, v: int) -> np.ndarray:
-    return np.arange(max(1, (v - p) * p), (v + p) * p + 1)
-
-
-def solve_one(
-    obs: Observations, value: np.ndarray, axis: Axis, kind: str,
-    candidates: Sequence[int] | None = None,
-) -> list[int]:
+def solve_one(value: np.ndarray, axis: Axis, kind: str) -> list[int]:
     """Return all extents whose blocks along ``axis`` equal ``value`` in every row."""
-    p, c = obs.env[axis[0]], obs.env[axis[1]]
-    if candidates is None:
-        k = int(np.lexsort((c, p))[0])
-        extents = _extent_range(int(p[k]), int(value[k]))
-        if len(extents) > 4096:
-            extents = np.arange(max(1, (int(value[k]) - 1) * int(p[k])),
-                                (int(value[k]) + 1) * int(p[k]) + 1)
-    else:
-        extents = np.array(candidates, dtype=np.int64)
-    for i in np.argsort(-p, kind="stable"):
-        if len(extents) == 0:
+    low, high = extent_bounds(value, axis, kind)
+    if low > high:
+        return []
+    if high - low > MAX_EXTENTS:
+        high = low + MAX_EXTENTS
+    extents = np.arange(high, low - 1, -1)
+    for part in (slice(0, 4), slice(4, None)):  # most fail at once
+        got = block_size(kind, extents[:, None], axis.count[part], axis.at[part])
+        extents = extents[np.all(got == value[part], axis=1)]
+        if not len(extents):
             return []
-        got = block_size(kind, extents, int(p[i]), int(c[i]))
-        extents = extents[got == value[i]]
-    return [int(e) for e in extents[::-1]]
+    return [int(e) for e in extents]
 
 
 def best_extent(extents: list[int], pool: ExtentPool) -> int:
@@ -132,44 +200,51 @@ def divisors(v: int) -> list[int]:
 
 
 def solve_product(
-    obs: Observations, value: np.ndarray, axes: Sequence[Axis], kind: str,
-    pool: ExtentPool, budget: list[int],
+    value: np.ndarray, axes: Sequence[Axis], kind: str, pool: ExtentPool, budget: list[int],
 ) -> list[int] | None:
     """Return one extent per axis such that the product of their blocks equals ``value``."""
+    axis = axes[0]
     if len(axes) == 1:
-        found = [e for e in solve_one(obs, value, axes[0], kind)
-                 if _believable(obs, axes[0], e, pool)]
+        found = [e for e in solve_one(value, axis, kind) if _believable(axis, e, pool)]
         return [best_extent(found, pool)] if found else None
-    p, c = obs.env[axes[0][0]], obs.env[axes[0][1]]
-    k = int(np.lexsort((c, p))[0])
-    pooled = pool.extents()
-    tried: set[int] = set()
-    # factors near the root first: extents of one program are seldom of very different size
-    near = int(value[k]) ** (1.0 / len(axes))
-    fresh = (int(e) for f in sorted(divisors(int(value[k])),
-                                    key=lambda f: max(f / near, near / f)) for e in
-             range(max(1, (f - 1) * int(p[k])), (f + 1) * int(p[k]) + 1)
-             if int(block_size(kind, e, int(p[k]), int(c[k]))) == f) \
-        if value[k] < 10**9 and p[k] <= 64 else iter(())
-    for extent in (*pooled, *sorted(pool.typed, reverse=True), *fresh):
-        if extent in tried:
-            continue
-        tried.add(extent)
-        if not _believable(obs, axes[0], extent, pool):
+    for extent in _factors_of(value, axis, kind, pool, len(axes)):
+        if not _believable(axis, extent, pool):
             continue
         budget[0] -= 1
         if budget[0] < 0:
             return None
-        size = block_size(kind, extent, p, c)
-        if np.any(size <= 0) or np.any(value % np.maximum(size, 1)):
-            continue
-        rest = solve_product(obs, value // size, axes[1:], kind, pool, budget)
+        size = block_size(kind, extent, axis.count, axis.at)
+        rest = solve_product(value // size, axes[1:], kind, pool, budget)
         if rest is not None:
             return [extent, *rest]
     return None
 
 
-def rivals_of(obs: Observations, extents: Sequence[int], used: Sequence[Axis], kind: str
+def _factors_of(value: np.ndarray, axis: Axis, kind: str, pool: ExtentPool, parts: int
+                ) -> list[int]:
+    """Return extents whose blocks divide every value, those of the program first.
+
+    Then those near the root: extents of one program are seldom of very different size.
+    """
+    k = int(np.lexsort((axis.at, axis.count))[0])
+    first, p, c = int(value[k]), int(axis.count[k]), int(axis.at[k])
+    known = [*pool.extents(), *sorted(pool.typed, reverse=True)]
+    fresh: list[int] = []
+    if 0 < first < 10**9 and p <= 64:
+        near = first ** (1.0 / parts)
+        for f in sorted(divisors(first), key=lambda f: max(f / near, near / f)):
+            fresh += range(max(1, (f - 1) * p), (f + 1) * p + 1)
+        one = np.array(fresh, dtype=np.int64)
+        fresh = [int(e) for e in one[first % np.maximum(block_size(kind, one, p, c), 1) == 0]]
+    extents = np.array(list(dict.fromkeys([*known, *fresh])), dtype=np.int64)
+    for part in (slice(0, 8), slice(8, None)):
+        size = block_size(kind, extents[:, None], axis.count[part], axis.at[part])
+        good = np.all((size > 0) & (value[part] % np.maximum(size, 1) == 0), axis=1)
+        extents = extents[good]
+    return [int(e) for e in extents]
+
+
+def rivals_of(extents: Sequence[int], used: Sequence[Axis], kind: str
               ) -> tuple[tuple[str, str, int, str, int], ...]:
     """Return other ways to cut one of the extents that fit all sizes and differ further on.
 
@@ -177,13 +252,13 @@ def rivals_of(obs: Observations, extents: Sequence[int], used: Sequence[Axis], k
     """
     out = []
     for extent, axis in zip(extents, used, strict=True):
-        p = obs.env[axis[0]]
-        sizes = block_size(kind, extent, p, obs.env[axis[1]])
+        sizes = block_size(kind, extent, axis.count, axis.at)
         for other in BLOCK_KINDS[:5]:
-            for e in solve_one(obs, sizes, axis, other)[:6]:
+            for e in solve_one(sizes, axis, other)[:6]:
                 if (other, e) != (kind, extent) and any(
-                        differs(kind, extent, other, e, k) for k in range(2, 4 * int(p.max()) + 1)):
-                    out.append((axis[0], kind, extent, other, e))
+                        differs(kind, extent, other, e, k)
+                        for k in range(2, 4 * int(axis.count.max()) + 1)):
+                    out.append((axis.name or "n", kind, extent, other, e))
     return tuple(out)
 
 
@@ -193,17 +268,10 @@ def differs(kind: str, extent: int, other: str, other_extent: int, p: int) -> bo
     return not np.array_equal(block_size(kind, extent, p, c), block_size(other, other_extent, p, c))
 
 
-def varies_with(obs: Observations, axis: Axis) -> bool:
-    return bool(np.any(obs.env[axis[0]] != obs.env[axis[0]][0])
-                or np.any(obs.env[axis[1]] != obs.env[axis[1]][0]))
-
-
-def _believable(obs: Observations, axis: Axis, extent: int, pool: ExtentPool) -> bool:
+def _believable(axis: Axis, extent: int, pool: ExtentPool) -> bool:
     """An extent over blocks whose number never changed must be large, or known elsewhere.
 
     Otherwise a plain factor (two fields, three dimensions) would pass for a tiny extent.
     """
-    p = obs.env[axis[0]]
+    p = axis.count
     return bool(np.any(p != p[0])) or extent >= 8 * int(p[0]) or extent in pool.extents()
-
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -107,7 +107,8 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
 
     Keys: p2p_triples and collectives {true, predicted, equal}; weights {phases, exact, each};
     work {mean_abs_error, max_abs_error} over the phases with more than 1 % of the work, as
-    relative errors of the total; unmodelled {events, share_of_time}; nodes that differ.
+    relative errors of the total; unmodelled {events, share_of_time}; slots: per call site,
+    operation and tag {true, predicted, equal} calls and bytes; the items that differ.
     """
     split = {(s, o): bool(v) for s, o, v in model["tag_splits"]}
     rows = generate(model, t.np)
@@ -119,6 +120,7 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
     modelled = np.array([any(s["guard"] is not None for s in it["slots"])
                          for it in model["items"]] + [False])
     of_row = np.minimum(assignment.of_row, n_items)
+    agreement = _agreement(model, t, rows, of_row)
     time_ns = t.work + t.elapsed_ns
     left_out = ~modelled[of_row]
     n_phases = len(model["phases"])
@@ -149,25 +151,29 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
         "unmodelled": {"events": int(t.count[left_out].sum()),
                        "share_of_time": float(time_ns[left_out].sum()
                                               / max(float(time_ns.sum()), 1.0))},
-        "items_wrong": _wrong_items(model, t, rows, of_row),
+        "slots": _by_slot(model, agreement),
+        "items_wrong": _wrong_items(model, agreement),
         "unseen_sites": sorted({t.groups[g].site
                                 for g in np.unique(t.group[of_row == n_items])}),
     }
 
 
-def items_wrong(model: Model, t: PointTable) -> list[int]:
-    """Return the items of communication whose calls at ``t.np`` are not all predicted."""
+def items_wrong(model: Model, t: PointTable, rows: ScaledRows) -> list[int]:
+    """Return the items whose calls at ``t.np`` are not all in the model's rows for that count."""
     split = {(s, o): bool(v) for s, o, v in model["tag_splits"]}
-    rows = generate(model, t.np)
     of_row = assign(model["items"], t, rows.grid, split).of_row
-    return _wrong_items(model, t, rows, np.minimum(of_row, len(model["items"])))
+    return _wrong_items(model, _agreement(model, t, rows, np.minimum(of_row, len(model["items"]))))
 
 
-def _wrong_items(model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray) -> list[int]:
-    """Return the items whose nodes' calls (rank, partner, bytes) differ in number."""
+def _agreement(model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarray
+               ) -> dict[int, dict[str, int]]:
+    """Return node -> {true, predicted, equal}: calls and, of what is sized, their bytes.
+
+    Calls are equal on the same rank, to the same partner, of the same size, with multiplicity.
+    """
     items = model["items"]
     if not items:
-        return []
+        return {}
     node = np.array([it["node"] for it in items], dtype=np.int64)
     has_peer = np.array([it["relation"] is not None for it in items])
     sized = np.array([it["kind"] in (SEND, COLLECTIVE, RECV) for it in items])
@@ -175,14 +181,37 @@ def _wrong_items(model: Model, t: PointTable, rows: ScaledRows, of_row: np.ndarr
     mine = np.flatnonzero(of_row < len(items))
     i = of_row[mine]
     sizes = np.isin(kind[mine], (SEND, COLLECTIVE, RECV))
-    keys, sums = _summed(
-        [np.concatenate([node[i], node[rows.item]]), np.concatenate([t.rank[mine], rows.rank]),
-         np.concatenate([np.where(has_peer[i], peer[mine], -1), rows.peer]),
-         np.concatenate([np.where(sizes, t.nbytes[mine], 0),
-                         np.where(sized[rows.item], rows.nbytes, 0)])],
-        np.concatenate([t.count[mine], -rows.repeat]))
-    wrong = set(keys[0][sums != 0].tolist())
-    return [k for k, v in enumerate(node.tolist()) if v in wrong]
+    columns = [np.concatenate([node[i], node[rows.item]]),
+               np.concatenate([t.rank[mine], rows.rank]),
+               np.concatenate([np.where(has_peer[i], peer[mine], -1), rows.peer]),
+               np.concatenate([np.where(sizes, t.nbytes[mine], 0),
+                               np.where(sized[rows.item], rows.nbytes, 0)])]
+    none = np.zeros(len(mine), dtype=np.int64), np.zeros(len(rows.rank), dtype=np.int64)
+    keys, true = _summed(columns, np.concatenate([t.count[mine], none[1]]))
+    _, predicted = _summed(columns, np.concatenate([none[0], rows.repeat]))
+    equal = np.minimum(true, predicted)
+    out: dict[int, dict[str, int]] = {}
+    size = int(node.max()) + 1
+    totals = {name: np.bincount(keys[0], weights=v, minlength=size)
+              for name, v in (("true", true), ("predicted", predicted), ("equal", equal),
+                              ("true_bytes", true * keys[3]),
+                              ("predicted_bytes", predicted * keys[3]))}
+    for k in np.unique(keys[0]).tolist():
+        out[k] = {name: int(v[k]) for name, v in totals.items()}
+    return out
+
+
+def _wrong_items(model: Model, agreement: Mapping[int, Mapping[str, int]]) -> list[int]:
+    """Return the items whose nodes' calls (rank, partner, bytes) differ in number."""
+    wrong = {k for k, v in agreement.items() if not v["true"] == v["predicted"] == v["equal"]}
+    return [k for k, item in enumerate(model["items"]) if item["node"] in wrong]
+
+
+def _by_slot(model: Model, agreement: Mapping[int, Mapping[str, int]]) -> list[dict[str, Any]]:
+    """Return the agreement of every node under its site, operation and tag."""
+    names = {it["node"]: (it["site"], it["op"], it["tag"]) for it in model["items"]}
+    return [{"site": names[k][0], "op": names[k][1], "tag": names[k][2], **v}
+            for k, v in sorted(agreement.items())]
 
 
 __all__ = ["compare", "items_wrong", "overlap", "predicted_tallies", "true_collectives",

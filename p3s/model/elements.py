@@ -1,56 +1,94 @@
-"""Element counts as laws of grid extents and coordinates, simplest first."""
+"""Element counts as laws of grid extents, coordinates, stages and turns, simplest first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
 
 import numpy as np
 
+from p3s.model.affine import fit_affine
 from p3s.model.blocks import (
     GHOSTS,
     MAX_FACTORS,
     Axis,
     ExtentPool,
     Observations,
-    axes_of,
+    SizeLaw,
     best_extent,
     divisors,
     rivals_of,
     solve_one,
     solve_product,
-    varies_with,
 )
+from p3s.model.diagonal import fit_diagonal
 from p3s.model.expr import add, block, block_size, mul, num, sym
-from p3s.model.laws import Law, fit_exact
+from p3s.model.laws import fit_exact
+from p3s.model.levels import fit_chunks, fit_levels, scalar_law
+from p3s.model.positions import composite_axes, decides, moving, plain_axes
 
 
-def fit_elements(obs: Observations, pool: ExtentPool) -> Law | None:
+def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     """Return the simplest exact law for the element counts, or None.
 
-    obs: every (count, rank) at which the slot was seen. A constant first, then laws without a
-    factor (one block, a law of n and the extents alone, products of blocks), then with a factor,
-    a ghost width, both. The extents of the law found are noted in ``pool``.
+    obs: every (count, rank, stage, turn) at which the slot was seen. A constant first, then laws
+    without a factor (one block, a law of n and the extents alone, products of blocks), then with
+    a factor, a ghost width, both; then blocks at affine positions and sums over the cells of a
+    multi-partition. Sizes that change from turn to turn have laws of their own. The extents of
+    the law found are noted in ``pool``.
     """
-    obs = obs.unique()
-    counts = np.unique(obs.env["n"])
+    obs = _without_idle(obs).unique()
     if len(obs.value) == 0:
         return None
+    key = obs.digest()
+    if key not in pool.known:
+        pool.known[key] = (pool.state(), _fit(obs, pool))
+    state, law = pool.known[key]
+    if state != pool.state() and (law is None or law.even or law.rivals or law.others):
+        law = _fit(obs, pool)
+        pool.known[key] = (pool.state(), law)
+    return law
+
+
+def _without_idle(obs: Observations) -> Observations:
+    """Forget turns and stages that tell no sizes apart."""
+    for u in moving(obs):
+        rest = [obs.env[v] for v in ("t", "s") if v in obs.env and v != u]
+        ranks = Axis(sym("n"), sym("r"), obs.env["n"], obs.env["r"])
+        if decides(obs, [ranks], rest):
+            env = {**obs.env, u: np.zeros(len(obs.value), dtype=np.int64)}
+            obs = Observations(env, obs.value, obs.ndims, obs.across, obs.whole)
+    return obs
+
+
+def _fit(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
+    counts = np.unique(obs.env["n"])
     if np.all(obs.value == obs.value[0]):
-        return Law(num(int(obs.value[0])), 1, len(counts))
-    if len(counts) < 2:
+        return SizeLaw(num(int(obs.value[0])), 1, len(counts))
+    if len(counts) < 2 or np.any(obs.value < 0):
         return None
-    fit = _Fit(obs, pool, counts)
-    steps: list[Callable[[], Law | None]] = [fit.typed]
-    if obs.across:  # the face of a halo is a product over the grid before a share of all ranks
-        on_grid = [a for a in fit.axes if a[0] != "n"]
-        in_line = [a for a in fit.axes if a[0] == "n"]
-        steps += [fit.known_product, lambda: fit.one_block(on_grid), fit.products,
-                  lambda: fit.one_block(in_line), fit.scalar]
+    return next((law for step in _steps(_Fit(obs, pool, counts)) if (law := step()) is not None),
+                None)
+
+
+def _steps(fit: _Fit) -> Iterator[Callable[[], SizeLaw | None]]:
+    if moving(fit.obs):
+        turned = [fit.level_scalar, fit.one, fit.affine,
+                  lambda: fit_levels(fit.obs, fit.pool, fit_elements),
+                  lambda: fit_chunks(fit.obs, fit.pool, fit_elements)]
+        yield from turned
+        return
+    yield fit.typed
+    if fit.obs.across:  # the face of a halo is a product over the grid before a share of all ranks
+        on_grid = [a for a in fit.axes if a.name != "n"]
+        in_line = [a for a in fit.axes if a.name == "n"]
+        yield from (fit.known_product, lambda: fit.one_block(on_grid), fit.products,
+                    lambda: fit.one_block(in_line), lambda: fit.scalar(1))
     else:
-        steps += [lambda: fit.one_block(fit.axes), fit.scalar, fit.products]
-    steps += [fit.factor, fit.ghost, fit.products_with_factor, fit.factor_and_ghost, fit.widened]
-    return next((law for step in steps if (law := step()) is not None), None)
+        yield from (lambda: fit.one_block(fit.axes), lambda: fit.scalar(1), fit.products)
+    yield from (fit.factor, fit.ghost, fit.products_with_factor, fit.factor_and_ghost,
+                fit.widened, fit.scalar, fit.multiplied, fit.over_two, fit.affine,
+                lambda: fit_diagonal(fit.obs, fit.pool), fit.complement)
 
 
 class _Fit:
@@ -59,33 +97,39 @@ class _Fit:
     def __init__(self, obs: Observations, pool: ExtentPool, counts: np.ndarray) -> None:
         self.obs, self.pool, self.counts = obs, pool, counts
         self.value = obs.value
-        self.axes: list[Axis] = [a for a in axes_of(obs) if varies_with(obs, a)]
-        self.plain = [a for a in self.axes if a[1][0] in "cr"]
+        self.axes: list[Axis] = [a for a in plain_axes(obs) if a.varies()]
+        #: along these, a single block may give the sizes
+        self.single = [a for a in self.axes if decides(obs, [a])]
+        self.plain = [a for a in self.axes if a.c[0] == "sym" and a.c[1][0] in "cr"]
         self.kinds = pool.kinds()
         self.factors = divisors(int(np.gcd.reduce(obs.value)))[:MAX_FACTORS]
         self.even = all(len(np.unique(obs.value[obs.env["n"] == n])) == 1 for n in counts)
 
     def done(self, extents: Sequence[int], used: Sequence[Axis], kind: str, factor: int = 1,
-             ghost: int = 0) -> Law:
+             ghost: int = 0) -> SizeLaw:
         """Return the law, its extents noted, with the rival ways of cutting that remain."""
         pool = self.pool
-        rivals = rivals_of(self.obs, extents, used, kind)
+        rivals = rivals_of(extents, used, kind)
         for e in extents:
             pool.note(e, kind)
             if not rivals:
                 pool.certain[(e, kind)] = pool.certain.get((e, kind), 0) + 1
-        sure = {k for _, k in pool.certain}
+        sure = {k for _, k in pool.certain if k not in ("low", "high")}
         if kind in sure:  # the program cuts in one way: other slots have shown which
             rivals = tuple(r for r in rivals if r[3] in sure
                            and (r[3] != kind or (r[2], kind) not in pool.certain))
-        parts = [block(kind, e, sym(a[0]), sym(a[1])) for e, a in zip(extents, used, strict=True)]
-        return Law(add(mul(num(factor), *parts), num(ghost)),
-                   len(extents) + (factor != 1) + (ghost != 0), len(self.counts), self.even, rivals)
+        parts = [block(kind, e, a.p, a.c) for e, a in zip(extents, used, strict=True)]
+        # a remainder that fell on no rank's side shows nothing, unless there was one
+        even = self.even and all(np.all(e % a.count == 0)
+                                 for e, a in zip(extents, used, strict=True))
+        return SizeLaw(add(mul(num(factor), *parts), num(ghost)),
+                       len(extents) + (factor != 1) + (ghost != 0), len(self.counts), even,
+                       rivals)
 
     def solved(self, value: np.ndarray, axis: Axis, kind: str, factor: int = 1,
-               ghost: int = 0) -> Law | None:
+               ghost: int = 0) -> SizeLaw | None:
         """Return the law of one block along ``axis`` whose sizes are ``value``."""
-        found = solve_one(self.obs, value, axis, kind)
+        found = solve_one(value, axis, kind)
         if not found:
             return None
         return self.done([best_extent(found, self.pool)], [axis], kind, factor, ghost)
@@ -93,105 +137,163 @@ class _Fit:
     def pairs(self, size: int) -> list[tuple[Axis, ...]]:
         """Return sets of different grid dimensions along which blocks may be multiplied."""
         return [u for u in combinations(self.plain, size)
-                if len({a[0] for a in u}) == size and ("n", "r") not in u]
+                if len({a.name for a in u}) == size and "n" not in {a.name for a in u}
+                and decides(self.obs, u)]
 
-    def typed(self) -> Law | None:
+    def typed(self) -> SizeLaw | None:
         """Nothing in even sizes tells 4 * 60/p from 240/p; a 60 that the user typed does."""
         if not (self.even and self.pool.typed):
             return None
         for factor, axis in product(self.factors, self.axes):
-            for e in solve_one(self.obs, self.value // factor, axis, self.kinds[0]):
-                if e in self.pool.typed and e >= 8 * int(self.obs.env[axis[0]].max()):
+            for e in solve_one(self.value // factor, axis, self.kinds[0]):
+                if e in self.pool.typed and e >= 8 * int(axis.count.max()):
                     return self.done([e], [axis], self.kinds[0], factor)
         return None
 
-    def one_block(self, along: Sequence[Axis]) -> Law | None:
+    def one_block(self, along: Sequence[Axis]) -> SizeLaw | None:
         """Try one block along each of the dimensions."""
-        return next((law for kind, axis in product(self.kinds, along)
-                     if (law := self.solved(self.value, axis, kind)) is not None), None)
+        return next((law for kind, axis in product(self.kinds, along) if axis in self.single
+                     and (law := self.solved(self.value, axis, kind)) is not None), None)
 
-    def products(self) -> Law | None:
+    def one(self) -> SizeLaw | None:
+        """Try one block along any dimension, with and without a factor."""
+        return self.one_block(self.axes) or self.factor()
+
+    def products(self) -> SizeLaw | None:
         """Try products of two and three blocks."""
         for kind in self.kinds:
             for used in (*self.pairs(2), *self.pairs(3)):
-                extents = solve_product(self.obs, self.value, used, kind, self.pool, [2000])
+                extents = solve_product(self.value, used, kind, self.pool, [2000])
                 if extents:
                     return self.done(extents, used, kind)
         return None
 
-    def known_product(self) -> Law | None:
+    def known_product(self) -> SizeLaw | None:
         """Try extents of the program on a halo's face, where even sizes leave the choice."""
-        face = [a for a in self.plain if a[0] != "n" and int(a[0][1:]) in self.obs.across]
+        face = [a for a in self.plain if a.name != "n" and int(a.name[1:]) in self.obs.across]
         if not self.even or len(face) < 2:
             return None
         for kind, chosen in product(self.kinds, product(self.pool.extents()[:8],
                                                         repeat=len(face))):
             size = np.ones(len(self.value), dtype=np.int64)
             for e, a in zip(chosen, face, strict=True):
-                size = size * block_size(kind, e, self.obs.env[a[0]], self.obs.env[a[1]])
+                size = size * block_size(kind, e, a.count, a.at)
             if np.array_equal(size, self.value):
                 return self.done(chosen, face, kind)
         return None
 
-    def factor(self) -> Law | None:
+    def factor(self) -> SizeLaw | None:
         """Try a factor times one block."""
-        return next((law for kind, f, axis in product(self.kinds, self.factors[1:], self.axes)
+        return next((law for kind, f, axis in product(self.kinds, self.factors[1:], self.single)
                      if (law := self.solved(self.value // f, axis, kind, f)) is not None), None)
 
-    def ghost(self) -> Law | None:
+    def ghost(self) -> SizeLaw | None:
         """Try one block widened by a ghost width."""
-        for g, kind, axis in product(GHOSTS[1:], self.kinds, self.axes):
+        for g, kind, axis in product(GHOSTS[1:], self.kinds, self.single):
             if np.all(self.value > g):
                 law = self.solved(self.value - g, axis, kind, 1, g)
                 if law is not None:
                     return law
         return None
 
-    def products_with_factor(self) -> Law | None:
+    def products_with_factor(self) -> SizeLaw | None:
         """Try a factor times two blocks."""
         for kind, f in product(self.kinds, self.factors[1:]):
             for used in self.pairs(2):
-                extents = solve_product(self.obs, self.value // f, used, kind, self.pool, [500])
+                extents = solve_product(self.value // f, used, kind, self.pool, [500])
                 if extents:
                     return self.done(extents, used, kind, f)
         return None
 
-    def factor_and_ghost(self) -> Law | None:
+    def factor_and_ghost(self) -> SizeLaw | None:
         """Try a factor times one widened block."""
-        for g, kind, f, axis in product(GHOSTS[1:], self.kinds, self.factors[1:16], self.axes):
+        for g, kind, f, axis in product(GHOSTS[1:], self.kinds, self.factors[1:16], self.single):
             if np.all(self.value > f * g):
                 law = self.solved(self.value // f - g, axis, kind, f, f * g)
                 if law is not None:
                     return law
         return None
 
-    def widened(self) -> Law | None:
+    def widened(self) -> SizeLaw | None:
         """Try a factor times two blocks both wider by a ghost width; one extent is known."""
         for kind, f, g in product(self.kinds[:3], self.factors[:16], GHOSTS[1:]):
             value = self.value // f
             for used, e1 in product(self.pairs(2), self.pool.extents()[:8]):
-                wide = block_size(kind, e1, self.obs.env[used[0][0]],
-                                  self.obs.env[used[0][1]]) + g
+                wide = block_size(kind, e1, used[0].count, used[0].at) + g
                 rest = value // np.maximum(wide, 1) - g
                 if np.any(wide <= 0) or np.any(value % np.maximum(wide, 1)) or np.any(rest <= 0):
                     continue
-                found = solve_one(self.obs, rest, used[1], kind)
+                found = solve_one(rest, used[1], kind)
                 if found:
                     extents = (e1, best_extent(found, self.pool))
-                    parts = [add(block(kind, e, sym(a[0]), sym(a[1])), num(g))
+                    parts = [add(block(kind, e, a.p, a.c), num(g))
                              for e, a in zip(extents, used, strict=True)]
-                    return Law(mul(num(f), *parts), 3 + (f > 1), len(self.counts), self.even,
-                               rivals_of(self.obs, extents, used, kind))
+                    return SizeLaw(mul(num(f), *parts), 3 + (f > 1), len(self.counts), False,
+                                   rivals_of(extents, used, kind))
         return None
 
-    def scalar(self) -> Law | None:
-        """Try a law of n and the extents alone, where all ranks agree at every count."""
-        envs, values = [], []
+    def scalar(self, most: int = 9) -> SizeLaw | None:
+        """Try a law of n and the extents alone, where all ranks agree at every count.
+
+        most: free numbers in it; a slope and a constant pass for many a rounded share.
+        """
+        if not self.even:
+            return None
+        _, rows = np.unique(self.obs.env["n"], return_index=True)
         names = ["n", *(f"p{d}" for d in range(self.obs.ndims))]
-        for n in self.counts:
-            rows = np.flatnonzero(self.obs.env["n"] == n)
-            if np.any(self.value[rows] != self.value[rows[0]]):
-                return None
-            envs.append({name: int(self.obs.env[name][rows[0]]) for name in names})
-            values.append(int(self.value[rows[0]]))
-        return fit_exact(envs, values, self.obs.ndims)
+        law = fit_exact([{k: int(self.obs.env[k][i]) for k in names} for i in rows],
+                        [int(v) for v in self.value[rows]], self.obs.ndims)
+        if law is None or law.free > most:
+            return None
+        return SizeLaw(law.expr, law.free, law.points, law.even, law.rivals)
+
+    def level_scalar(self) -> SizeLaw | None:
+        """Try a law that all ranks share, of the count and the turn."""
+        law = scalar_law(self.obs)
+        return None if law is None else SizeLaw(law[0], law[1], len(self.counts))
+
+    def multiplied(self) -> SizeLaw | None:
+        """Try blocks and their products times p, p - 1 or p - 2 of any extent."""
+        names = ["n"] if self.obs.ndims == 1 else [*(f"p{d}" for d in range(self.obs.ndims)), "n"]
+        for name, k in product(names, (1, 0, 2)):
+            times = self.obs.env[name] - k
+            if np.any(times <= 0) or np.any(self.value % times) or np.all(times == times[0]):
+                continue
+            part = _Fit(self.obs.of(self.value // times), self.pool, self.counts)
+            for step in (lambda part=part: part.one_block(part.axes), part.products, part.factor,
+                         part.products_with_factor, part.ghost, part.factor_and_ghost):
+                law = step()
+                if law is not None:
+                    return SizeLaw(mul(add(sym(name), num(-k)), law.expr), law.free + 1,
+                                   law.points, law.even, law.rivals)
+        return None
+
+    def over_two(self) -> SizeLaw | None:
+        """Try a block cut over two dimensions of the grid at once, and floor(L / (p_a p_b))."""
+        axes = [a for a in composite_axes(self.obs) if decides(self.obs, [a])]
+        for f, kind, axis in product(self.factors[:16], self.kinds, axes):
+            law = self.solved(self.value // f, axis, kind, f)
+            if law is not None:
+                return law
+        return None
+
+    def affine(self) -> SizeLaw | None:
+        """Try blocks at positions that are sums of coordinates and the turn."""
+        if self.even and not moving(self.obs):
+            return None
+        return fit_affine(self.obs, self.pool, scalar_law)
+
+    def complement(self) -> SizeLaw | None:
+        """Try everything but the own block: f * (L - block)."""
+        for kind, f, axis in product(self.kinds[:5], self.factors[:16], self.single):
+            if np.any(axis.count < 2):
+                continue
+            k = int(np.argmin(axis.count))
+            near = int(self.value[k] // f * axis.count[k] // (axis.count[k] - 1))
+            for e in range(max(near - 4, 1), near + 5):
+                if np.all(e - self.value // f == block_size(kind, e, axis.count, axis.at)):
+                    law = self.done([e], [axis], kind)
+                    own = mul(num(-1), block(kind, e, axis.p, axis.c))
+                    return SizeLaw(mul(num(f), add(num(e), own)), 1 + (f != 1), law.points, False,
+                                   law.rivals)
+        return None

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.model.expr import evaluate_int
+from p3s.model.expr import Expr, evaluate_int
 from p3s.model.grids import GridFamily
 from p3s.model.guards import GridAt, eval_guard
 from p3s.model.laws import WorkLaw
 from p3s.model.nodes import grid_at
 from p3s.model.places import instances
 from p3s.model.relations import at_stage, partners
-from p3s.model.slots import bytes_of, count_of
+from p3s.model.slots import bytes_of, count_of, env_of
+from p3s.model.turned import share, turns_at
 from p3s.model.work import share_out
 
 Model = dict[str, Any]
@@ -102,14 +103,14 @@ def generate(model: Model, n: int) -> ScaledRows:
                                               np.asarray(total)))
     parts = [p for part in parts for p in _spread(model, part, grid)]
     names = ("rank", "item", "slot", "stage", "phase", "order", "peer", "nbytes", "repeat",
-             "work", "comm", "root", "key")
+             "work", "comm", "root", "key", "turn")
     cols = {k: np.concatenate([p[k] for p in parts]) if parts else np.zeros(0) for k in names}
     order = np.zeros(0, dtype=np.int64)
     if parts:
         # inside a loop over stages everything runs stage by stage
         in_loop = np.array([it["loop_start"] is not None for it in model["items"]],
                            dtype=bool)[cols["item"]]
-        order = np.lexsort((cols["slot"], cols["stage"], cols["order"],
+        order = np.lexsort((cols["turn"], cols["slot"], cols["stage"], cols["order"],
                             np.where(in_loop, cols["stage"], 0), cols["key"], cols["phase"],
                             cols["rank"]))
     c = {k: v[order] for k, v in cols.items()}
@@ -132,14 +133,14 @@ def _columns(item: dict[str, Any], slot: dict[str, Any], i: int, k: int, ranks: 
         return np.full(m, v, dtype=np.int64)
 
     root = full(-1)
-    if slot["root"] is not None:
+    if slot["root"] is not None and "expr" not in slot["root"]:
         root = np.array([_root(slot["root"], members[x]) if x >= 0 else -1 for x in comm],
                         dtype=np.int64)
     work = np.full(m, float(WorkLaw.from_json(slot["work"]).value(grid.n)))
     return {"rank": ranks, "item": full(i), "slot": full(k), "stage": full(stage),
             "phase": full(item["phase"]), "order": full(item["order"]), "key": full(start),
             "peer": peer, "nbytes": nbytes, "repeat": repeat, "work": work, "comm": comm,
-            "root": root}
+            "root": root, "turn": full(0)}
 
 
 def _root(law: dict[str, Any], members: tuple[int, ...]) -> int:
@@ -165,17 +166,35 @@ def _slot_rows(item: dict[str, Any], slot: dict[str, Any], i: int, k: int, grid:
     total, before = sum(len(ranks) for _, ranks, _ in cells), 0
     for s, ranks, mine in cells:
         stage = np.full(len(ranks), s, dtype=np.int64)
-        repeat = count_of(slot, grid, ranks, mine, stage, (before, total))
+        calls = count_of(slot, grid, ranks, mine, stage, (before, total))
         before += len(ranks)
-        nbytes = bytes_of(slot, grid, ranks, mine, stage)
-        keep = repeat > 0
-        if not keep.any():
-            continue
-        ranks, repeat, nbytes = ranks[keep], repeat[keep], nbytes[keep]
-        peer = mine[keep] if mine is not None else np.full(len(ranks), -1, dtype=np.int64)
-        out.append(_columns(item, slot, i, k, ranks, s, peer, nbytes, repeat, number[ranks],
-                            grid, comms.members))
+        env = env_of(grid, ranks, mine, stage)
+        for t, has, place in turns_at(slot.get("turns"), env, len(ranks)):
+            repeat = share(calls[has], place)
+            has, repeat = has[repeat > 0], repeat[repeat > 0]
+            if not len(has):
+                continue
+            here = ranks[has]
+            peers = mine[has] if mine is not None else None
+            nbytes = bytes_of(slot, grid, here, peers, stage[has], t)
+            peer = peers if peers is not None else np.full(len(here), -1, dtype=np.int64)
+            part = _columns(item, slot, i, k, here, s, peer, nbytes, repeat, number[here], grid,
+                            comms.members)
+            if slot["root"] is not None and "expr" in slot["root"]:
+                part["root"] = _roots(slot["root"]["expr"], env_of(grid, here, peers, stage[has],
+                                                                   t), number[here],
+                                      comms.members)
+            part["turn"] = np.full(len(here), t, dtype=np.int64)
+            out.append(part)
     return out
+
+
+def _roots(law: Expr, env: dict[str, np.ndarray], comm: np.ndarray,
+           members: list[tuple[int, ...]]) -> np.ndarray:
+    """Return the root's rank for each row; the law gives its place in the communicator."""
+    place = np.broadcast_to(evaluate_int(law, env), comm.shape)
+    return np.array([members[c][k] if c >= 0 and k < len(members[c]) else -1
+                     for c, k in zip(comm.tolist(), place.tolist(), strict=True)], dtype=np.int64)
 
 
 def _completion_rows(item: dict[str, Any], slot: dict[str, Any], i: int, k: int, grid: GridAt,

@@ -10,12 +10,15 @@ import numpy as np
 from p3s.characterize.tables import CPU, INSTRUCTIONS, PointTable
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
+from p3s.model import admissible
 from p3s.model.amounts import fit_amounts
 from p3s.model.blocks import ExtentPool
 from p3s.model.compare import compare
 from p3s.model.evaluate import Model
-from p3s.model.judge import judge_items, judge_weights, next_counts, phase_key, shares
+from p3s.model.growth import growth
+from p3s.model.judge import judge_items, judge_weights, phase_key, shares
 from p3s.model.measured import add_measured
+from p3s.model.nextcount import next_counts
 from p3s.model.nodes import (
     GridChoice,
     Node,
@@ -36,7 +39,8 @@ MIN_COUNTS = 2
 Entry = dict[str, Any]
 
 
-def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Model:
+def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
+              failed: Sequence[int] = ()) -> Model:
     """Fit the model to all tables given (no hold-out).
 
     typed: numbers among the program's arguments, a hint to extents where sizes leave them open.
@@ -73,8 +77,9 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = ()) -> Mode
         "tracing": {str(t.np): t.tracing for t in tables},
         "sites": {k: list(v) for t in tables for k, v in t.sites.items()},
         "unmodelled_ops": unmodelled, "not_modelled": unmodelled_calls(tables),
-        "first_seen": _first_seen(nodes),
+        "first_seen": _first_seen(nodes), "growth": growth(tables, entries),
     }
+    model["admissible"] = admissible.learn(counts, failed, model["grid"]["cart"])
     judge_items(model, tables)
     return model
 
@@ -263,27 +268,33 @@ def hold_out(tables: Sequence[PointTable], typed: Collection[int] = ()
 
 
 def build_model(tables: Sequence[PointTable], holdout: bool = True,
-                typed: Collection[int] = ()) -> Model:
+                typed: Collection[int] = (), failed: Sequence[int] = ()) -> Model:
     """Return the model of all counts with the hold-out result and final verdicts in it.
+
+    failed: counts at which the program was started and did not run to its end.
 
     An item that the held-out fit missed is "fitted" at best: its rule changed with the last
     count and nothing has tested the new one.
     """
-    model = fit_model(tables, typed)
+    model = fit_model(tables, typed, failed)
     model["holdout"] = None
     if holdout and len(tables) > MIN_COUNTS:
         report, missed = hold_out(tables, typed)
         model["holdout"] = report
+        there = {(s["site"], s["op"], s["tag"]): s for s in report.get("slots", [])}
         for item in model["items"]:
             key = (item["site"], item["op"], item["tag"])
             met = key not in missed and (item["site"], "", None) not in missed
             if report["possible"]:
                 item["met_holdout"] = met
+            if key in there:
+                item["holdout"] = {k: v for k, v in there[key].items()
+                                   if k not in ("site", "op", "tag")}
             if item["verdict"] == "exact" and not met:
                 item["verdict"] = "fitted"
                 item["why"] = [*item["why"], "the fit without the largest count missed it"]
     judge_weights(model)
     model["shares"] = shares(model, max(tables, key=lambda t: t.np))
-    model["next"] = next_counts(model)
     add_measured(model, tables)
+    model["next"] = next_counts(model)
     return model

@@ -348,8 +348,12 @@ def _bits(guard: Sequence[Atom]) -> float:
     total = 0.0
     for a in guard:
         cost = atom_cost(a)
-        total += 1.0 + _bits(a[1:]) if a[0] == "not" else \
-            1.0 if a[0] in ("notself", "wide") else 2.5 if cost <= 1.2 else 4.5 if cost <= _GEOMETRIC else 7.0
+        if a[0] == "not":
+            total += 1.0 + _bits(a[1:])
+        elif a[0] in ("notself", "wide"):
+            total += 1.0
+        else:
+            total += 2.5 if cost <= 1.2 else 4.5 if cost <= _GEOMETRIC else 7.0
     return total
 
 

@@ -1,8 +1,7 @@
-"""How sure each rule is: verdicts of items and weights, shares, and which run would tell more."""
+"""How sure each rule is: verdicts of items and weights, and their shares."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,9 +9,11 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.model.blocks import differs
+from p3s.model import admissible
 from p3s.model.compare import items_wrong
 from p3s.model.evaluate import Model, generate, model_grid
+from p3s.model.exact import exact_value
+from p3s.model.expr import Expr, symbols_of
 from p3s.model.slots import EVEN, OPEN, ROOT
 from p3s.model.tree import assign
 from p3s.trace.ops import COMPLETION
@@ -20,11 +21,22 @@ from p3s.trace.ops import COMPLETION
 VERDICTS = ("exact", "fitted", "statistical", "ambiguous", "not seen", "unknown")
 
 
+#: Operations that post a request, as their names begin.
+_POSTS = ("MPI_I", "MPI_Send_init", "MPI_Recv_init")
+
+
 def judge_items(model: Model, tables: Sequence[PointTable]) -> None:
     """Give every item its verdict from what the model reproduces at the traced counts."""
     wrong: set[int] = set()
+    values: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
     for t in tables:
-        wrong |= set(items_wrong(model, t))
+        rows = generate(model, t.np)
+        wrong |= set(items_wrong(model, t, rows))
+        for i, k, size, times in np.unique(np.stack(
+                [rows.item, rows.slot, rows.nbytes, rows.repeat], axis=1), axis=0).tolist():
+            sizes, counts = values.setdefault((i, k), (set(), set()))
+            sizes.add(size)
+            counts.add(times)
     for i, item in enumerate(model["items"]):
         slots = item["slots"]
         seen = {n for s in slots for n in s["seen"]}
@@ -48,9 +60,85 @@ def judge_items(model: Model, tables: Sequence[PointTable]) -> None:
         elif len(seen) < min(3, len(tables)):
             verdict = "fitted"  # what starts late is what most often goes on changing
             why.append("seen at two counts only")
+        elif any(_parts_open(model, s) for s in slots):
+            verdict = "ambiguous"
+            why.append(EVEN)
+        elif any(_as_many(s, values.get((i, k), (set(), set()))) for k, s in enumerate(slots)):
+            verdict = "fitted"
+            why.append("as many numbers were fitted as different values were seen")
         else:
             verdict = "exact"
         item["verdict"], item["why"] = verdict, sorted(set(why))
+    _judge_completions(model)
+
+
+def _parts_open(model: Model, slot: Mapping[str, Any]) -> bool:
+    """Tell whether a slot's size or number is a fraction at counts the program may run at."""
+    return any("expr" in law and fraction_open(model, law["expr"])
+               for law in (slot["elements"], slot["count"]))
+
+
+def fraction_open(model: Model, expr: Expr) -> bool:
+    """Tell whether a law of whole numbers has none at some count the program may run at.
+
+    It divided evenly at every traced count: floor, ceil and others are as likely.
+    """
+    if not _divides(expr) or not symbols_of(expr) <= {"n", "p0", "p1", "p2", "p3"}:
+        return False
+    for n in admissible.candidates(model["admissible"], 2 * max(model["counts"]) + 1):
+        try:
+            dims = model_grid(model, n).dims
+        except P3SError:
+            continue
+        value = exact_value(expr, {"n": n, **{f"p{d}": p for d, p in enumerate(dims)}})
+        if value is not None and value.denominator != 1:
+            return True
+    return False
+
+
+def _divides(expr: Any) -> bool:
+    """Return whether an expression divides other than by floor and the like."""
+    if not isinstance(expr, list) or expr[0] in ("floor", "ceil", "quot", "mod", "block"):
+        return False
+    if expr[0] == "num":
+        return bool(expr[2] != 1)
+    return (expr[0] == "pow" and expr[2] < 0) or any(_divides(a) for a in expr[1:])
+
+
+def _as_many(slot: Mapping[str, Any], seen: tuple[set[int], set[int]]) -> bool:
+    """Tell whether a slot's size or number has a law of no more values than fitted numbers."""
+    return any("expr" in law and law["expr"][0] != "num" and law.get("free", 0) > 1
+               and law["free"] >= len(distinct)
+               for law, distinct in ((slot["elements"], seen[0]), (slot["count"], seen[1])))
+
+
+def _judge_completions(model: Model) -> None:
+    """How often requests are completed is no surer than how often they are posted."""
+    items = model["items"]
+    for item in items:
+        if item["kind"] != COMPLETION or item["verdict"] != "exact":
+            continue
+        posts = {j for s in item["slots"] for j in s["count"].get("follows", ())} or {
+            j for j, other in enumerate(items) if other["phase"] == item["phase"]
+            and other["op"].startswith(_POSTS)}
+        weak = [v for v in (_number_verdict(items[j]) for j in posts) if v != "exact"]
+        if weak:
+            item["verdict"] = max(weak, key=VERDICTS.index)
+            if item["verdict"] == "unknown":  # the completions themselves have a rule
+                item["verdict"] = "fitted"
+            item["why"] = sorted({*item["why"], "no surer than the requests it completes"})
+
+
+def _number_verdict(item: Mapping[str, Any]) -> str:
+    """Return how sure it is how often an item happens on which rank, whatever its size."""
+    verdict: str = item["verdict"]
+    if verdict == "statistical" and not any("stat" in s["count"] or "total" in s["count"]
+                                            for s in item["slots"]):
+        return "exact"
+    if verdict == "ambiguous" and not any("direction open" in w or "seen at" in w
+                                          for w in item["why"]):
+        return "exact"
+    return verdict
 
 
 def phase_key(phase: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -67,6 +155,8 @@ def judge_weights(model: Model) -> None:
         law, key = phase["weight"], phase_key(phase, model["items"])
         if "expr" not in law:
             phase["weight_verdict"] = "statistical"
+        elif fraction_open(model, law["expr"]):
+            phase["weight_verdict"] = "fitted"
         elif key not in missed and (key in known or (law["expr"][0] == "num"
                                                      and len(phase["weight_points"]) > 1)):
             phase["weight_verdict"] = "exact"
@@ -92,62 +182,3 @@ def shares(model: Model, t: PointTable) -> dict[str, dict[str, float]]:
             out[v][name] = float(x)
     return {v: {k: x / total[k] if total[k] else 0.0 for k, x in d.items()}
             for v, d in out.items()}
-
-
-def next_counts(model: Model) -> list[dict[str, Any]]:
-    """Return process counts worth tracing next, with the reason."""
-    open_axes = sorted({int(d) for it in model["items"] if it["verdict"] == "ambiguous"
-                        for w in it["why"] if w.startswith("direction open in dimension ")
-                        for d in w.removeprefix("direction open in dimension ").split(", ")})
-    out: list[dict[str, Any]] = []
-    top = max(model["counts"])
-    if open_axes:
-        for n in _acceptable(model, 8 * top + 28):
-            try:
-                dims = model_grid(model, n).dims
-            except P3SError:
-                continue
-            if all(dims[d] >= 3 for d in open_axes):
-                out.append({"n": n, "dims": list(dims), "why":
-                            "more than two ranks in dimension "
-                            + ", ".join(map(str, open_axes)) + " tell the direction"})
-                break
-    even = [s["elements"] for it in model["items"] for s in it["slots"]
-            if EVEN in s["why"] or OPEN in s["why"]]
-    if even:
-        for n in _acceptable(model, 8 * top + 28):
-            if n in model["counts"]:
-                continue
-            try:
-                grid = model_grid(model, n)
-            except P3SError:
-                continue
-            env = {"n": float(n), **{f"p{d}": float(p) for d, p in enumerate(grid.dims)}}
-            if any(_uneven(law["expr"], env) if law["even"] else any(
-                    differs(k, e, k2, e2, int(env[p])) for p, k, e, k2, e2 in law["rivals"])
-                    for law in even):
-                out.append({"n": n, "dims": list(grid.dims), "why":
-                            "its blocks show how the program deals with a remainder"})
-                break
-    return out
-
-
-def _acceptable(model: Model, top: int) -> list[int]:
-    """Return counts that the program is likely to take: any on MPI's own grid, else of the kind
-    it was traced at (powers of two, squares, cubes)."""
-    counts = model["counts"]
-    if not model["grid"]["cart"] and len(counts) > 2:
-        for kind in (lambda n: n & (n - 1) == 0, lambda n: math.isqrt(n) ** 2 == n,
-                     lambda n: round(n ** (1 / 3)) ** 3 == n):
-            if all(kind(n) for n in counts):
-                return [n for n in range(3, top) if kind(n)]
-    return list(range(3, top))
-
-
-def _uneven(expr: Any, env: Mapping[str, float]) -> bool:
-    """Return whether some block of an expression has a remainder."""
-    if not isinstance(expr, list):
-        return False
-    if expr[0] == "block" and expr[2][0] == "num" and expr[3][0] == "sym":
-        return bool(expr[2][1] % int(env[expr[3][1]]))
-    return any(_uneven(a, env) for a in expr[1:])

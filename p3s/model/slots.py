@@ -6,7 +6,7 @@ communicator; a *slot* is an item with one size. All slots of a node are plain d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from p3s.model.expr import evaluate_int
 from p3s.model.guards import GridAt, fit_guard
 from p3s.model.laws import WorkLaw, fit_exact, fit_work
 from p3s.model.relations import at_stage
+from p3s.model.turned import fit_root, fit_turns, turns_matter
 
 MAX_VARIANTS = 32
 NO_SIZE = "no exact law for the message size"
@@ -79,11 +80,12 @@ class Item:
 
 
 def env_of(g: GridAt, ranks: np.ndarray, peers: np.ndarray | None = None,
-           stage: np.ndarray | int = 0) -> dict[str, np.ndarray]:
+           stage: np.ndarray | int = 0, turn: np.ndarray | int = 0) -> dict[str, np.ndarray]:
     """Return the symbols of expressions for ``ranks`` at one count, as int64 arrays."""
     ranks = np.asarray(ranks, dtype=np.int64)
     env = {"n": np.full(len(ranks), g.n, dtype=np.int64), "r": ranks,
-           "s": np.zeros(len(ranks), dtype=np.int64) + stage}
+           "s": np.zeros(len(ranks), dtype=np.int64) + stage,
+           "t": np.zeros(len(ranks), dtype=np.int64) + turn}
     for d, p in enumerate(g.dims):
         env[f"p{d}"] = np.full(len(ranks), p, dtype=np.int64)
         env[f"c{d}"] = g.coords[d][ranks]
@@ -128,11 +130,17 @@ def _variants(item: Item, counts: list[int]) -> dict[int, np.ndarray] | None:
 
 
 def fit_item(item: Item, counts: list[int], pool: ExtentPool, varying: bool) -> list[Slot]:
-    """Return the slots of an item: one per size, or one with statistical sizes.
+    """Return the slots of an item: one, by turn where turns tell sizes or roots apart; else one
+    per size in order of appearance, or one with statistical sizes.
 
     counts: all process counts of the study, also those at which the item was not seen.
     """
     seen = [n for n in counts if len(item.rows[n].rank)]
+    if any(_by_turn(item, n) for n in seen):
+        slot = _fit_slot(item, {n: item.rows[n] for n in counts}, item.stage, counts, pool,
+                         varying, mixed=False, turned=True)
+        if slot["turns"] is not None and "expr" in slot["elements"] and ROOT not in slot["why"]:
+            return [slot]
     numbers = _variants(item, seen)
     width = 1 + max((int(v.max()) for v in (numbers or {}).values() if len(v)), default=0)
     if numbers is None:
@@ -151,11 +159,20 @@ def fit_item(item: Item, counts: list[int], pool: ExtentPool, varying: bool) -> 
     return slots
 
 
+def _by_turn(item: Item, n: int) -> bool:
+    """Tell whether the turns of the cells that are known tell sizes or roots apart at ``n``."""
+    rows, stage = item.rows[n], item.stage[n]
+    keep = item.sized(n)[stage, rows.rank]
+    mine = rows.take(keep)
+    return turns_matter(stage[keep] * item.grids[n].n + mine.rank, mine.turn,
+                        (mine.nbytes, mine.root))
+
+
 def _fit_slot(item: Item, rows: dict[int, Rows], stage: dict[int, np.ndarray], counts: list[int],
-              pool: ExtentPool, varying: bool, mixed: bool) -> Slot:
+              pool: ExtentPool, varying: bool, mixed: bool, turned: bool = False) -> Slot:
     sub = Item(rows, stage, item.peers, item.care, item.grids, item.relation, item.place,
                sure=item.sure, ways=item.ways)
-    slot: Slot = {"relation": item.relation, "place": item.place, "why": []}
+    slot: Slot = {"relation": item.relation, "place": item.place, "why": [], "turns": None}
     why: list[str] = slot["why"]
     shapes = {n: (len(item.peers[n]) if item.peers is not None else 1, item.grids[n].n)
               for n in counts}
@@ -192,6 +209,8 @@ def _fit_slot(item: Item, rows: dict[int, Rows], stage: dict[int, np.ndarray], c
     if guard is None:
         why.append("no rule found for which ranks take part")
     _fit_count(slot, item, times, counts, varying)
+    if turned:
+        _fit_turns(slot, sub, counts)
     _fit_bytes(slot, sub, counts, pool, mixed)
     _fit_root(slot, sub, counts)
     _fit_work(slot, sub, counts)
@@ -260,6 +279,31 @@ def _fit_count(slot: Slot, item: Item, times: dict[int, np.ndarray], counts: lis
         "stat": fit_work([e["n"] for e in envs], [float(v.mean()) for _, v in parts]).to_json()}
 
 
+def _known_rows(item: Item, n: int) -> tuple[dict[str, np.ndarray], Rows, np.ndarray]:
+    """Return the symbols and the rows of the cells that are the item's own, and their stages."""
+    rows, stage = item.rows[n], item.stage[n]
+    keep = item.sized(n)[stage, rows.rank]
+    if not keep.any() and not any(item.sized(m).any() and len(item.rows[m].rank)
+                                  for m in item.rows):
+        keep = np.ones(len(rows.rank), dtype=bool)
+    mine, stage = rows.take(keep), stage[keep]
+    peers = item.peers[n][stage, mine.rank] if item.peers is not None else None
+    return env_of(item.grids[n], mine.rank, peers, stage, mine.turn), mine, stage
+
+
+def _joined(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {k: np.concatenate([e[k] for e in parts]) for k in parts[0]}
+
+
+def _fit_turns(slot: Slot, item: Item, counts: list[int]) -> None:
+    parts = []
+    for n in counts:
+        if len(item.rows[n].rank):
+            env, rows, stage = _known_rows(item, n)
+            parts.append((env, stage * item.grids[n].n + rows.rank, rows.count))
+    slot["turns"] = fit_turns(parts, len(item.grids[counts[0]].dims))
+
+
 def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixed: bool) -> None:
     parts: list[tuple[dict[str, np.ndarray], np.ndarray]] = []
     elem = 1
@@ -268,33 +312,28 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
         elem = sizes.pop()
     means: list[tuple[int, float, int]] = []
     for n in counts:
-        rows, stage = item.rows[n], item.stage[n]
+        rows = item.rows[n]
         if not len(rows.rank):
             continue
         total = float((rows.nbytes * rows.count).sum())
         means.append((n, total / float(rows.count.sum()), int(rows.count.sum())))
-        keep = item.sized(n)[stage, rows.rank]
-        if not keep.any() and not any(item.sized(m).any() and len(item.rows[m].rank)
-                                      for m in counts):
-            keep = np.ones(len(rows.rank), dtype=bool)
         if np.any(rows.nbytes % elem):
             elem = 1
-        peers = item.peers[n][stage[keep], rows.rank[keep]] if item.peers is not None else None
-        parts.append((env_of(item.grids[n], rows.rank[keep], peers, stage[keep]),
-                      rows.nbytes[keep]))
+        env, known, _ = _known_rows(item, n)
+        parts.append((env, known.nbytes))
     slot["elem_bytes"] = elem
     if not mixed and parts:
-        names = set(parts[0][0])
-        obs = Observations({k: np.concatenate([e[k] for e, _ in parts]) for k in names},
-                           np.concatenate([v for _, v in parts]) // elem,
-                           len(item.grids[counts[0]].dims), _across(item))
+        env = _joined([e for e, _ in parts])
+        obs = Observations(env, np.concatenate([v for _, v in parts]) // elem,
+                           len(item.grids[counts[0]].dims), _across(item), _all_there(env))
         law = fit_elements(obs, pool)
         if law is not None:
             slot["elements"] = {"expr": law.expr, "points": law.points, "free": law.free,
-                                "even": law.even, "rivals": [list(r) for r in law.rivals]}
+                                "even": law.even, "rivals": [
+                                    *map(list, law.rivals), *({"expr": e} for e in law.others)]}
             if law.even:
                 slot["why"].append(EVEN)
-            elif law.rivals:
+            elif law.rivals or law.others:
                 slot["why"].append(OPEN)
             return
         slot["why"].append(NO_SIZE)
@@ -302,6 +341,13 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
         slot["why"].append("message sizes vary inside the run")
     # The law comes when all sizes are known (amounts.fit_amounts): they share what they show.
     slot["elements"] = {"stat": None, "means": [[n, b / elem, k] for n, b, k in means]}
+
+
+def _all_there(env: dict[str, np.ndarray]) -> bool:
+    """Tell whether every rank is there at every count, stage and turn at which any is."""
+    cells = np.unique(np.stack([env[k] for k in ("n", "s", "t", "r")]), axis=1)
+    _, first, ranks = np.unique(cells[:3], axis=1, return_index=True, return_counts=True)
+    return bool(np.all(ranks == cells[0][first]))
 
 
 def _across(item: Item) -> tuple[int, ...]:
@@ -324,6 +370,15 @@ def _fit_root(slot: Slot, item: Item, counts: list[int]) -> None:
     elif all(r == item.grids[n].n // 2 for r, n in roots):
         slot["root"] = {"half": True}
     else:
+        parts = [_known_rows(item, n) for n in counts if len(item.rows[n].rank)]
+        env = _joined([e for e, _, _ in parts])
+        if slot["turns"] is None:
+            env["t"] = np.zeros(len(env["n"]), dtype=np.int64)
+        law = fit_root(env, np.concatenate([r.root for _, r, _ in parts]),
+                       len(item.grids[counts[0]].dims))
+        if law is not None:
+            slot["root"] = {"expr": law}
+            return
         slot["root"] = {"index": 0}
         slot["why"].append(ROOT)
 
@@ -357,11 +412,11 @@ def count_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
 
 
 def bytes_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
-             stage: np.ndarray) -> np.ndarray:
+             stage: np.ndarray, turn: int = 0) -> np.ndarray:
     """Return the bytes of one occurrence for each rank, int64."""
     law = slot["elements"]
     if "expr" in law:
-        value = evaluate_int(law["expr"], env_of(g, ranks, peers, stage))
+        value = evaluate_int(law["expr"], env_of(g, ranks, peers, stage, turn))
         return np.broadcast_to(value, (len(ranks),)).astype(np.int64) * slot["elem_bytes"]
     at = {"n": g.n, **{f"p{d}": p for d, p in enumerate(g.dims)}}
     mean = float(Amount.from_json(law["stat"]).value(at)) * slot["elem_bytes"]

@@ -1,0 +1,77 @@
+"""Which process counts a program accepts, learned from those it ran at and those it failed at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+#: Kinds of counts, the widest first; "multiples" are those of the counts' common divisor.
+_KINDS: dict[str, tuple[str, Callable[[int, int], bool]]] = {
+    "any": ("any count", lambda n, k: True),
+    "multiples": ("multiples of {k}", lambda n, k: n % k == 0),
+    "powers": ("powers of two", lambda n, k: n & (n - 1) == 0),
+    "squares": ("squares", lambda n, k: math.isqrt(n) ** 2 == n),
+    "cubes": ("cubes", lambda n, k: round(n ** (1 / 3)) ** 3 == n),
+}
+#: A kind is suspected without a failure only where this many counts are all of it.
+_ENOUGH = 3
+
+
+def learn(counts: Sequence[int], failed: Sequence[int] = (), cart: bool = False
+          ) -> dict[str, Any]:
+    """Return what is known of the counts a program accepts: {kind, k, sure, counts, failed}.
+
+    counts, failed: process counts that ran, and that did not (a refusal or another failure);
+    cart: MPI gave the program its grid, which it does at any count. sure: failures show the
+    kind, else it is only that of all counts tried.
+    """
+    failed = sorted(set(failed) - set(counts))
+    k = math.gcd(*counts)
+    holds = [name for name, (_, test) in _KINDS.items()
+             if all(test(n, k) for n in counts) and not (name == "multiples" and k == 1)]
+    telling = [name for name in holds if not any(_KINDS[name][1](n, k) for n in failed)]
+    kind, sure = "any", False
+    if failed and telling:
+        kind, sure = telling[0], True
+    elif len(counts) >= _ENOUGH and not cart:
+        kind = next((name for name in ("cubes", "squares", "powers") if name in holds), "any")
+    return {"kind": kind, "k": k, "sure": sure, "counts": sorted(counts), "failed": failed}
+
+
+def admits(known: Mapping[str, Any], n: int) -> bool:
+    """Tell whether a count is of the kind the program was seen to run at."""
+    return n not in known["failed"] and (
+        n in known["counts"] or _KINDS[known["kind"]][1](n, known["k"]))
+
+
+def text(known: Mapping[str, Any]) -> str:
+    """Return in words which counts the program accepts, as far as is known."""
+    name = _KINDS[known["kind"]][0].format(k=known["k"])
+    ran = f"ran at {_list(known['counts'])}"
+    if known["failed"]:
+        ran += f", failed at {_list(known['failed'])}"
+    if known["kind"] == "any":
+        return f"the program {ran}"
+    return f"the program {ran}: " + (f"it seems to take {name} only" if known["sure"] else
+                                     f"all are {name}, whether it takes others is not known")
+
+
+def doubt(model: Mapping[str, Any], n: int) -> str | None:
+    """Return why the program may not run at ``n`` processes, None where nothing says so."""
+    known = model.get("admissible")
+    if known is None or admits(known, n):
+        return None
+    if n in known["failed"]:
+        return f"the program failed at {n} processes when it was traced"
+    name = _KINDS[known["kind"]][0].format(k=known["k"])
+    return f"{n} is not one of the {name}; {text(known)}"
+
+
+def candidates(known: Mapping[str, Any], top: int) -> list[int]:
+    """Return counts from 3 to below ``top`` that the program is likely to take."""
+    return [n for n in range(3, top) if admits(known, n)]
+
+
+def _list(counts: Sequence[int]) -> str:
+    return ", ".join(map(str, counts))

@@ -1,0 +1,190 @@
+"""Which count to trace next: every count is scored by the open questions its trace would settle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p3s.errors import P3SError
+from p3s.model import admissible
+from p3s.model.blocks import differs
+from p3s.model.evaluate import Model, model_grid
+from p3s.model.expr import evaluate
+from p3s.model.grids import GridFamily, candidate_families
+from p3s.model.guards import GridAt
+from p3s.model.nodes import grid_at
+from p3s.model.slots import EVEN, env_of
+
+DIRECTION = "direction open in dimension "
+#: Counts proposed at most, each for what those before it leave open.
+MAX_PROPOSED = 3
+#: A question is worth at least this, however small its share of the program.
+_LEAST = 1e-3
+#: Larger counts cost more: their score falls by this share with each doubling.
+_DOUBLING = 0.1
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something the traced counts leave open; decides: whether a count's trace settles it.
+
+    weight: the share of the program that hangs on it, in events or bytes, whichever is more.
+    """
+
+    text: str
+    weight: float
+    decides: Callable[[GridAt], bool]
+
+
+def next_counts(model: Model) -> list[dict[str, Any]]:
+    """Return counts worth tracing next, the most telling first: {n, dims, why, decides, score}.
+
+    decides: the questions settled, each with its share of the program; score: their sum, less
+    the cost of a larger count. A count is proposed only for what those before it leave open.
+    """
+    left = list(questions(model))
+    top = max(model["counts"])
+    grids: dict[int, GridAt] = {}
+    for n in admissible.candidates(model["admissible"], 8 * top + 28):
+        if n in model["counts"]:
+            continue
+        try:
+            grids[n] = model_grid(model, n)
+        except P3SError:
+            continue
+    out: list[dict[str, Any]] = []
+    while left and len(out) < MAX_PROPOSED:
+        best: tuple[float, int] | None = None
+        for n, grid in grids.items():
+            settled = sum(q.weight for q in left if q.decides(grid))
+            score = settled / (1.0 + _DOUBLING * max(0.0, math.log2(n / top)))
+            if settled and (best is None or score > best[0] + 1e-9):
+                best = (score, n)
+        if best is None:
+            break
+        grid = grids.pop(best[1])
+        told = [q for q in left if q.decides(grid)]
+        left = [q for q in left if q not in told]
+        told.sort(key=lambda q: -q.weight)
+        out.append({"n": grid.n, "dims": list(grid.dims), "score": round(best[0], 6),
+                    "why": "; ".join(dict.fromkeys(q.text for q in told)),
+                    "decides": [{"question": q.text, "share": round(q.weight, 6)} for q in told]})
+    return out
+
+
+def questions(model: Model) -> Iterator[Question]:
+    """Yield what is open: directions, blocks, rival rules and grids, calls seen too seldom."""
+    yield from _directions(model)
+    yield from _sizes(model)
+    yield from _grids(model)
+    yield from _seldom(model)
+    found = model.get("growth") or {"still": False}
+    if found["still"]:
+        top = max(model["counts"])
+        yield Question("shows whether the set of calls still grows",
+                       max(_LEAST, found["bound"]["events"]), lambda g: g.n > top)
+
+
+def _weight(item: Mapping[str, Any]) -> float:
+    share = item.get("share") or {}
+    return max(_LEAST, share.get("events", 0.0), share.get("bytes", 0.0))
+
+
+def _directions(model: Model) -> Iterator[Question]:
+    axes: dict[tuple[int, ...], float] = {}
+    for item in model["items"]:
+        for why in item["why"]:
+            if why.startswith(DIRECTION):
+                key = tuple(int(d) for d in why.removeprefix(DIRECTION).split(", "))
+                axes[key] = axes.get(key, 0.0) + _weight(item)
+    if not axes:
+        return
+    for key, weight in sorted(axes.items()):
+        # what one count tells of several dimensions is one sentence
+        text = "more than two ranks in dimension " + ", ".join(
+            map(str, sorted({d for k in axes for d in k}))) + " tell the direction"
+        yield Question(text, weight,
+                       lambda g, key=key: all(g.dims[d] >= 3 for d in key))  # type: ignore[misc]
+
+
+def _sizes(model: Model) -> Iterator[Question]:
+    for item in model["items"]:
+        for slot in item["slots"]:
+            law = slot["elements"]
+            if "expr" not in law or slot["guard"] is None:
+                continue
+            if law.get("even") and EVEN in slot["why"]:
+                yield Question("its blocks show how the program deals with a remainder",
+                               _weight(item), lambda g, e=law["expr"]:  # type: ignore[misc]
+                               _uneven(e, {"n": g.n, **_dims(g)}))
+            others = law.get("others") or []
+            cuts = [r for r in law.get("rivals") or [] if len(r) == 5 and isinstance(r[1], str)]
+            if cuts:
+                yield Question("ways of cutting the blocks that fit so far differ there",
+                               _weight(item), lambda g, c=cuts: any(  # type: ignore[misc]
+                                   differs(k, e, k2, e2, int({"n": g.n, **_dims(g)}[p]))
+                                   for p, k, e, k2, e2 in c))
+            if others:
+                yield Question("rules for the size that fit so far differ there", _weight(item),
+                               lambda g, a=law["expr"], b=others: any(  # type: ignore[misc]
+                                   _expr_differs(a, o, g) for o in b))
+
+
+def _grids(model: Model) -> Iterator[Question]:
+    """Rules for the process grid that need no more relations than the one chosen."""
+    chosen = GridFamily.from_json(model["grid"]["family"])
+    tied = tied_families(model)
+    if not tied or chosen.ndims < 2 and all(f.ndims < 2 for f in tied):
+        return
+    weight = sum(_weight(item) for item in model["items"] if item["relation"] is not None)
+
+    def decides(g: GridAt) -> bool:
+        return any((there := grid_at(f, g.n)) is None or there.dims != g.dims for f in tied)
+
+    yield Question("rules for the process grid that explain as much differ there",
+                   min(weight, 1.0) * 0.5, decides)
+
+
+def tied_families(model: Model) -> list[GridFamily]:
+    """Return the other rules for the grid that explain the partners as cheaply as the chosen."""
+    costs: dict[str, float] = dict(model["grid"]["considered"])
+    chosen = GridFamily.from_json(model["grid"]["family"])
+    least = costs.get(chosen.text())
+    if least is None or model["grid"]["cart"]:
+        return []
+    return [f for f in candidate_families(list(model["counts"]))
+            if f != chosen and costs.get(f.text(), math.inf) <= least + 1e-9
+            and f.ndims == chosen.ndims]
+
+
+def _seldom(model: Model) -> Iterator[Question]:
+    few = [item for item in model["items"] if item["verdict"] in ("fitted", "ambiguous")
+           and any("seen at one count" in w or "seen at two counts" in w for w in item["why"])]
+    if few:
+        first = max(min(s["seen"]) for item in few for s in item["slots"] if s["seen"])
+        yield Question("calls seen at one or two counts only are seen again",
+                       sum(_weight(item) for item in few), lambda g: g.n >= first)
+
+
+def _dims(g: GridAt) -> dict[str, int]:
+    return {f"p{d}": p for d, p in enumerate(g.dims)}
+
+
+def _expr_differs(a: Any, b: Any, g: GridAt) -> bool:
+    ranks = np.arange(g.n)
+    env = {**env_of(g, ranks, ranks), "t": np.zeros(g.n, dtype=np.int64)}
+    with np.errstate(all="ignore"):
+        return bool(np.any(np.asarray(evaluate(a, env)) != np.asarray(evaluate(b, env))))
+
+
+def _uneven(expr: Any, env: Mapping[str, float]) -> bool:
+    """Return whether some block of an expression has a remainder."""
+    if not isinstance(expr, list):
+        return False
+    if expr[0] == "block" and expr[2][0] == "num" and expr[3][0] == "sym":
+        return bool(expr[2][1] % int(env[expr[3][1]]))
+    return any(_uneven(a, env) for a in expr[1:])
