@@ -18,6 +18,7 @@ from p3s.model.elements import fit_elements
 from p3s.model.expr import evaluate_int
 from p3s.model.guards import GridAt, fit_guard
 from p3s.model.laws import WorkLaw, fit_exact, fit_work
+from p3s.model.rankcounts import fit_rank_count
 from p3s.model.relations import at_stage
 from p3s.model.turned import fit_root, fit_turns, turns_matter
 
@@ -266,7 +267,7 @@ def _fit_count(slot: Slot, item: Item, times: dict[int, np.ndarray], counts: lis
         names = set(parts[0][0])
         obs = Observations({k: np.concatenate([e[k] for e, _ in parts]) for k in names},
                            np.concatenate([v for _, v in parts]), ndims)
-        law = fit_elements(obs, ExtentPool())
+        law = fit_rank_count(obs.env, obs.value, ndims) or fit_elements(obs, ExtentPool())
         if law is not None and law.points >= 2 and law.free < law.points:
             slot["count"] = {"expr": law.expr, "points": law.points, "free": law.free}
             return
