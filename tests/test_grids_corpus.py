@@ -83,6 +83,23 @@ CASES = [
     ("halves-even", g.halves(), (4, 8, 16), (36, 64)),
     ("two-grids", g.two_grids(), (8, 12, 16, 18, 27), (36, 48, 64, 100)),
     ("uneven-rows", g.uneven_rows(), *SQ),
+    ("cannon", g.cannon(), *SQ),
+    ("half-ring", g.half_ring(), (4, 5, 6, 7, 8, 12, 16), (36, 49, 64)),
+    ("bitonic", g.bitonic(), (4, 8, 16), (32, 64)),
+    ("scan", g.scan(), *ANY),
+    ("quarter-rings", g.quarter_rings(), (8, 12, 20), (36, 64, 100)),
+    ("hexagonal", g.hexagonal(), *G2),
+    ("wide-halo", g.wide_halo(), (9, 16, 25, 36), (49, 64, 100)),
+    ("row-gather", g.row_gather(), *G2),
+    ("row-exchange", g.row_exchange(), (4, 8, 16), (32, 64)),
+    ("io-server-last", g.io_server(), (5, 10, 17, 26), (37, 65, 101)),
+    ("io-server-first", g.io_server(False), (5, 10, 17, 26), (37, 65, 101)),
+    ("idle-ranks", g.idle_ranks(), (4, 6, 9, 12, 16, 20), (36, 48, 70)),
+    ("idle-ranks-power", g.idle_ranks(True), (4, 6, 8, 12, 16), (36, 64, 100)),
+    ("block-cyclic", g.block_cyclic(), *SQ),
+    ("row-trees", g.row_trees(), *SQ),
+    ("leader-ring", g.leader_ring(), (8, 12, 20), (36, 64, 100)),
+    ("null-borders", g.null_borders(), *G3),
 ]
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.model.grids import GridFamily
-from p3s.model.guards import GridAt, fit_guard, guard_cost
+from p3s.model.guardfit import fit_guard
+from p3s.model.guards import GridAt, guard_cost
 from p3s.model.places import CUTS, PlaceLaw, instances
 
 #: (count, number of the communicator in the table of the count)

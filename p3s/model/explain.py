@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from p3s.model.axes import Axis, line
-from p3s.model.guards import GridAt, fit_guard, guard_cost
+from p3s.model.guardfit import fit_guard
+from p3s.model.guards import GridAt, guard_cost
 from p3s.model.relations import (
     FAMILIES,
     Relation,
     at_stage,
     partners,
+    place_on,
     relation_key,
     walks,
 )
@@ -122,6 +124,23 @@ def _shift(vec: tuple[int, ...], flags: list[bool], periods: tuple[bool, ...] | 
     return {"kind": "shift", "vec": list(vec), "wrap": wrap}
 
 
+def _levels(rel: Relation, there: np.ndarray, table: np.ndarray, g: GridAt) -> int:
+    """Return how many stages, or levels of a tree, of a family are used.
+
+    there: cells of the table of partners that are used. Where only the root of a tree has
+    children it is a star, not a tree.
+    """
+    stages = np.flatnonzero(there.any(axis=1))
+    if rel["kind"] not in ("heap", "tree"):
+        return len(stages)
+    parent = np.where(rel["sign"] > 0, np.arange(g.n)[None, :], table)[there]
+    ln = line(rel["axis"], g)
+    root = place_on(rel.get("root", 0), ln.p, g)
+    if not bool((ln.c != root)[parent].any()):
+        return 1
+    return 2 if rel["kind"] == "heap" else len(np.unique(stages // (rel.get("base", 2) - 1)))
+
+
 def _along(ndims: int, axis: Axis) -> list[tuple[float, Relation]]:
     """Return what may lead along one axis, with its cost."""
     far = 0.0 if isinstance(axis, int) or (axis is None and ndims == 1) else \
@@ -139,9 +158,14 @@ def _along(ndims: int, axis: Axis) -> list[tuple[float, Relation]]:
         out += [(1.4, {"kind": "fold", "sign": sign})]
         out += [(1.5 + k / 20, {"kind": "far", "k": k, "sign": sign, "wrap": w})
                 for k in (2, 3, 4) for w in (False, True) if not (w and k == 2 and sign < 0)]
+        if isinstance(axis, int):
+            out += [(1.85, {"kind": "tree", "sign": sign, "root": f"c{d}"})
+                    for d in range(ndims) if d != axis]
     out += [(1.6, {"kind": "xor", "fold": "power"}), (1.7, {"kind": "xor", "fold": "pairs"})]
     out += [(2.0, {"kind": "others"})]
     out += [(1.95, {"kind": "tree", "sign": sign, "root": 0, "base": k})
+            for sign in (1, -1) for k in (3, 4)]
+    out += [(1.95, {"kind": "stride", "sign": sign, "wrap": True, "base": k})
             for sign in (1, -1) for k in (3, 4)]
     return [(cost + far, {**rel, "axis": axis}) for cost, rel in out]
 
@@ -154,8 +178,10 @@ def _once(ndims: int, axis: Axis) -> list[tuple[float, Relation]]:
         out += [(1.0 + far, {"kind": "place", "axis": axis, "rank": k}) for k in (0, -1)]
         out += [(1.3 + far, {"kind": "place", "axis": axis, "rank": "half"})]
     if isinstance(axis, int):
-        out += [(1.2 + far, {"kind": "place", "axis": axis, "of": d})
+        out += [(1.2 + far, {"kind": "place", "axis": axis, "rank": f"c{d}"})
                 for d in range(ndims) if d != axis]
+        out += [(1.4 + far, {"kind": "skew", "axis": axis, "of": d, "sign": sign})
+                for d in range(ndims) if d != axis for sign in (1, -1)]
     if ndims > 1 or axis is not None:
         out += [(1.1 + far, {"kind": "mirror", "axis": axis})]
     if not isinstance(axis, int) and (ndims > 1 or axis is not None):
@@ -199,6 +225,10 @@ def _block_axes(pairs: Sequence[Pairs]) -> list[dict[str, Any]]:
             out.append({"kind": "nodes", "size": k, "ordinal": 0})
             break
     steps = [gcd(*(int(d) for d in np.unique(np.abs(p.peer - p.rank)))) for p in pairs]
+    for k in (2, 3, 4, 8):
+        if not out and all(p.grid.n % k == 0 and (p.rank * k // p.grid.n
+                                                  == p.peer * k // p.grid.n).all() for p in pairs):
+            out.append({"kind": "parts", "k": k, "ordinal": 0})
     step = gcd(*steps)
     if 1 < step <= 64 and n > step:
         out.append({"kind": "modulo", "k": step, "ordinal": 0})
@@ -348,14 +378,13 @@ class _Search:
                 self.consider(cost, rel)
 
     def _leads(self, rel: Relation) -> bool:
-        """Whether a family has two stages somewhere, and much of what it says is there."""
+        """Whether a family is used in two stages somewhere, and much of what it says is there."""
+        last = self.pairs[-1]
         if rel["kind"] not in FAMILIES:
-            last = self.pairs[-1]
             return bool((partners(rel, last.grid)[:, last.rank] == last.peer[None, :]).any())
-        stages, hit, said = 0, 0, 0
+        hit, said, levels = 0, 0, 0
         for p, used in zip(self.pairs[::-1], self.used[::-1], strict=True):
             table = partners(rel, p.grid)
-            stages = max(stages, len(table))
             there = used[np.arange(p.grid.n)[None, :], table] & (table >= 0)
             took = np.zeros(p.grid.n, dtype=bool)
             took[p.rank] = True
@@ -363,9 +392,8 @@ class _Search:
             said += int((table[:, took] >= 0).sum())
             if not hit:  # nothing at the largest count
                 return False
-        if stages < 2 and rel["kind"] != "heap":
-            return False
-        return hit > 0 and (self.loose or 4 * hit >= said or rel["kind"] == "level")
+            levels = max(levels, _levels(rel, there, table, p.grid))
+        return levels > 1 and (self.loose or 4 * hit >= said or rel["kind"] == "level")
 
     def mixtures(self) -> None:
         """Try several relations through one call (a shared wrapper line, a list of partners)."""

@@ -7,8 +7,9 @@ partners of all ranks at one count.
 
     self; shift vec wrap                  the grid moved by a vector, bordered or periodic
     root rank                             rank 0, -1 (the last), "half", or any other, for all
-    place axis rank | of                  place 0, -1, "half", k of the axis, or own coordinate "of"
+    place axis rank                       place 0, -1, "half", k or own coordinate "c0" of the axis
     along axis by wrap                    c + by
+    skew axis of sign                     c plus or minus own coordinate "of", periodic
     far axis k sign wrap                  c + sign * (p // k), bordered: inside k equal parts
     mirror axis; opposite                 p - 1 - c; (r + n // 2) mod n
     transpose axes                        coordinates exchanged (also 2:1)
@@ -76,11 +77,10 @@ def _stack(rows: list[np.ndarray], n: int) -> np.ndarray:
     return np.array(rows, dtype=np.int64).reshape(len(rows), n)
 
 
-def _index(rank: int | str, p: Any) -> Any:
-    """Return a place given as 0, 1, ..., -1 (the last) or "half", on lines of length p."""
-    if rank == "half":
-        return p // 2
-    assert isinstance(rank, int)
+def place_on(rank: int | str, p: Any, g: GridAt) -> Any:
+    """Return a place on lines of length p: 0, 1, ..., -1 (the last), "half", or own "c0"."""
+    if isinstance(rank, str):
+        return p // 2 if rank == "half" else g.coords[int(rank[1:])]
     return rank + 0 * p if rank >= 0 else p + rank
 
 
@@ -90,7 +90,7 @@ def _partners(rel: Relation, g: GridAt) -> np.ndarray:
     if kind == "self":
         return ranks[None, :].copy()
     if kind == "root":
-        r = int(_index(rel["rank"], g.n))
+        r = int(place_on(rel["rank"], g.n, g))
         return np.full((1, g.n), r if 0 <= r < g.n else -1, dtype=np.int64)
     if kind == "shift":
         return _shifted(rel, g)
@@ -105,11 +105,13 @@ def _partners(rel: Relation, g: GridAt) -> np.ndarray:
     if kind == "mirror":
         return ln.ranks(p - 1 - c)[None, :]
     if kind == "place":
-        to = g.coords[rel["of"]] if "of" in rel else _index(rel["rank"], p)
+        to = place_on(rel["rank"], p, g)
         return ln.ranks(to)[None, :]
     if kind == "along":
         to = c + rel["by"]
         return ln.ranks(to % np.maximum(p, 1) if rel["wrap"] else to)[None, :]
+    if kind == "skew":
+        return ln.ranks((c + rel["sign"] * g.coords[rel["of"]]) % np.maximum(p, 1))[None, :]
     if kind == "far":
         to = c + rel["sign"] * (p // rel["k"])
         if rel["wrap"]:
@@ -206,7 +208,7 @@ def _level(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
 
 
 def _tree(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
-    root = _index(rel.get("root", 0), ln.p)
+    root = place_on(rel.get("root", 0), ln.p, g)
     p = np.maximum(ln.p, 1)
     v, base, out = (ln.c - root) % p, rel.get("base", 2), []
     for s in range(_digits(ln.longest, base)):
@@ -278,7 +280,7 @@ def text(rel: Relation) -> str:
         return "+" if k > 0 else "-"
 
     def end(k: Any) -> str:
-        return "half-way" if k == "half" else str(k) if k >= 0 else "last"
+        return {"half": "half-way", -1: "last"}.get(k, str(k))
 
     wrap = " mod p" if rel.get("wrap") else ""
     base = rel.get("base", 2)
@@ -288,9 +290,9 @@ def text(rel: Relation) -> str:
             f"{v:+d}{' periodic' if w and v else ''}" if v else "0"
             for v, w in zip(rel["vec"], rel["wrap"], strict=True)) + ")",
         "root": lambda: "rank " + {"half": "n//2", -1: "n-1"}.get(rel["rank"], str(rel["rank"])),
-        "place": lambda: (f"place c{rel['of']}" if "of" in rel else f"place {end(rel['rank'])}")
-        + where,
+        "place": lambda: f"place {end(rel['rank'])}{where}",
         "along": lambda: f"c {rel['by']:+d}{wrap}{where}",
+        "skew": lambda: f"c {sign(rel['sign'])} c{rel['of']} mod p{where}",
         "far": lambda: f"c {sign(rel['sign'])} p//{rel['k']}{wrap}{where}",
         "mirror": lambda: f"p - 1 - c{where}" if axis is not None else "n - 1 - r",
         "opposite": lambda: "(r + n//2) mod n",

@@ -16,7 +16,8 @@ from p3s.model.amounts import Amount
 from p3s.model.blocks import ExtentPool, Observations
 from p3s.model.elements import fit_elements
 from p3s.model.expr import evaluate_int
-from p3s.model.guards import GridAt, fit_guard
+from p3s.model.guardfit import fit_guard
+from p3s.model.guards import GridAt
 from p3s.model.laws import WorkLaw, fit_exact, fit_work
 from p3s.model.rankcounts import fit_rank_count
 from p3s.model.relations import at_stage
