@@ -77,9 +77,10 @@ def _line(axis: Axis, g: GridAt) -> Line:
         for d, extent in enumerate(g.dims):
             if d != axis:
                 label = label * extent + g.coords[d]
-        table = np.empty((g.n // p, p), dtype=np.int64)
-        table[label, g.coords[axis]] = ranks
-        return Line(g.n, g.coords[axis], np.full(g.n, p), np.ones(g.n, dtype=bool), table, label)
+        on = g.inside
+        table = np.empty((int(np.prod(g.dims)) // p, p), dtype=np.int64)
+        table[label[on], g.coords[axis][on]] = ranks[on]
+        return Line(g.n, g.coords[axis], np.full(g.n, p), on, table, label)
     number, members = instances(axis, g)
     length = max((len(m) for m in members), default=0)
     table = np.full((max(len(members), 1), max(length, 1)), -1, dtype=np.int64)

@@ -65,6 +65,12 @@ def _covered(rel: Relation, pairs: Sequence[Pairs]) -> list[np.ndarray]:
     return out
 
 
+def _on_grid(p: Pairs) -> Pairs:
+    """Return the pairs of which both are on the grid."""
+    both = p.grid.inside[p.rank] & p.grid.inside[p.peer]
+    return p if both.all() else Pairs(p.grid, p.rank[both], p.peer[both])
+
+
 def _shift_vectors(
     pairs: Sequence[Pairs], periods: tuple[bool, ...] | None
 ) -> tuple[list[Relation], set[int]]:
@@ -74,6 +80,7 @@ def _shift_vectors(
     unclear: list[tuple[Pairs, np.ndarray]] = []
     for p in pairs:
         dims = np.array(p.grid.dims)[:, None]
+        p = _on_grid(p)
         delta = p.grid.coords[:, p.peer] - p.grid.coords[:, p.rank]
         open_sign = ((2 * np.abs(delta) == dims) | (dims == 1)).any(axis=0)
         unclear.append((p, open_sign))

@@ -19,7 +19,8 @@ from p3s.model.guards import DEAR, GEOMETRIC, Atom, GridAt, atom_cost, eval_atom
 
 def _plain_atoms(ndims: int) -> list[Atom]:
     """Return the atoms that depend on rank and coordinates alone."""
-    atoms: list[Atom] = [["rank", 0], ["notrank", 0], ["rank", -1], ["notrank", -1]]
+    atoms: list[Atom] = [["rank", 0], ["notrank", 0], ["rank", -1], ["notrank", -1],
+                         ["ingrid"], ["outgrid"]]
     for d in range(ndims):
         atoms += [["first", d], ["notfirst", d], ["last", d], ["notlast", d]]
     atoms += [["wide", d, k] for d in range(ndims) for k in (1, 2)]

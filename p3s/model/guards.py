@@ -22,7 +22,8 @@ Atom = list[Any]
 class GridAt:
     """The process grid at one count: n, extents, coordinates (ndims, n).
 
-    order: rank at each place of the grid in row-major order (None: the place itself). stage of
+    order: rank at each place of the grid in row-major order (None: the place itself); ranks that
+    are not on the grid have coordinates of -1. stage of
     how many stages, turn: where guards are evaluated.
     """
 
@@ -45,6 +46,11 @@ class GridAt:
         """Return the ranks at ``coords``, shape (ndims, m), all inside the grid."""
         place = np.ravel_multi_index(tuple(coords), self.dims).astype(np.int64)
         return place if self.order is None else self.order[place]
+
+    @property
+    def inside(self) -> np.ndarray:
+        """Which ranks are on the grid; the coordinates of the others are -1."""
+        return np.asarray(self.coords[0] >= 0)
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -83,6 +89,11 @@ def _bound(name: int | str, n: int) -> int:
 
 
 def _coordinate_atom(atom: Atom, g: GridAt) -> np.ndarray | None:
+    value = _on_grid(atom, g)
+    return value if value is None or len(g.dims) == 0 or g.inside.all() else value & g.inside
+
+
+def _on_grid(atom: Atom, g: GridAt) -> np.ndarray | None:
     op = atom[0]
     if op == "parity":  # of the sum of all coordinates
         return np.asarray(g.coords.sum(axis=0) % 2 == atom[1])
@@ -152,6 +163,8 @@ def eval_atom(atom: Atom, g: GridAt, peers: np.ndarray | None = None) -> np.ndar
         return there
     if op == "above":  # only at more than atom[1] processes
         return np.full(g.n, g.n > atom[1])
+    if op in ("ingrid", "outgrid"):
+        return g.inside if op == "ingrid" else ~g.inside
     for kind in (_rank_atom(atom, g, ranks), _coordinate_atom(atom, g),
                  _stage_atom(atom, g, ranks)):
         if kind is not None:
@@ -223,7 +236,8 @@ def _text(a: Atom) -> str:
         "peer": lambda: "partner in grid", "notself": lambda: "partner != self",
         "down": lambda: "partner < r", "up": lambda: "partner > r",
         "partner": lambda: f"partner's {_text(a[1])}", "not": lambda: f"not ({text(a[1:])})",
-        "above": lambda: f"n > {a[1]}",
+        "above": lambda: f"n > {a[1]}", "ingrid": lambda: "on the grid",
+        "outgrid": lambda: "not on the grid",
         "rank": lambda: f"r == {end(a[1])}", "notrank": lambda: f"r != {end(a[1])}",
         "rankmod": lambda: f"r mod {a[1]} == {a[2]}",
         "notrankmod": lambda: f"r mod {a[1]} != {a[2]}",

@@ -130,7 +130,7 @@ def _partners(rel: Relation, g: GridAt) -> np.ndarray:
 
 def _shifted(rel: Relation, g: GridAt) -> np.ndarray:
     coords = g.coords + np.array(rel["vec"], dtype=np.int64)[:, None]
-    inside = np.ones(g.n, dtype=bool)
+    inside = g.inside.copy()
     for d, p in enumerate(g.dims):
         if rel["wrap"][d]:
             coords[d] %= p
@@ -154,7 +154,9 @@ def _transposed(axes: list[int], g: GridAt) -> np.ndarray:
         to[a], to[b] = 2 * j + i % 2, i // 2
     else:
         return np.full((1, g.n), -1, dtype=np.int64)
-    return g.rank_at(to)[None, :]
+    out = np.full(g.n, -1, dtype=np.int64)
+    out[g.inside] = g.rank_at(to[:, g.inside])
+    return out[None, :]
 
 
 def _digits(p: int, base: int = 2) -> int:
