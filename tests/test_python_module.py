@@ -6,12 +6,16 @@ import ast
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import corpus
 import models
 import pytest
+import test_grids_corpus
 
 from p3s.model.evaluate import generate, phase_weight
+from p3s.model.fit import build_model
 from p3s.model.laws import WorkLaw
 from p3s.report import plain_grids
 from p3s.report.python_guards import NotExpressible, condition
@@ -43,6 +47,19 @@ def ask(source: str, folder: Path, questions: list[tuple[int, list[int]]]) -> li
     return json.loads(run.stdout)
 
 
+def messages(rows: list[list[int]], kinds: list[str]) -> list[list[int]]:
+    return [row for row in rows if kinds[row[1]] != "completion"]
+
+
+def completions(rows: list[list[int]], kinds: list[str]) -> Counter[tuple[int, int]]:
+    """Return (rank, call) -> how often, however many stages they are written for."""
+    out: Counter[tuple[int, int]] = Counter()
+    for row in rows:
+        if kinds[row[1]] == "completion":
+            out[(row[0], row[1])] += row[6]
+    return out
+
+
 def check(model, folder: Path, questions: list[tuple[int, list[int]]]) -> dict[int, str]:
     source, left_out = render(model, {})
     scaled = {n: generate(model, n) for n, _ in questions}
@@ -53,10 +70,12 @@ def check(model, folder: Path, questions: list[tuple[int, list[int]]]) -> dict[i
         assert work == pytest.approx(float(WorkLaw.from_json(phase["work"]["law"]).value(n)))
         mine = [i for i in range(len(true.rank)) if true.phase[i] == k
                 and true.rank[i] in asked[n] and int(true.item[i]) not in left_out]
-        assert rows == [[int(column[i]) for column in (
+        wanted = [[int(column[i]) for column in (
             true.rank, true.item, true.slot, true.stage, true.peer, true.nbytes, true.repeat,
             true.root)] for i in sorted(mine, key=lambda i: asked[n].index(true.rank[i]))]
         kinds = [item["kind"] for item in model["items"]]
+        assert messages(rows, kinds) == messages(wanted, kinds)
+        assert completions(rows, kinds) == completions(wanted, kinds)
         for rank, (to, sizes) in zip(asked[n], sends, strict=True):
             assert [to, sizes] == [[row[4] for row in rows if row[0] == rank
                                     and kinds[row[1]] == "send"],
@@ -73,6 +92,19 @@ def check(model, folder: Path, questions: list[tuple[int, list[int]]]) -> dict[i
 def test_it_says_what_the_model_says(name, counts, tmp_path):
     questions = [(n, sorted({0, 1, n // 2, n // 3, n - 2, n - 1})) for n in counts]
     assert check(models.ALL[name](), tmp_path, questions) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", test_grids_corpus.CASES, ids=[c[0] for c in
+                                                              test_grids_corpus.CASES])
+def test_all_grids_partners_and_communicators_have_a_plain_form(case, tmp_path):
+    _, program, counts, targets = case
+    model = build_model([corpus.table(program, n) for n in counts], holdout=False)
+    questions = [(n, sorted({0, 1, n // 2, n // 3, n - 2, n - 1})) for n in (counts[-1],
+                                                                            targets[0])]
+    left_out = check(model, tmp_path, questions)
+    assert set(left_out) <= {i for i, item in enumerate(model["items"])
+                             if any(s["guard"] is None for s in item["slots"])}, left_out
 
 
 def test_what_has_no_rule_is_left_out_and_named(tmp_path):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import sys
-import types
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import corpus
+import models
 import pytest
 
+from p3s.characterize.phases import phases_json
+from p3s.characterize.structure import structure
 from p3s.errors import P3SError
 from p3s.report.curve import axes_of
 from p3s.report.html import render as render_html
@@ -106,23 +108,18 @@ def prediction(**more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def equations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the model's own text says, in place of a model."""
-    text = ["sweep: 100 x (send to +1)"]
-    module = types.ModuleType("p3s.report.equations")
-    module.render = lambda model: "\n".join(text)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "p3s.report.equations", module)
-    return text
-
-
-def put_study(root: Path, result: dict[str, Any], command: list[str] | None = None) -> Study:
+def put_study(
+    root: Path,
+    result: dict[str, Any],
+    command: list[str] | None = None,
+    model: dict[str, Any] | None = None,
+) -> Study:
     study = Study.create(root, command or ["mpiexec", "-n", "{np}", "./app"])
     run = study.runs_dir(2)
     run.mkdir(parents=True)
     base = {"schema_version": SCHEMA_VERSION}
     write_json(run / "run.json", {"schema": "p3s.run", **base, "status": "complete", "wall_s": 8.0})
-    write_json(study.model_path, {"schema": "p3s.model", **base, "holdout": HELD})
+    write_json(study.model_path, {**(model or models.built("jacobi2d")), "holdout": HELD})
     write_json(study.prediction_path, result)
     return study
 
@@ -174,7 +171,7 @@ def check_offline(text: str) -> Page:
     return page
 
 
-def test_report_is_one_offline_page_with_the_numbers(tmp_path: Path, equations: list[str]) -> None:
+def test_report_is_one_offline_page_with_the_numbers(tmp_path: Path) -> None:
     view = build_view(put_study(tmp_path / "study", prediction()))
     text = render_html(view)
     words = " ".join(check_offline(text).words)
@@ -185,24 +182,34 @@ def test_report_is_one_offline_page_with_the_numbers(tmp_path: Path, equations: 
         "largest 25.0 %",
         "(30.0 s)",
         "sweep",
-        "sweep: 100 x (send to +1)",
+        "Phase 1: Irecv+Isend+Waitall+Allreduce",
+        "weight w = 3 [exact]",
+        "8*block_first(61, p1, c1)",
         "mpiexec -n {np} ./app",
         "p3s predict study -n 4,64",
     ):
         assert expected in words, expected
     heads = re.findall(r'<h2 id="(\w+)"', text)
-    assert heads == ["curve", "counts", "phases", "equations", "verdicts", "gaps", "provenance"]
+    assert heads == [
+        "curve", "counts", "phases", "equations", "account", "verdicts", "gaps", "provenance"
+    ]
     assert "prefers-color-scheme: dark" in text and "@media print" in text
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_stay_text(tmp_path: Path, equations: list[str], name: str) -> None:
-    equations[:] = [name]
+def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
+    model = models.built("jacobi2d")
+    model["sites"] = {key: [name, name] for key in model["sites"]}
+    for phase in model["phases"]:
+        phase["name"] = name
+    for item in model["items"]:
+        item["op"], item["why"] = name, [name]
+    model["next"] = [{"n": 36, "dims": [6, 6], "why": name}]
     result = prediction(notes=[name], low_confidence=[name], verdict_share={name: {"events": 1.0}})
     for entry in result["counts"]:
         entry["phases"][0]["name"] = name
     command = ["mpiexec", "-n", "{np}", "./app", name.encode("utf-8", "replace").decode()]
-    study = put_study(tmp_path / "study", result, command)
+    study = put_study(tmp_path / "study", result, command, model)
     view = build_view(study)
     text = render_html(view)
     page = check_offline(text)
@@ -213,7 +220,7 @@ def test_hostile_names_stay_text(tmp_path: Path, equations: list[str], name: str
 
 
 @pytest.mark.parametrize("size", [1, 2, 300])
-def test_any_number_of_counts_and_phases(tmp_path: Path, equations: list[str], size: int) -> None:
+def test_any_number_of_counts_and_phases(tmp_path: Path, size: int) -> None:
     many = [
         {"phase": i, "name": f"p{i}", "weight": 1, "compute_s": 1.0, "comm_s": 0.0}
         for i in range(size)
@@ -231,7 +238,7 @@ def test_any_number_of_counts_and_phases(tmp_path: Path, equations: list[str], s
     assert render(prediction(counts=rows))
 
 
-def test_unknown_intervals_are_drawn_without_a_band(tmp_path: Path, equations: list[str]) -> None:
+def test_unknown_intervals_are_drawn_without_a_band(tmp_path: Path) -> None:
     blank = dict.fromkeys(("low_s", "high_s", "speedup_low", "speedup_high"))
     rows = [{**entry, **blank} for entry in prediction()["counts"]]
     view = build_view(put_study(tmp_path / "study", prediction(counts=rows)))
@@ -241,7 +248,7 @@ def test_unknown_intervals_are_drawn_without_a_band(tmp_path: Path, equations: l
     write_png(view.points, tmp_path / "x.png")
 
 
-def test_zero_times_do_not_break_the_report(tmp_path: Path, equations: list[str]) -> None:
+def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
     zero = {
         "time_s": 0.0,
         "speedup": 0.0,
@@ -276,21 +283,21 @@ def test_zero_times_do_not_break_the_report(tmp_path: Path, equations: list[str]
     ],
 )
 def test_senseless_predictions_are_refused(
-    tmp_path: Path, equations: list[str], counts: Any
+    tmp_path: Path, counts: Any
 ) -> None:
     study = put_study(tmp_path / "study", prediction(counts=counts))
     with pytest.raises(P3SError, match="damaged"):
         build_view(study)
 
 
-def test_without_prediction_the_next_step_is_named(tmp_path: Path, equations: list[str]) -> None:
+def test_without_prediction_the_next_step_is_named(tmp_path: Path) -> None:
     study = put_study(tmp_path / "study", prediction())
     study.prediction_path.unlink()
     with pytest.raises(P3SError, match="p3s predict"):
         build_view(study)
 
 
-def test_unmeasured_classes_are_listed(tmp_path: Path, equations: list[str]) -> None:
+def test_unmeasured_classes_are_listed(tmp_path: Path) -> None:
     study = put_study(tmp_path / "study", prediction(notes=["beware"]))
     write_json(
         study.replay_path(64),
@@ -392,7 +399,7 @@ def test_control_characters_become_visible() -> None:
     assert visible("x" * 300, 10) == "x" * 10 + "…"
 
 
-def test_what_is_not_representative_is_marked(tmp_path: Path, equations: list[str]) -> None:
+def test_what_is_not_representative_is_marked(tmp_path: Path) -> None:
     rows = prediction()["counts"]
     rows[2]["model_representative"] = False
     result = prediction(counts=rows, not_representative=["4 ranks shared 2 cores"])
@@ -402,3 +409,37 @@ def test_what_is_not_representative_is_marked(tmp_path: Path, equations: list[st
     assert "asterisk" not in render(prediction()) and "rests on" not in render(prediction())
     view = build_view(put_study(tmp_path / "study", result))
     assert "Mind that 4 ranks shared 2 cores." in " ".join(Page(render_html(view)).words)
+
+
+def test_the_account_of_events_and_time_is_in_the_report(tmp_path: Path) -> None:
+    study = put_study(tmp_path / "study", prediction())
+    assert build_view(study).account is None
+    assert "There is no account of the traced runs" in render_html(build_view(study))
+    tables = [corpus.table(corpus.jacobi2d(97, 61, 3), n) for n in (2, 4, 8)]
+    write_json(study.phases_path, phases_json(structure(tables)))
+    view = build_view(study)
+    page = check_offline(render_html(view))
+    assert view.account is not None
+    parts = [cells[1] for cells in view.account.rows]
+    assert parts[:5] == ["start of the program", "relevant phases", "the rest",
+                         "end of the program", "all"]  # fmt: skip
+    for k in range(0, len(parts), 5):
+        events = [int(cells[2].replace(",", "")) for cells in view.account.rows[k : k + 5]]
+        assert sum(events[:4]) == events[4] > 0
+    words = " ".join(" ".join(page.words).split())
+    assert "start of the program" in words and "in calls that all counts have: 100.0 %" in words
+
+
+@pytest.mark.parametrize("name", ["empty", "one-phase", "300-calls", "hostile", "halo3d"])
+def test_any_model_makes_a_report(tmp_path: Path, name: str) -> None:
+    model = models.ALL[name]()
+    text = render_html(build_view(put_study(tmp_path / "study", prediction(), model=model)))
+    page = check_offline(text)
+    words = " ".join(" ".join(page.words).split())
+    rows = sum(tag == "tr" for tag, _ in page.tags)
+    assert rows > len(model["items"]) / 2, "every rule is in the report"
+    if name == "halo3d":
+        assert "Worth tracing next" in words and "27 processes (3x3x3): " in words
+        assert "ambiguous" in words
+    if name == "300-calls":
+        assert "more rules with less share" in words

@@ -15,6 +15,7 @@ Example:
   p3s model study
   p3s model study --latex > equations.tex
   p3s model study --python > equations.py
+  p3s model study --scic --csv > instructions.csv
 Next:
   p3s explain study 1        (what the equations of phase 1 rest on)
   p3s scale study -n 64      (the trace at 64 processes)
@@ -31,6 +32,10 @@ def model(
     everything: bool = typer.Option(False, "--all", help="All phases and all rules."),
     latex: bool = typer.Option(False, "--latex", help="Print tables for LaTeX."),
     python: bool = typer.Option(False, "--python", help="Print a Python module of functions."),
+    scic: bool = typer.Option(
+        False, "--scic", help="Print the instruction table: work per process, weight, total."
+    ),
+    csv: bool = typer.Option(False, "--csv", help="With --scic: as CSV."),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Fit equations per phase, say how sure each one is, and check them on the largest count.
@@ -42,8 +47,10 @@ def model(
     from p3s.predict.prediction import missed
     from p3s.study import Study, read_json
 
-    if latex + python + json_ > 1:
-        raise UsageError("--latex, --python and --json: give one of them")
+    if latex + python + scic + json_ > 1:
+        raise UsageError("--latex, --python, --scic and --json: give one of them")
+    if csv and not scic:
+        raise UsageError("--csv: of the instruction table only; add --scic")
     study = Study.open(study_dir)
     with progress(2) as bar:
         # Asked for by name: fit again even when the model is newer than its signatures.
@@ -51,6 +58,10 @@ def model(
     fitted = read_json(study.model_path, "p3s.model")
     if json_:
         emit_json(fitted)
+    elif scic:
+        from p3s.report import scic as instructions
+
+        write_out((instructions.csv if csv else instructions.table)(fitted))
     else:
         _show(study, fitted, everything, latex, python)
     say(f"next: p3s predict {quoted(study.root)} -n COUNTS")

@@ -89,7 +89,10 @@ def validate(
 
 
 def is_exact(result: dict[str, Any]) -> bool:
-    """Tell whether every triple, collective and weight of a validation is equal."""
+    """Tell whether every triple, collective, weight and rank's order of a validation is equal."""
+    order = result.get("order")
+    if order and order["equal"] != order["ranks"]:
+        return False
     pairs = (result["p2p_triples"], result["collectives"])
     same = all(pair["true"] == pair["predicted"] == pair["equal"] for pair in pairs)
     weights = result["weights"]
@@ -123,7 +126,26 @@ def _table(result: dict[str, Any]) -> str:
             _share(weights["exact"], weights["phases"]),
         ]
     )
+    order = result.get("order")
+    if order:
+        rows.append(
+            [
+                "order of ranks",
+                f"{order['ranks']:,}",
+                "",
+                f"{order['equal']:,}",
+                _share(order["equal"], order["ranks"]),
+            ]
+        )
     text = [table(rows, ["compared", "in the run", "predicted", "equal", "share"])]
+    if order and order["first"]:
+        first = order["first"]
+        text.append(
+            f"order: rank {first['rank']}, event {first['position']}: "
+            f"{first['expected'] or 'no more'} in the run, {first['found'] or 'no more'} predicted"
+        )
+    elif not order:
+        text.append("order: not compared, the run has too many events or the model no order")
     work = result.get("work") or {}
     if work.get("mean_abs_error") is not None:
         text.append(

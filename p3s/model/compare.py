@@ -12,6 +12,7 @@ from p3s.characterize.structure import structure
 from p3s.characterize.tables import PointTable
 from p3s.model.evaluate import Model, ScaledRows, generate, phase_weight
 from p3s.model.guards import GridAt
+from p3s.model.sequence import compare_order
 from p3s.model.tree import assign, phase_stages
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
@@ -106,6 +107,7 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
     """Return how the model's trace at ``t.np`` agrees with the captured run.
 
     Keys: p2p_triples and collectives {true, predicted, equal}; weights {phases, exact, each};
+    order: as compare_order returns it;
     work {mean_abs_error, max_abs_error} over the phases with more than 1 % of the work, as
     relative errors of the total; unmodelled {events, share_of_time}; slots: per call site,
     operation and tag {true, predicted, equal} calls and bytes; the items that differ.
@@ -144,6 +146,7 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
         "weights": {"phases": len(weights),
                     "exact": sum(w["true"] == w["predicted"] for w in weights),
                     "each": weights},
+        "order": compare_order(model, t, rows),
         "work": {"mean_abs_error": float(np.mean(errors)) if errors else 0.0,
                  "max_abs_error": float(np.max(errors)) if errors else 0.0,
                  "total_error": float((pred_work.sum() - true_work.sum()) / total),

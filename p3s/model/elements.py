@@ -242,7 +242,8 @@ class _Fit:
         _, rows = np.unique(self.obs.env["n"], return_index=True)
         names = ["n", *(f"p{d}" for d in range(self.obs.ndims))]
         law = fit_exact([{k: int(self.obs.env[k][i]) for k in names} for i in rows],
-                        [int(v) for v in self.value[rows]], self.obs.ndims)
+                        [int(v) for v in self.value[rows]], self.obs.ndims,
+                        known=[*sorted(self.pool.typed), *self.pool.extents()])
         if law is None or law.free > most:
             return None
         return SizeLaw(law.expr, law.free, law.points, law.even, law.rivals)

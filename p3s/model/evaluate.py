@@ -18,7 +18,7 @@ from p3s.model.places import instances
 from p3s.model.relations import at_stage, partners
 from p3s.model.slots import bytes_of, count_of, env_of
 from p3s.model.turned import share, turns_at
-from p3s.model.work import share_out
+from p3s.model.workload import share_out
 
 Model = dict[str, Any]
 
@@ -115,7 +115,7 @@ def generate(model: Model, n: int) -> ScaledRows:
                             cols["rank"]))
     c = {k: v[order] for k, v in cols.items()}
     if parts:
-        c["work"] = share_out(model["phases"], n, c["rank"], c["phase"], c["repeat"], c["work"])
+        c["work"] = share_out(model, grid, c)
     i64 = {k: c[k].astype(np.int64) for k in c if k != "work"}
     return ScaledRows(n, grid, i64["rank"], i64["item"], i64["slot"], i64["stage"], i64["phase"],
                       i64["peer"], i64["nbytes"], i64["repeat"], c["work"].astype(float),

@@ -15,13 +15,14 @@ from p3s.model.amounts import fit_amounts
 from p3s.model.blocks import ExtentPool
 from p3s.model.choose import GridChoice, cart_grids, choose_grid, decide_splits
 from p3s.model.compare import compare
-from p3s.model.evaluate import Model
+from p3s.model.evaluate import Model, generate
 from p3s.model.growth import growth
 from p3s.model.items import items_of
 from p3s.model.judge import judge_items, judge_weights, phase_key, shares
 from p3s.model.measured import add_measured
 from p3s.model.nextcount import next_counts
 from p3s.model.nodes import Node, collect_nodes, tag_splits
+from p3s.model.order import fit_order
 from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item
 from p3s.model.tree import build_tree, phases_of
 from p3s.model.turns import with_turns
@@ -72,6 +73,8 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
         "unmodelled_ops": unmodelled, "not_modelled": unmodelled_calls(tables),
         "first_seen": _first_seen(nodes), "growth": growth(tables, entries),
     }
+    model["order"] = fit_order(model, tables, tree, {n: generate(model, n) for n in counts},
+                               choice.grids)
     model["admissible"] = admissible.learn(counts, failed, model["grid"]["cart"])
     judge_items(model, tables)
     return model

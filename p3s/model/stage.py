@@ -96,3 +96,10 @@ def _check_shape(model: dict[str, Any]) -> None:
             raise ValueError("phases are out of order")
         if "expr" in phase["weight"]:
             check(phase["weight"]["expr"])
+        for place in phase["work"]["places"]:
+            for segment in place["segments"]:
+                for _, expr, _ in (*segment["terms"], *(t for r in segment["rivals"] for t in r)):
+                    check(expr)
+            for law in (law for case in place["cases"] for law in case["counts"]):
+                if "expr" in law:
+                    check(law["expr"])

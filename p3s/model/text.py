@@ -13,9 +13,8 @@ from functools import cache
 from typing import Any
 
 from p3s.model import guards, places, relations
-from p3s.model.amounts import rounded
 from p3s.model.evaluate import GridFamily
-from p3s.model.expr import evaluate, mul, num, symbols_of, to_text
+from p3s.model.expr import evaluate, mul, num, symbols_of, to_sympy, to_text
 from p3s.model.laws import WorkLaw
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND
 
@@ -39,9 +38,34 @@ def law_text(law: Mapping[str, Any], unit: str = "") -> str:
         numerator, denominator = law["factor"]
         return "as posted" + (
             "" if numerator == denominator else f" x {numerator}/{denominator}")
-    if "expr" in law["stat"]:
-        return "about " + expression(rounded(law["stat"]["expr"]))
-    return "about " + WorkLaw.from_json(law["stat"]).text(unit)
+    return "about " + amount_text(law["stat"], unit)
+
+
+def amount_text(stat: Mapping[str, Any], unit: str = "") -> str:
+    """Return a statistical amount, its constants with four figures."""
+    if "expr" not in stat:
+        return WorkLaw.from_json(dict(stat)).text(unit)
+    return str(decimal(stat["expr"])) + (f" {unit}" if unit else "")
+
+
+def decimal(expr: list[Any], figures: int = 4) -> Any:
+    """Return an expression in sympy with decimal numbers of ``figures`` for its constants."""
+    import sympy
+
+    values: dict[str, Any] = {}
+
+    def named(part: Any) -> Any:
+        if not isinstance(part, list):
+            return part
+        if part[0] == "num" and (part[2] != 1 or abs(part[1]) >= 1000):
+            name = f"constant{len(values)}"
+            values[name] = sympy.Float(part[1], figures) / part[2]
+            return ["sym", name]
+        return [named(each) for each in part]
+
+    found = to_sympy(named(expr))
+    return found.xreplace({symbol: values[symbol.name] for symbol in found.free_symbols
+                           if symbol.name in values})
 
 
 def expression(expr: list[Any]) -> str:
@@ -110,7 +134,7 @@ def root_text(root: Mapping[str, Any]) -> str:
     if "expr" in root:
         return expression(root["expr"])
     if root.get("half"):
-        return "size//2"
+        return "half of the size"
     return "size-1" if root["index"] == -1 else str(root["index"])
 
 
@@ -153,7 +177,15 @@ def work_text(slot: Mapping[str, Any], unit: str = "") -> str:
 
 def repeats(model: Model, phase: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
     """Return how often a call happens beside its phase; empty: once in every turn."""
-    law = slot["count"]
+    often, turns = _often(model, phase, slot["count"]), slot.get("turns")
+    if turns is None:
+        return often
+    first, number, step = expression(turns["first"]), expression(turns["number"]), turns["step"]
+    walk = f"{first}, {first} + {step}, ..." if first != "0" else f"0, {step}, ..."
+    return (f"{often}, " if often else "") + f"shared by {number} turns t = {walk}"
+
+
+def _often(model: Model, phase: Mapping[str, Any], law: Mapping[str, Any]) -> str:
     ratio = _per_turn(model, phase["weight"], law)
     if ratio is not None:
         return "" if ratio == 1 else f"{ratio} times per turn"

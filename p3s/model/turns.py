@@ -100,6 +100,7 @@ def _levels(classes: Sequence[_Alike], nodes: int, levels: int) -> Ints:
     sizes = np.zeros(nodes, dtype=bool)
     for c in classes:
         moving = c.codes >= 0
+        groups_of = np.unique(c.group)  # numbered densely, to index by
         order = np.flatnonzero(moving)[np.argsort(c.node[moving], kind="stable")]
         kinds, where = np.unique(c.node[order], return_index=True)
         for v, events in zip(kinds.tolist(), np.split(order, where[1:]), strict=True):
@@ -107,15 +108,16 @@ def _levels(classes: Sequence[_Alike], nodes: int, levels: int) -> Ints:
             if np.all(rows == rows[0]):
                 continue
             varies[v] = True
-            groups = c.group[rows]
-            sizes[v] |= len(np.unique(rows)) > len(np.unique(groups))
+            groups = np.searchsorted(groups_of, c.group[rows])
+            sizes[v] |= not _function(groups, rows)
             for level in range(1, levels + 1):
                 index = c.index[events, level - 1]
                 if index[0] < 0:
                     whole[v, level] = apart[v, level] = False
                     continue
                 whole[v, level] &= _function(index, rows)
-                apart[v, level] &= _function(index * (int(groups.max()) + 1) + groups, rows)
+                if sizes[v]:
+                    apart[v, level] &= _function(index * len(groups_of) + groups, rows)
     out = np.zeros(nodes, dtype=np.int64)
     for v in np.flatnonzero(varies).tolist():
         for fits in (whole[v], apart[v] & sizes[v]):
@@ -170,9 +172,10 @@ def _repeats(content: Ints, period: int) -> bool:
 
 
 def _function(of: Ints, value: Ints) -> bool:
-    """Tell whether ``value`` is a function of ``of``."""
-    pairs = of * (int(value.max()) + 1) + value
-    return len(np.unique(pairs)) == len(np.unique(of))
+    """Tell whether ``value`` is a function of ``of`` (small numbers, not negative)."""
+    last = np.empty(int(of.max()) + 1, dtype=np.int64)
+    last[of] = value
+    return bool(np.array_equal(last[of], value))
 
 
 def _split(t: PointTable, classes: Sequence[_Alike], level: Ints, period: Ints) -> PointTable:

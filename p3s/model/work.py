@@ -1,70 +1,276 @@
-"""Work of phases: what one process computes in all turns of a phase, as a law of n.
+"""Work of segments: what one process computes between two calls, as a law of its block and n.
 
-Inside a turn the work before an event moves between slots with the neighbours a rank has; the
-total of the phase does not. So the total per rank carries the law (the thesis keeps the total
-over all ranks constant in strong scaling, Eq. 5.5 and 5.6), and the slots only share it out.
+The thesis (section 5.3) keeps the total of a phase and every segment's share of it. Here every
+segment, the code between two places in the program, has a law of its own: control code is a
+constant, loops over the own block follow the block's size, packing follows the message. The work
+of a process in a phase is the sum over its segments. Which segments a process runs through
+follows from the calls it makes: those before a call depend on which of the calls that ever come
+before it the process makes at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from p3s.characterize.tables import PointTable
+from p3s.model.features import BEFORE, HERE, ONCE, Feature, feature_values, features
 from p3s.model.guards import GridAt
-from p3s.model.laws import WorkLaw, fit_work
+from p3s.model.laws import fit_exact, fit_work
+from p3s.model.relations import partners
+from p3s.model.scic import instruction_groups, ranges
+from p3s.model.slots import env_of
+from p3s.model.sparse import fit_sparse
 from p3s.model.tree import assign
 
 #: Largest coefficient of variation over ranks at which all ranks are taken to be equal.
 EQUAL_RANKS_CV = 0.35
+#: Ranks per count that a law is fitted to; share of all work that may have laws of one term.
+_RANKS, _SMALL = 128, 0.01
+
+Place = tuple[str, str]
+Rows = Mapping[str, np.ndarray]
+
+
+@dataclass
+class _Run:
+    """One traced count: calls and bytes per place and rank, segments as numbers of places.
+
+    number: place -> its number; calls: (places, ranks); sizes: mean bytes, same shape; segments:
+    rows (rank, from, to, count, work), from -1 at the start.
+    """
+
+    grid: GridAt
+    calls: np.ndarray
+    sizes: np.ndarray
+    segments: np.ndarray
+    item: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
 def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, Any]],
                    tables: Sequence[PointTable], grids: Mapping[int, GridAt],
                    split: Mapping[tuple[str, str], bool]) -> None:
-    """Add "work" to every phase: {law, equal_ranks, points}; law in work per taking-part rank."""
-    points: list[list[tuple[int, float]]] = [[] for _ in phases]
-    spread: list[list[float]] = [[] for _ in phases]
-    for t in tables:
-        assignment = assign(items, t, grids[t.np], split)
-        phase_of = np.array([it["phase"] for it in items] + [-1], dtype=np.int64)
-        phase = phase_of[np.minimum(assignment.of_row, len(items))]
-        for k in range(len(phases)):
-            mine = phase == k
-            if not mine.any():
-                continue
-            ranks = np.unique(t.rank[mine])
-            total = np.bincount(t.rank[mine], weights=t.work[mine], minlength=t.np)[ranks]
-            mean = float(total.mean())
-            points[k].append((t.np, mean))
-            if mean > 0 and len(total) > 1:
-                spread[k].append(float(total.std() / mean))
-    for k, phase_ in enumerate(phases):
-        law = fit_work([n for n, _ in points[k]], [v for _, v in points[k]])
-        phase_["work"] = {"law": law.to_json(), "points": [list(p) for p in points[k]],
-                          "equal_ranks": bool(spread[k])
-                          and float(np.median(spread[k])) <= EQUAL_RANKS_CV}
+    """Add "work" to every phase: the laws of its segments, and its total per rank as measured.
 
-
-def share_out(phases: Sequence[Mapping[str, Any]], n: int, rank: np.ndarray, phase: np.ndarray,
-              repeat: np.ndarray, work: np.ndarray) -> np.ndarray:
-    """Return the work per occurrence of every row such that phases keep their totals.
-
-    Where ranks are equal every taking-part rank gets the phase's law; elsewhere the rows keep
-    their proportions between ranks and only the sum over all ranks follows the law.
+    Keys: places (the segments before each call, :func:`_place`), law (of the mean over the ranks
+    that take part), points, equal_ranks, measured (count -> instruction groups, with
+    the mean work of a rank in the run).
     """
-    out = work.copy()
-    for k, p in enumerate(phases):
-        mine = np.flatnonzero(phase == k)
+    places = _places(items)
+    of_item = np.array([places[(it["site"], it["op"])] for it in items] + [-1], dtype=np.int64)
+    phase_of = np.array([it["phase"] for it in items] + [-1], dtype=np.int64)
+    runs = []
+    totals: list[list[tuple[int, np.ndarray, np.ndarray]]] = [[] for _ in phases]
+    for t in tables:
+        item = np.minimum(assign(items, t, grids[t.np], split).of_row, len(items))
+        runs.append(_run_of(t, grids[t.np], of_item[item], places))
+        runs[-1].item = item
+        for k in range(len(phases)):
+            mine = phase_of[item] == k
+            ranks = np.unique(t.rank[mine])
+            if len(ranks):
+                totals[k].append((t.np, ranks, np.bincount(
+                    t.rank[mine], weights=t.work[mine], minlength=t.np)[ranks]))
+    for k, phase in enumerate(phases):
+        phase["work"] = {**_total(totals[k]), "places": []}
+    basis = features(items, len(next(iter(grids.values())).dims))
+    small = _small(runs)
+    weights = _row_weights(items, tables[-1], runs[-1], grids[tables[-1].np])
+    for place, number in places.items():
+        mine = [i for i, it in enumerate(items) if (it["site"], it["op"]) == place]
+        made = _place(number, list(places), runs, basis, small)
+        made["items"] = mine
+        made["rows"] = [weights.get(i, [1.0, 1.0]) for i in mine]
+        phases[items[mine[0]]["phase"]]["work"]["places"].append(made)
+
+
+def _places(items: Sequence[Mapping[str, Any]]) -> dict[Place, int]:
+    return {p: k for k, p in enumerate(dict.fromkeys((it["site"], it["op"]) for it in items))}
+
+
+def _run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Place, int]) -> _Run:
+    """Return what one traced count did, by place; place: of each row of the table, -1: of none."""
+    shape = (len(places), t.np)
+    known = place >= 0
+    cell = place[known] * t.np + t.rank[known]
+    size = shape[0] * shape[1]
+    calls = np.bincount(cell, weights=t.count[known], minlength=size).reshape(shape)
+    moved = np.bincount(cell, weights=(t.count * t.nbytes)[known], minlength=size).reshape(shape)
+    if len(t.segments):
+        number = np.array([*(places.get(node, -2) for node in t.nodes), -1], dtype=np.int64)
+        segments = t.segments.copy()
+        segments[:, 1], segments[:, 2] = number[segments[:, 1]], number[segments[:, 2]]
+        segments = segments[segments[:, 2] >= 0]
+    else:  # a signature without segments: all work before a call is one
+        work = np.bincount(cell, weights=t.work[known], minlength=size)
+        there = np.flatnonzero(calls.ravel())
+        segments = np.stack([there % t.np, np.full(len(there), -1), there // t.np,
+                             calls.ravel()[there], work[there]], axis=1).astype(np.int64)
+    return _Run(grid, calls, moved / np.maximum(calls, 1), segments)
+
+
+def _total(points: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> dict[str, Any]:
+    """Return a phase's work per rank as it was measured, with a law of its mean.
+
+    points: (count, ranks that take part, work of each of them in the whole run).
+    """
+    means = [(n, float(w.mean())) for n, _, w in points]
+    spread = [float(w.std() / w.mean()) for _, _, w in points if len(w) > 1 and w.mean() > 0]
+    law = fit_work([n for n, _ in means], [v for _, v in means])
+    return {"law": law.to_json(), "points": [list(p) for p in means],
+            "equal_ranks": bool(spread) and float(np.median(spread)) <= EQUAL_RANKS_CV,
+            "measured": {str(n): [{"ranks": ranges(ranks[mine]), "work": float(w[mine].mean())}
+                                  for mine in instruction_groups(w)] for n, ranks, w in points}}
+
+
+def _small(runs: Sequence[_Run]) -> set[tuple[int, int]]:
+    """Return the segments that together are at most a hundredth of the work at every count."""
+    share: dict[tuple[int, int], float] = {}
+    for run in runs:
+        total = max(float(run.segments[:, 4].sum()), 1.0)
+        pair, where = np.unique(run.segments[:, 1:3], axis=0, return_inverse=True)
+        work = np.bincount(where.ravel(), weights=run.segments[:, 4])
+        for (a, b), w in zip(pair.tolist(), work, strict=True):
+            share[(a, b)] = max(share.get((a, b), 0.0), float(w) / total)
+    out, left = set(), _SMALL
+    for pair_, s in sorted(share.items(), key=lambda x: (x[1], x[0])):
+        left -= s
+        if left < 0:
+            break
+        out.add(pair_)
+    return out
+
+
+def _place(number: int, places: Sequence[Place], runs: Sequence[_Run],
+           basis: Sequence[Feature], small: set[tuple[int, int]]) -> dict[str, Any]:
+    """Return the segments that end at one place.
+
+    Keys: from (places before it, null: the start of the run); segments (a law of one occurrence
+    for each of them); cases (for the ranks that make just these of the calls before it: how often
+    each segment occurs).
+    """
+    here = [run.segments[run.segments[:, 2] == number] for run in runs]
+    before = sorted({int(a) for s in here for a in np.unique(s[:, 1])})
+    tables = [_counts_and_work(s, before, run.grid.n) for s, run in zip(here, runs, strict=True)]
+    segments = []
+    for k, a in enumerate(before):
+        segments.append(_segment_law([(run, count[k], work[k]) for run, (count, work)
+                                      in zip(runs, tables, strict=True)],
+                                     a, number, basis, 2 if (a, number) in small else 4))
+    cases: dict[tuple[bool, ...], list[tuple[_Run, np.ndarray, np.ndarray]]] = {}
+    for run, (count, _) in zip(runs, tables, strict=True):
+        there = _present(run.calls, before)
+        ranks = np.flatnonzero(run.calls[number] > 0)
+        for key in sorted({tuple(col) for col in there[:, ranks].T.tolist()}):
+            mine = ranks[np.all(np.array(key) == there[:, ranks].T, axis=1)]
+            cases.setdefault(key, []).append((run, mine, count[:, mine]))
+    return {"place": list(places[number]),
+            "from": [list(places[a]) if a >= 0 else None for a in before],
+            "segments": segments,
+            "cases": [{"present": [int(x) for x in key],
+                       "counts": _counts(seen, before, number)} for key, seen in cases.items()]}
+
+
+def _present(calls: np.ndarray, before: Sequence[int]) -> np.ndarray:
+    """Return (places before, ranks): whether a rank makes a call at all; the start always."""
+    return np.stack([calls[a] > 0 if a >= 0 else np.ones(calls.shape[1], dtype=bool)
+                     for a in before])
+
+
+def _counts_and_work(segments: np.ndarray, before: Sequence[int], ranks: int
+                     ) -> tuple[np.ndarray, np.ndarray]:
+    """Return how often each segment occurs and its work, both (places before, ranks)."""
+    row = np.searchsorted(np.array(before), segments[:, 1])
+    out = np.zeros((2, len(before), ranks))
+    np.add.at(out[0], (row, segments[:, 0]), segments[:, 3])
+    np.add.at(out[1], (row, segments[:, 0]), segments[:, 4])
+    return out[0], out[1]
+
+
+def _segment_law(points: Sequence[tuple[_Run, np.ndarray, np.ndarray]], a: int, b: int,
+                 basis: Sequence[Feature], max_terms: int) -> dict[str, Any]:
+    """Return the law of one occurrence of the segment from place a to place b."""
+    x, y, n = [], [], []
+    for run, count, work in points:
+        ranks = np.flatnonzero(count > 0)
+        if not len(ranks):
+            continue
+        ranks = ranks[np.unique(np.linspace(0, len(ranks) - 1, _RANKS).astype(np.int64))] \
+            if len(ranks) > _RANKS else ranks
+        messages = {HERE: run.sizes[b][ranks],
+                    BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks)),
+                    ONCE: 1.0 / count[ranks]}
+        env = env_of(run.grid, ranks)
+        x.append(np.stack([feature_values(f, env, messages) for f in basis], axis=1))
+        y.append(work[ranks] / count[ranks])
+        n.append(np.full(len(ranks), run.grid.n))
+    fit = fit_sparse(np.concatenate(x), np.concatenate(y), np.concatenate(n),
+                     [f.cost for f in basis], [i for i, f in enumerate(basis) if f.nest],
+                     max_terms)
+
+    def terms(columns: Sequence[int], coef: Sequence[float]) -> list[Any]:
+        return [[c, basis[i].expr, basis[i].message] for i, c in zip(columns, coef, strict=True)]
+
+    return {"terms": terms(fit.terms, fit.coef), "error": fit.error,
+            "rivals": [terms(*rival) for rival in fit.rivals],
+            "counts": sorted({int(v) for part in n for v in part})}
+
+
+def _counts(seen: Sequence[tuple[_Run, np.ndarray, np.ndarray]], before: Sequence[int],
+            number: int) -> list[dict[str, Any]]:
+    """Return how often each segment before a place occurs on ranks of one case.
+
+    Each is a constant, as often as the call it starts at, a law of n, or a share of the place's
+    calls; the one of least certain law takes what the others leave of these.
+    """
+    each = [np.concatenate([count[k] for _, _, count in seen]) for k in range(len(before))]
+    calls = np.concatenate([run.calls[number][ranks] for run, ranks, _ in seen])
+    out: list[dict[str, Any]] = []
+    for k, a in enumerate(before):
+        c = each[k]
+        starts = np.concatenate([run.calls[a][ranks] for run, ranks, _ in seen]) \
+            if a >= 0 else np.ones(len(c))
+        if np.all(c == c[0]):
+            out.append({"const": float(c[0])})
+        elif np.array_equal(c, starts):
+            out.append({"as": k})
+        else:
+            same = all(np.all(count[k] == count[k][0]) for _, _, count in seen)
+            law = fit_exact([_scalars(run.grid) for run, _, _ in seen],
+                            [int(count[k][0]) for _, _, count in seen],
+                            len(seen[0][0].grid.dims)) if same and len(seen) > 2 else None
+            out.append({"expr": law.expr} if law is not None
+                       else {"share": float(c.sum() / max(float(calls.sum()), 1.0))})
+    order = ("const", "as", "expr", "share")
+    main = max(range(len(before)), key=lambda k: (order.index(next(iter(out[k]))),
+                                                  float(each[k].sum())))
+    out[main] = {"rest": 1}
+    return out
+
+
+def _scalars(g: GridAt) -> dict[str, int]:
+    return {"n": g.n, **{f"p{d}": p for d, p in enumerate(g.dims)}}
+
+
+def _row_weights(items: Sequence[Mapping[str, Any]], t: PointTable, run: _Run, grid: GridAt
+                 ) -> dict[int, list[float]]:
+    """Return the work of one call per item: of the first stage of a family, and of later ones.
+
+    It says how the work before a place is shared out between its relations and stages.
+    """
+    out: dict[int, list[float]] = {}
+    peer = np.array([g.peer for g in t.groups], dtype=np.int64)[t.group] if len(t.group) else t.rank
+    for i, item in enumerate(items):
+        mine = np.flatnonzero(run.item == i)
         if not len(mine):
             continue
-        target = float(WorkLaw.from_json(p["work"]["law"]).value(n))
-        amount = np.bincount(rank[mine], weights=(work * repeat)[mine], minlength=n)
-        there = np.bincount(rank[mine], minlength=n) > 0
-        if p["work"]["equal_ranks"] and np.all(amount[there] > 0):
-            out[mine] *= (target / amount[rank[mine]])
-        elif amount.sum() > 0:
-            out[mine] *= target * there.sum() / amount.sum()
+        table = partners(item["relation"], grid) if item["relation"] is not None else None
+        first = table[0][t.rank[mine]] == peer[mine] if table is not None and len(table) > 1 \
+            else np.ones(len(mine), dtype=bool)
+        work = [float(t.work[mine[m]].sum() / max(int(t.count[mine[m]].sum()), 1))
+                for m in (first, ~first)]
+        out[i] = [work[0], work[1] if not np.all(first) else work[0]]
     return out

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from p3s.errors import UsageError
+from p3s.errors import P3SError, UsageError
 from p3s.model import text
-from p3s.model.blocks import differs
 from p3s.model.evaluate import model_grid, phase_weight
 from p3s.model.laws import WorkLaw
+from p3s.model.rivals import differ_at
 from p3s.report.equations import WIDTH
 from p3s.report.places import call_place
 from p3s.report.rules import Places
@@ -21,8 +21,8 @@ from p3s.report.text import percent, visible
 
 #: Without --all: calls of a phase, classes of ranks of a count.
 MAX_CALLS, MAX_CLASSES = 12, 4
-#: Rivals are compared up to this many times the extent's largest traced value.
-_FAR = 64
+#: Rivals are compared up to this many times the largest traced count; so many are listed.
+_FAR, MAX_RIVALS = 8, 4
 
 
 def chosen(model: Mapping[str, Any], phase: int, call: int | None) -> list[int]:
@@ -171,26 +171,38 @@ def _why_chosen(law: Mapping[str, Any]) -> str:
 def rivals(model: Mapping[str, Any], law: Mapping[str, Any]) -> list[str]:
     """Return the laws that fit as well as the chosen one, and from where on they differ."""
     found = []
-    for rival in law.get("rivals", []):
-        if isinstance(rival, Mapping) and "expr" in rival:
-            found.append("fits as well: " + text.expression(rival["expr"]))
-        elif isinstance(rival, list) and len(rival) == 5:
-            symbol, kind, extent, other, other_extent = rival
-            top = _FAR * max(_extents(model, symbol), default=16)
-            first = next((p for p in range(2, top)
-                          if differs(kind, extent, other, other_extent, p)), None)
-            where = f"differs first at {symbol} = {first}" if first else \
-                f"the same up to {symbol} = {top}"
-            found.append(f"fits as well: {extent} cut as block_{kind}, or {other_extent} as "
-                         f"block_{other}; {where}")
-    return found
+    for rival in law.get("rivals", [])[:MAX_RIVALS]:
+        if isinstance(rival, Mapping):
+            words = text.in_words_of(model, text.expression(rival["expr"]))
+        else:
+            _, kind, extent, other, other_extent = rival
+            words = f"{other_extent} cut as block_{other} where {extent} is cut as block_{kind}"
+        found.append(f"fits as well: {words}; {_first_difference(model, law, rival)}")
+    hidden = len(law.get("rivals", [])) - MAX_RIVALS
+    return [*found, f"and {hidden} more that fit as well"] if hidden > 0 else found
 
 
-def _extents(model: Mapping[str, Any], symbol: str) -> list[int]:
-    if symbol == "n":
-        return [int(n) for n in model["counts"]]
-    d = int(symbol[1:]) if symbol[1:].isdigit() else 0
-    return [int(dims[d]) for dims in model["grid"]["dims"].values() if d < len(dims)]
+def _first_difference(model: Mapping[str, Any], law: Mapping[str, Any], rival: Any) -> str:
+    """Say at which count the program may take two laws differ first."""
+    top = max(model["counts"])
+    for n in range(2, _FAR * top + 1):
+        try:
+            grid = model_grid(dict(model), n)
+        except P3SError:
+            continue
+        if differ_at({**law, "rivals": [rival]}, grid):
+            return f"differs first at {n} processes ({'x'.join(map(str, grid.dims))})"
+    return f"the same up to {_FAR * top} processes"
+
+
+def _met(item: Mapping[str, Any], n: int) -> str:
+    """Say what the fit without the largest count predicted of a call there."""
+    words = f"the fit without {n} processes " + (
+        "predicted it there" if item["met_holdout"] else "has no exact rule for it or missed it")
+    there = item.get("holdout")
+    if there and there.get("true"):
+        words += f": {there['equal']:,} of {there['true']:,} calls of this place"
+    return words
 
 
 def _reasons(model: Mapping[str, Any], item: Mapping[str, Any]) -> list[str]:
@@ -199,8 +211,7 @@ def _reasons(model: Mapping[str, Any], item: Mapping[str, Any]) -> list[str]:
         why = [f"{verdict}: {visible(item['why'][0], 400)}",
                *(f"and: {visible(each, 400)}" for each in item["why"][1:])]
         if held.get("possible") and "met_holdout" in item:
-            why.append(f"the fit without {held['n']} processes "
-                       + ("predicted it there" if item["met_holdout"] else "missed it there"))
+            why.append(_met(item, held["n"]))
         return why
     if verdict == "exact":
         met = f", and by the fit without {held['n']} processes" if held.get("possible") else \

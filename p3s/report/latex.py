@@ -119,6 +119,10 @@ def _law(model: Mapping[str, Any], law: Mapping[str, Any]) -> str:
         return rf"\frac{{1}}{{m}}\,{_math(model, law['total'])}"
     if "follows" in law:
         return r"\mathrm{as\ posted}"
+    if "expr" in law["stat"]:
+        from sympy import latex
+
+        return rf"\approx {latex(text.decimal(law['stat']['expr']))}"
     return rf"\approx {_work(law['stat'])}"
 
 

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from p3s.report.equations import WIDTH, verdict_rows
-from p3s.report.text import visible
+from p3s.report.text import percent, visible
 
 
 def render(model: Mapping[str, Any], command: str) -> str:
@@ -21,8 +21,12 @@ def render(model: Mapping[str, Any], command: str) -> str:
     for each in wanted:
         grid = f" ({'x'.join(map(str, each['dims']))})" if each.get("dims") else ""
         lines.append(f"{each['n']} processes{grid}")
-        lines += wrap(visible(f"{each['why']}", 600), WIDTH, initial_indent="  ",
-                      subsequent_indent="  ")
+        told = each.get("decides") or [{"question": each["why"]}]
+        for question in told:
+            share = question.get("share")
+            words = visible(str(question["question"]), 400)
+            words += f" ({percent(share)} of the program)" if share is not None else ""
+            lines += wrap(words, WIDTH, initial_indent="  ", subsequent_indent="    ")
     open_ = open_share(model)
     if open_:
         lines += wrap(f"open now: {open_}", WIDTH)

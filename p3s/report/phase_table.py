@@ -207,9 +207,18 @@ def _laid_out(
 
 
 # ---- accounting --------------------------------------------------------------------------------
+ACCOUNT_HEAD = ["processes", "part", "events", "of all", "time", "of all"]
+
+
 def accounting(found: Phases) -> list[str]:
     """Return where all events and all the time of each count are: phases, rest, start, end."""
-    head = ["processes", "part", "events", "of all", "time", "of all"]
+    rows = account_rows(found)
+    lines = _laid_out(ACCOUNT_HEAD, rows, [[]] * len(rows), left=1)
+    return lines + [line for note in account_notes(found) for line in wrap(note, WIDTH)]
+
+
+def account_rows(found: Phases) -> list[list[str]]:
+    """Return the account as rows under ACCOUNT_HEAD, the count in the first row of each."""
     rows: list[list[str]] = []
     for n in found.counts:
         account = found.accounts[n]
@@ -223,7 +232,12 @@ def accounting(found: Phases) -> list[str]:
             rows.append(["", "not accounted for", *_part(lost, account)])
         rows.append(["", "all", *_part((account.events, account.time_ns), account)])
         rows[first][0] = str(n)
-    lines = _laid_out(head, rows, [[]] * len(rows), left=1)
+    return rows
+
+
+def account_notes(found: Phases) -> list[str]:
+    """Return what the account needs in words, each a sentence."""
+    notes = []
     for n in found.counts:
         account = found.accounts[n]
         parts = []
@@ -232,14 +246,13 @@ def accounting(found: Phases) -> list[str]:
         if account.failed_polls:
             parts.append(f"{account.failed_polls:,} polls found nothing and are no events")
         if parts:
-            lines += wrap(f"{n} processes: {'; '.join(parts)}", WIDTH)
-    lines += [line for text in _matched(found) for line in wrap(text, WIDTH)]
+            notes.append(f"{n} processes: {'; '.join(parts)}")
+    notes += _matched(found)
     chance = [str(phase.phase) for phase in found.phases if phase.varying]
     if chance:
-        text = (f"the calls of phases {', '.join(chance)} differ from run to run at one count:"
-                " their weights are of one of the runs")
-        lines += wrap(text, WIDTH)
-    return lines
+        notes.append(f"the calls of phases {', '.join(chance)} differ from run to run at one "
+                     "count: their weights are of one of the runs")
+    return notes
 
 
 def _matched(found: Phases) -> list[str]:

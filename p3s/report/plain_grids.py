@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 class Row(NamedTuple):
     """A call of one rank: how often in the run, and what one of them is.
 
-    call, slot: number of the rule; stage: of a family of partners; partner and root: ranks in
-    MPI_COMM_WORLD, -1 if there is none; times: in the whole run; work: before one call.
+    call, slot: number of the rule; stage: of a family of partners; turn: of the loop, where it
+    matters; partner and root: ranks in MPI_COMM_WORLD, -1 if there is none; times: in the whole
+    run; work: before one call.
     """
 
     call: int
@@ -25,6 +26,7 @@ class Row(NamedTuple):
     op: str
     kind: str
     stage: int
+    turn: int
     partner: int
     bytes: int
     times: int
@@ -49,9 +51,9 @@ class Phase(NamedTuple):
         """Return all calls of the phase in program order; stages of a loop one by one."""
         found = [row for call in self.calls for row in call(rank, n)]
 
-        def place(row: Row) -> tuple[int, int, int, int, int]:
+        def place(row: Row) -> tuple[int, ...]:
             start, in_loop, position = self.order[row.call]
-            return (start, row.stage if in_loop else 0, position, row.stage, row.slot)
+            return (start, row.stage if in_loop else 0, position, row.stage, row.slot, row.turn)
 
         return sorted(found, key=place)
 

@@ -240,3 +240,8 @@ def part_of(total: int, taking_part: Takes, rank: int, stage: int, n: int) -> in
             taking_part, {cell: k for k, cell in enumerate(cells)})
     places = known[1]
     return total // len(places) + (places[(stage, rank)] < total % len(places))
+
+
+def turns_of(first: int, number: int, step: int, calls: int) -> list[tuple[int, int]]:
+    """Return the turns of a loop in which a call is made, each with how often."""
+    return [(first + k * step, calls // number + (k < calls % number)) for k in range(number)]

@@ -21,7 +21,6 @@ from p3s.report.places import joined_places
 from p3s.report.python_guards import NotExpressible, condition
 from p3s.report.rules import Places
 from p3s.report.text import visible
-from p3s.trace.ops import COLLECTIVE, COMM
 
 #: Modules whose definitions are copied where they are used.
 _SOURCES = ("plain_grids.py", "plain_partners.py")
@@ -40,7 +39,7 @@ _WORDS = frozenset({
     "low", "plus", "minus", "meet", "up", "down", "world", "axes", "nodes", "parts", "spread",
     "without", "floor", "tail", "short", "ceil", "first", "reverse", "grid", "line", "greedy",
     "balanced", "nested", "greedy_up", "balanced_up", "nested_up", "power2", "bits", "cube",
-    "fixed", "row", "column",
+    "fixed", "row", "column", "where",
 })  # fmt: skip
 
 
@@ -213,6 +212,7 @@ class _Slot:
         self.name, self.ndims = f"{i}_{k}", int(model["grid"]["family"]["ndims"])
         self.helpers: list[str] = []
         self.used: set[str] = set()
+        self.turn = "0"
         self.row = f"{i}, {k}, {ascii(visible(str(item['op'])))}, {ascii(str(item['kind']))}"
         self.lines = self._follows() if "follows" in slot["count"] else self._direct()
 
@@ -221,7 +221,7 @@ class _Slot:
         guard = self._guard(slot["guard"])
         lines = []
         if related:
-            self.helpers.append(f"_PARTNER_{self.name} = {_literal(_plain_law(slot['relation']))}")
+            self.helpers.append(self._relation(slot["relation"], f"_PARTNER_{self.name}"))
             lines.append(f"    stages = partners(_PARTNER_{self.name}, rank, n, GRID)")
             lines.append("    for stage, partner in enumerate(stages):")
             if "step" in guard:  # 2**step is the distance, whatever the order
@@ -239,18 +239,29 @@ class _Slot:
             lines.append(f"{pad}if {guard}:")
             pad += "    "
         times = self._times()
+        if slot.get("turns") is not None:
+            first, number = (self._law(slot["turns"][key], f"_{key}_{self.name}")
+                             for key in ("first", "number"))
+            lines.append(f"{pad}for turn, times in turns_of({first}, {number}, "
+                         f"{int(slot['turns']['step'])}, {times}):")
+            lines.append(f"{pad}    if times > 0:")
+            self.turn = "turn"
+            return [*lines, *self._row(pad + "        ", "times", self._root(), "turn")]
         if not (times.isdigit() and int(times)):
             lines += [f"{pad}times = {times}", f"{pad}if times > 0:"]
             pad, times = pad + "    ", "times"
         return [*lines, *self._row(pad, times, self._root())]
 
-    def _row(self, pad: str, times: str, root: str) -> list[str]:
-        return [f"{pad}found.append(Row(", f"{pad}    {self.row}, stage, partner,",
+    def _row(self, pad: str, times: str, root: str, turn: str = "0") -> list[str]:
+        self.turn = turn
+        return [f"{pad}found.append(Row(", f"{pad}    {self.row}, stage, {turn}, partner,",
                 f"{pad}    {self._bytes()}, {times}, {root}, {int(self.item['tag_value'])}, "
                 f"{_work_source(self.slot['work'])},", f"{pad}))"]
 
     def _coordinates_of_partner(self, lines: list[str]) -> None:
         law = [e["expr"] for e in (self.slot["count"], self.slot["elements"]) if "expr" in e]
+        law += [self.slot["turns"][key] for key in ("first", "number")] if self.slot.get(
+            "turns") is not None else []
         names = [f"q{d}" for d in range(self.ndims)]
         if any(symbols_of(e).intersection(names) for e in law):
             lines.append(f"        {', '.join(names)}{',' * (self.ndims == 1)} = "
@@ -267,7 +278,7 @@ class _Slot:
                  else "    times = posted"]
         if family is not None:
             relation = self.model["items"][family]["slots"][0]["relation"]
-            self.helpers.append(f"_STAGES_{self.name} = {_literal(_plain_law(relation))}")
+            self.helpers.append(self._relation(relation, f"_STAGES_{self.name}"))
             lines += [f"    stages = len(partners(_STAGES_{self.name}, rank, n, GRID))",
                       "    if stages < 2 or times % stages:", "        stages = 1",
                       "    for stage, partner in ((s, -1) for s in range(stages if times else 0)):"]
@@ -283,8 +294,17 @@ class _Slot:
         args = _arguments(expr)
         self.helpers.append(_function(expr, name))
         self.used.update(args)
-        words = {"r": "rank", "s": "stage"}
+        words = {"r": "rank", "s": "stage", "t": self.turn}
         return f"{name}({', '.join(words.get(a, a) for a in args)})"
+
+    def _amount(self, stat: Mapping[str, Any], name: str) -> str:
+        """Write a function of a statistical amount and return the call of it."""
+        if "expr" not in stat:
+            return _work_source(stat)
+        args = _arguments(stat["expr"])
+        self.helpers.append(to_python(stat["expr"], name, args).rstrip("\n"))
+        self.used.update(args)
+        return f"max({name}({', '.join(args)}), 0.0)"
 
     def _times(self) -> str:
         law = self.slot["count"]
@@ -293,7 +313,7 @@ class _Slot:
         if "total" in law:
             total = self._law(law["total"], f"_total_{self.name}")
             return f"part_of({total}, {self._taking_part()}, rank, stage, n)"
-        return f"max(round({_work_source(law['stat'])}), 0)"
+        return f"max(round({self._amount(law['stat'], f'_often_{self.name}')}), 0)"
 
     def _taking_part(self) -> str:
         """Write a function that lists the stages at which a rank takes part; return its name."""
@@ -318,7 +338,7 @@ class _Slot:
     def _bytes(self) -> str:
         law, width = self.slot["elements"], int(self.slot["elem_bytes"])
         if "expr" not in law:
-            return f"round({_work_source(law['stat'])} * {width})"
+            return f"round({self._amount(law['stat'], f'_mean_{self.name}')} * {width})"
         size = self._law(law["expr"], f"_elements_{self.name}")
         if size.isdigit():
             return str(int(size) * width)
@@ -328,11 +348,17 @@ class _Slot:
         root = self.slot["root"]
         if root is None:
             return "-1"
-        if set(root) - {"index", "half"}:
+        if set(root) - {"index", "half", "expr"}:
             raise NotExpressible("its root has no plain Python form in this version")
         law = self._place()
         group = f"members({law if law != 'world' else _literal({'kind': 'world'})}, rank, n, GRID)"
-        at = '"half"' if root.get("half") else int(root["index"])
+        if "expr" in root:
+            at = self._law(root["expr"], f"_place_{self.name}")
+            self.helpers.append(
+                f"def _root_{self.name}(rank, n, place):\n    group = {group}\n"
+                "    return group[place] if place < len(group) else -1")
+            return f"_root_{self.name}(rank, n, {at})"
+        at = '"half"' if root.get("half") else str(int(root["index"]))
         self.helpers.append(
             f"def _root_{self.name}(rank, n):\n    group = {group}\n"
             f"    place = index({at}, len(group))\n"
@@ -346,30 +372,37 @@ class _Slot:
             return "world"
         if law["kind"] == "odd":
             raise NotExpressible("no rule found for the communicator's members")
-        source = _literal(_plain_law({k: v for k, v in law.items() if k not in (
-            "ordinal", "guard", "grid")}))
-        extra = ""
-        if "guard" in law:
-            self.helpers.append(self._holds(law["guard"]))
-            extra += f", 'holds': _holds_{self.name}"
-        if "grid" in law:
-            extra += f", 'on': {_grid_source(law['grid'])}"
-        made = f"_ON_{self.name} = {source[:-1]}{extra}}}"
+        made = f"_ON_{self.name} = {self._communicator(law, f'_holds_{self.name}')}"
         if made not in self.helpers:
             self.helpers.append(made)
         return f"_ON_{self.name}"
 
-    def _holds(self, guard: Sequence[Any]) -> str:
-        used_before, self.used = self.used, set()
-        holds = self._guard(guard) or "True"
-        lines = [f"def _holds_{self.name}(rank, n):",
-                 *_unpacked(self.model, self.used, rank=True), f"    return {holds}"]
-        self.used = used_before
-        return "\n".join(lines)
+    def _communicator(self, law: Mapping[str, Any], name: str) -> str:
+        """Return the source of a communicator's law; its guard becomes the function ``name``."""
+        source = _literal(_plain_law({k: v for k, v in law.items() if k not in (
+            "ordinal", "guard", "grid")}))[:-1]
+        if "guard" in law:
+            used_before, self.used = self.used, set()
+            holds = self._guard(law["guard"], alone=True) or "True"
+            self.helpers.append("\n".join([
+                f"def {name}(rank, n):", *_unpacked(self.model, self.used, rank=True),
+                f"    return {holds}"]))
+            self.used = used_before
+            source += f", 'holds': {name}"
+        if "grid" in law:
+            source += f", 'on': {_grid_source(law['grid'])}"
+        return source + "}"
 
-    def _guard(self, guard: Sequence[Any]) -> str:
-        source, used = condition(guard, self.ndims, self.item["kind"] in (COLLECTIVE, COMM)
-                                 or self.slot["relation"] is None)
+    def _relation(self, relation: Mapping[str, Any], name: str) -> str:
+        """Return the line that gives a relation its name; its axis may be a communicator."""
+        axis = relation.get("axis")
+        if not isinstance(axis, Mapping):
+            return f"{name} = {_literal(_plain_law(relation))}"
+        source = _literal(_plain_law({k: v for k, v in relation.items() if k != "axis"}))
+        return f"{name} = {source[:-1]}, 'axis': {self._communicator(axis, f'{name}_holds')}}}"
+
+    def _guard(self, guard: Sequence[Any], alone: bool = False) -> str:
+        source, used = condition(guard, self.ndims, alone or self.slot["relation"] is None)
         self.used |= used
         return source
 

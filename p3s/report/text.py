@@ -65,11 +65,3 @@ def visible(text: str, limit: int = 200) -> str:
             out.append(char)
     shown = "".join(out)
     return shown if len(text) <= limit else shown[:limit] + "…"
-
-
-def visible_lines(text: str, limit: int = 400_000) -> str:
-    """Return text of several lines, each made visible; says so when it cuts."""
-    shown = "\n".join(visible(line, 2000) for line in text[:limit].split("\n"))
-    if len(text) > limit:
-        shown += f"\n… {len(text) - limit:,} characters more: p3s model STUDY prints all"
-    return shown

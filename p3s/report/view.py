@@ -9,7 +9,8 @@ from typing import Any
 from p3s import __version__
 from p3s.characterize.unmodelled import sentences
 from p3s.errors import P3SError
-from p3s.report.text import factor, interval, percent, seconds, visible, visible_lines
+from p3s.report.sections import Account, Equations, account_of, equations_of
+from p3s.report.text import factor, interval, percent, seconds, visible
 from p3s.study import Study, read_json
 
 #: Phases listed one by one; the rest is summed up and said so.
@@ -56,7 +57,8 @@ class View:
     counts: list[list[str]]
     phases: list[PhaseCost]
     phases_cut: str
-    equations: str
+    account: Account | None
+    equations: Equations
     shares_head: list[str]
     shares: list[list[str]]
     holdout: list[str]
@@ -343,8 +345,6 @@ def _commands(study: Study, prediction: dict[str, Any]) -> list[str]:
 
 def build_view(study: Study) -> View:
     """Read a study that has a prediction and return what its report shows."""
-    from p3s.report.equations import render
-
     if not study.prediction_path.exists():
         raise P3SError(
             f"{study.root}: no prediction yet; make one first: p3s predict {study.root} -n COUNTS"
@@ -372,7 +372,8 @@ def build_view(study: Study) -> View:
         counts=count_rows(prediction),
         phases=costs,
         phases_cut=cut,
-        equations=visible_lines(render(model)),
+        account=account_of(study),
+        equations=equations_of(study, model),
         shares_head=["verdict", "events", "bytes", "work"],
         shares=_shares(prediction),
         holdout=_holdout(model),

@@ -11,8 +11,8 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.model.evaluate import ScaledRows, generate, phase_weight
-from p3s.model.laws import WorkLaw
 from p3s.model.stage import load
+from p3s.model.workload import phase_half_widths
 
 RANKS_PER_PART = 1024
 
@@ -104,10 +104,8 @@ def _comms(rows: ScaledRows) -> dict[str, Any]:
 def _head(model: Mapping[str, Any], rows: ScaledRows) -> dict[str, Any]:
     n_phases = len(model["phases"])
     work = np.bincount(rows.phase, weights=rows.work * rows.repeat, minlength=n_phases)
-    spread = np.zeros(n_phases)
-    half = np.array([max((WorkLaw.from_json(s["work"]).half_width(rows.n) for s in it["slots"]),
-                         default=0.0) for it in model["items"]])
-    np.add.at(spread, rows.phase, rows.work * rows.repeat * half[rows.item])
+    half = phase_half_widths(model, rows.grid, {
+        name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")})
     phases = []
     for p in model["phases"]:
         k = p["phase"]
@@ -117,7 +115,7 @@ def _head(model: Mapping[str, Any], rows: ScaledRows) -> dict[str, Any]:
             "phase": k, "name": p["name"], "depth": p["depth"], "parent": p["parent"],
             "weight": phase_weight(p, rows.grid), "events_per_iteration": per_rank,
             "work": float(work[k]),
-            "work_rel_half_width": float(spread[k] / work[k]) if work[k] else 0.0})
+            "work_rel_half_width": float(half[k] / work[k]) if work[k] else 0.0})
     verdicts = [it["verdict"] for it in model["items"]]
     share: dict[str, dict[str, float]] = {}
     totals = {"events": float(rows.repeat.sum()),

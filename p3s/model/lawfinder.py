@@ -1,0 +1,247 @@
+"""Points in, law out: the law finder for use on its own.
+
+    from p3s.model.lawfinder import find_law
+
+    found = find_law({4: 3, 8: 7, 16: 15, 32: 31})
+    found.text()        'n - 1'
+    found.value(4096)   4095.0
+    found.verdict       'exact'
+
+Exact laws are looked for first (laws.py), in integers and fractions; only then a sum of terms with
+real coefficients that are not negative (worklaws.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from p3s.errors import P3SError
+from p3s.model import expr as ex
+from p3s.model.exact import exact_value
+from p3s.model.expr import Expr, mul, num
+from p3s.model.laws import AFFINE_BITS, PRODUCT_BITS, Candidate, candidates
+from p3s.model.laws import MAX_DENOMINATOR as SMALL_DENOMINATOR
+from p3s.model.shapes import basis, bits_of
+from p3s.model.worklaws import WorkLaw, fit_work
+
+Environment = Mapping[str, int]
+Points = Mapping[int, Any] | Sequence[tuple[Any, float]]
+
+#: Largest common denominator of values that are taken for fractions.
+MAX_DENOMINATOR = 1 << 12
+#: A law that costs so many bits more than the chosen one is no rival; rivals count where they
+#: differ at RIVALS_AT times the largest count.
+RIVAL_BITS, RIVALS_AT = 4.0, 16
+
+EXACT, FITTED, AMBIGUOUS, REFUSED = "exact", "fitted", "ambiguous", "refused"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A law with what is known about it.
+
+    verdict: exact (an equation that meets every value, with points to spare), ambiguous (exact,
+    but the rivals meet them too and differ further on, or no point is to spare), fitted (a real
+    law with an interval), refused (the points cannot tell; reason says why). expr is None for
+    real laws, work None for exact ones. points: counts used; free: numbers fitted.
+    """
+
+    verdict: str
+    expr: Expr | None
+    work: WorkLaw | None
+    points: int
+    free: int
+    rivals: tuple[Expr, ...] = ()
+    reason: str | None = None
+
+    def value(self, n: int | Environment) -> float:
+        """Return the value at ``n`` processes (or at symbols n, p0, ...); never negative."""
+        if self.verdict == REFUSED:
+            raise P3SError(f"law: no value at {n}: {self.reason}; trace another count")
+        env = _environment(n)
+        if self.expr is not None:
+            exact = exact_value(self.expr, env)
+            return max(0.0, float(exact if exact is not None else ex.evaluate(self.expr, env)))
+        assert self.work is not None
+        return float(self.work.value(env["n"]))
+
+    def interval(self, n: int | Environment) -> tuple[float, float]:
+        """Return the 90 % interval at ``n``; an exact law and its rivals give their extremes."""
+        env = _environment(n)
+        if self.work is not None:
+            return self.work.interval(env["n"])
+        values = [self.value(env), *(max(0.0, float(ex.evaluate(r, env))) for r in self.rivals)]
+        return min(values), max(values)
+
+    def text(self) -> str:
+        """Return the law as one line of text."""
+        if self.expr is not None:
+            return ex.to_text(self.expr)
+        return self.work.text() if self.work else f"no law: {self.reason}"
+
+    def latex(self) -> str:
+        """Return the law as LaTeX for math mode, empty if refused."""
+        if self.expr is not None:
+            return ex.to_latex(self.expr)
+        return self.work.latex() if self.work else ""
+
+    def python(self, name: str = "law") -> str:
+        """Return the source of a Python function of the symbols, empty if refused."""
+        if self.expr is not None:
+            return ex.to_python(self.expr, name)
+        return self.work.python(name) if self.work else ""
+
+
+def find_law(points: Points, kind: str = "any", known: Collection[int] = ()) -> Found:
+    """Find the law that points follow.
+
+    points: process count -> value or list of repeated values; or a sequence of (count, value),
+    where a count may come again and may be a mapping of symbols (n, p0, p1, ...) to whole
+    numbers. kind: "count" (exact laws only), "work" (real laws only) or "any" (exact first).
+    known: extents the program is known to have. Raises P3SError on points that are no numbers.
+    """
+    if kind not in ("any", "count", "work"):
+        raise P3SError(f"law: unknown kind {kind!r}; use count, work or any")
+    envs, values = _read(points)
+    if not envs:
+        return Found(REFUSED, None, None, 0, 0, reason="there are no points")
+    if kind != "work":
+        found = _exact(envs, values, known) or _irrational(envs, values)
+        if found is not None:
+            return found
+        if kind == "count":
+            return Found(REFUSED, None, None, len({e["n"] for e in envs}), 0,
+                         reason="no exact law meets the values in fewer bits than they take")
+    counts = len({e["n"] for e in envs})
+    if any(v < 0 for v in values):
+        return Found(REFUSED, None, None, counts, 0,
+                     reason="work and time are never negative, some values are")
+    work = fit_work([e["n"] for e in envs], values)
+    if work.refused:
+        return Found(REFUSED, None, work, counts, len(work.terms), reason=work.refused)
+    return Found(FITTED, None, work, counts, len(work.terms))
+
+
+def _environment(n: int | Environment) -> dict[str, int]:
+    return {"n": int(n)} if not isinstance(n, Mapping) else {k: int(v) for k, v in n.items()}
+
+
+def _read(points: Points) -> tuple[list[dict[str, int]], list[float]]:
+    pairs = points.items() if isinstance(points, Mapping) else points
+    envs: list[dict[str, int]] = []
+    values: list[float] = []
+    for at, what in pairs:
+        env = _environment(at)
+        if env.get("n", 0) < 1 or any(v < 0 for v in env.values()):
+            raise P3SError(f"law: {at} is no process count; counts are 1 and more")
+        for v in (what,) if isinstance(what, (int, float)) or not hasattr(what, "__len__") \
+                else what:
+            if not math.isfinite(float(v)):
+                raise P3SError(f"law: the value {v} at {env['n']} processes is no number; "
+                               "leave it out")
+            envs.append(env)
+            values.append(int(v) if isinstance(v, Integral) else float(v))
+    order = sorted(range(len(envs)), key=lambda i: sorted(envs[i].items()))
+    return [envs[i] for i in order], [values[i] for i in order]
+
+
+def _exact(envs: list[dict[str, int]], values: list[float], known: Collection[int]
+           ) -> Found | None:
+    """Return the exact law of values that are fractions and equal wherever they are repeated."""
+    at: dict[tuple[tuple[str, int], ...], Fraction] = {}
+    for env, v in zip(envs, values, strict=True):
+        key = tuple(sorted(env.items()))
+        if at.setdefault(key, Fraction(v)) != Fraction(v):
+            return None
+    over = math.lcm(*(v.denominator for v in at.values()))
+    if over > MAX_DENOMINATOR:
+        return None
+    where = [dict(k) for k in at]
+    ndims = max((sum(k.startswith("p") for k in e) for e in where), default=0) or 1
+    found = candidates(where, [int(v * over) for v in at.values()], ndims, known)
+    if not found:
+        return None
+    best = found[0]
+    rivals = _rivals(found, where)
+    spare = len(at) > best.free
+    verdict = EXACT if spare and not rivals else AMBIGUOUS
+    reason = None if spare else "no point is left to check the law"
+    if rivals:
+        reason = "other laws meet the points and differ at larger counts: " + "; ".join(
+            ex.to_text(_over(r, over)) for r in rivals)
+    return Found(verdict, _over(best.expr, over), None, len(at), best.free,
+                 tuple(_over(r, over) for r in rivals), reason)
+
+
+def _irrational(envs: list[dict[str, int]], values: list[float]) -> Found | None:
+    """Return the law of values that are no fractions themselves but follow one that is written
+    with small ones, such as 4n - 4 sqrt(n): met to the last digits of a float, so not by chance.
+    """
+    ndims = max((sum(k.startswith("p") for k in e) for e in envs), default=0) or 1
+    b = basis(envs, ndims)
+    y = np.array(values, dtype=float)
+    if len(y) < 3 or len({e["n"] for e in envs}) < len(y) or not len(b.shapes):
+        return None
+    options: list[tuple[float, int, Expr]] = []
+    pairs = [(b.shapes[i], b.shapes[k]) for i, k in b.pairs]
+    rows = np.concatenate([b.values, b.products()])
+    for row, parts in zip(rows, [*((s,) for s in b.shapes), *pairs], strict=True):
+        bits = sum(s.bits for s in parts) + (PRODUCT_BITS if len(parts) > 1 else 0.0)
+        peak = int(np.argmax(np.abs(row)))
+        k = _small(y[peak] / row[peak])
+        if k and _close(float(k) * row, y):
+            options.append((bits + bits_of(k), 1, mul(num(k), *(s.expr for s in parts))))
+        if len(parts) == 1 and len(y) > 3:
+            slope = (y[-1] - y[0]) / (row[-1] - row[0]) if row[-1] != row[0] else math.inf
+            a, c = _small(slope), _small(y[0] - slope * row[0])
+            if a and c and _close(float(a) * row + float(c), y):
+                options.append((bits + AFFINE_BITS + bits_of(a) + bits_of(c), 2,
+                                ex.add(mul(num(a), parts[0].expr), num(c))))
+    if not options:
+        return None
+    _, free, expr = min(options, key=lambda o: o[0])
+    return Found(EXACT, expr, None, len(y), free)
+
+
+def _small(x: float) -> Fraction | None:
+    """Return the fraction with a small denominator that a float stands for, if it does."""
+    if not math.isfinite(x):
+        return None
+    f = Fraction(x).limit_denominator(SMALL_DENOMINATOR)
+    return f if abs(float(f) - x) <= 1e-9 * max(1.0, abs(x)) else None
+
+
+def _close(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool(np.all(np.abs(a - b) <= 1e-10 * np.maximum(np.abs(b), 1e-30)))
+
+
+def _over(expr: Expr, denominator: int) -> Expr:
+    return expr if denominator == 1 else mul(num(Fraction(1, denominator)), expr)
+
+
+def _rivals(found: Sequence[Candidate], where: Sequence[dict[str, int]]) -> list[Expr]:
+    """Return laws about as short as the first that differ from it at larger counts."""
+    top = max(where, key=lambda e: e["n"])
+    far: list[dict[str, int]] = []
+    for factor in (2, 3, 4, RIVALS_AT):
+        env = {"n": top["n"] * factor}
+        ndims = len(top) - 1
+        for d in range(ndims):  # all processes added along the last dimension, or the first
+            env[f"p{d}"] = top[f"p{d}"] * (factor if d == ndims - 1 else 1)
+        far.append(env)
+    best = found[0]
+    value = [ex.evaluate(best.expr, e) for e in far]
+    out: list[Expr] = []
+    for c in found[1:]:
+        if c.bits - best.bits <= RIVAL_BITS and any(
+                abs(ex.evaluate(c.expr, e) - v) > 1e-9 * max(1.0, abs(v))
+                for e, v in zip(far, value, strict=True)):
+            out.append(c.expr)
+    return out

@@ -1,0 +1,245 @@
+"""Sums of typed terms for noisy measurements: all that fit, each with its weight.
+
+A model is a sum of one to three terms (coefficient times a power of n and of log2 n), no
+coefficient negative, errors relative and normal with unknown size. The weight of a model is its
+marginal likelihood, times a prior that favours few and common terms. Intervals are taken over all
+models that are not clearly worse, so they contain the choice of the model (Hoeting et al.,
+Bayesian Model Averaging, 1999; the window is Madigan and Raftery's, 1994). The integrals use the
+same few quasi-random draws always: equal points give equal laws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
+from math import lgamma, log, pi
+from statistics import NormalDist
+
+import numpy as np
+
+#: (power of n, power of log2 n) with the logarithm of the prior weight, common terms first:
+#: computation, serial part, stages of collectives, linear costs, surfaces of 2-D and 3-D blocks.
+SHAPES: tuple[tuple[Fraction, int, float], ...] = (
+    (Fraction(-1), 0, 0.0), (Fraction(0), 0, 0.0), (Fraction(0), 1, -1.0), (Fraction(1), 0, -2.0),
+    (Fraction(-1, 2), 0, -2.0), (Fraction(-2, 3), 0, -2.5), (Fraction(1, 2), 0, -3.0),
+    (Fraction(-2), 0, -3.0), (Fraction(-1), 1, -3.0),
+)
+MAX_TERMS = 3
+CONSTANT = 1
+
+#: Prior of a term's share s of the value at the largest count: 1/(s + SHARE), so that small
+#: terms are not ruled out before they are seen; each further term costs EACH_TERM.
+SHARE, EACH_TERM = 0.1, -0.5
+#: What a growing or surface term costs when there is no constant term: programs have overheads.
+NO_CONSTANT = 2.0
+#: Prior of the relative error: as if PRIOR_DOF errors of size PRIOR_ERROR had been seen; the less
+#: the more repeats there are to tell.
+PRIOR_DOF, PRIOR_ERROR = 1.0, 0.005
+#: Models that weigh less than the best by this factor are left out; if they are the best with a
+#: term more, by the second one, by the third one where no repeats tell the size of the error.
+WINDOW, WINDOW_LARGER, WINDOW_SINGLE = 1e4, 6.0, 50.0
+#: Least weight, relative to the best, of the best model with a constant: a serial part too small
+#: to be seen may still be there.
+UNSEEN_CONSTANT = 1.5
+#: Share of the mixture inside the interval. Below 0.9 because models that are kept out of
+#: caution widen it: the share that holds the truth is measured (benchmarks/laws.py).
+INSIDE = 0.87
+DRAWS, MAX_MODELS = 256, 16
+
+
+@dataclass(frozen=True)
+class Points:
+    """Repeats reduced to means: n, mean, repeats per count; spread: sum of squared relative
+    deviations of the repeats; total: number of values."""
+
+    n: np.ndarray
+    mean: np.ndarray
+    repeats: np.ndarray
+    spread: float
+    total: int
+
+    @staticmethod
+    def of(ns: Sequence[float], values: Sequence[float]) -> Points:
+        """Return the points of a list of (count, value) with repeats."""
+        y = np.asarray(values, dtype=float)
+        n, which, k = np.unique(np.asarray(ns, dtype=float), return_inverse=True,
+                                return_counts=True)
+        mean = np.bincount(which, y) / k
+        size = np.maximum(mean, mean.max() * 1e-3)
+        return Points(n, mean, k, float(np.sum(((y - mean[which]) / size[which]) ** 2)), len(y))
+
+    @property
+    def size(self) -> np.ndarray:
+        """Return the values by which errors are relative; tiny ones count as a thousandth."""
+        return np.maximum(self.mean, self.mean.max() * 1e-3)
+
+
+def columns(n: np.ndarray, top: float) -> np.ndarray:
+    """Return the shapes at counts ``n``, one column each, scaled to one at ``top``."""
+    def shape(x: np.ndarray, a: Fraction, b: int) -> np.ndarray:
+        return x ** float(a) * np.log2(np.maximum(x, 1.0)) ** b
+    at_top = np.array([float(top)])
+    return np.stack([shape(n, a, b) / np.maximum(shape(at_top, a, b), 1e-300)
+                     for a, b, _ in SHAPES], axis=1)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Least squares of one model: its shapes, coefficients as shares of the value at the
+    largest count, inverse of the normal matrix and its factor, residuals, prior."""
+
+    which: tuple[int, ...]
+    share: np.ndarray
+    factor: np.ndarray
+    residual: np.ndarray
+    logdet: float
+
+
+@lru_cache(maxsize=8)
+def _subsets(k: int) -> np.ndarray:
+    return np.array(list(combinations(range(len(SHAPES)), k)), dtype=np.int64)
+
+
+def fits(points: Points, most: int) -> list[Fit]:
+    """Return the least-squares fits of all models of up to ``most`` terms; errors relative."""
+    top = float(points.n[-1])
+    weight = np.sqrt(points.repeats) / points.size
+    design = columns(points.n, top) * points.size[-1] * weight[:, None]
+    z = points.mean * weight
+    out = []
+    for k in range(1, most + 1):
+        which = _subsets(k)
+        q, r = np.linalg.qr(design[:, which].transpose(1, 0, 2))
+        usable = np.abs(np.einsum("ikk->ik", r)).min(axis=1) > 1e-12
+        which, q, r = which[usable], q[usable], r[usable]
+        inverse = np.linalg.inv(r)
+        share = np.einsum("iab,imb,m->ia", inverse, q, z)
+        fitted = np.einsum("ima,ia->im", design[:, which].transpose(1, 0, 2), share)
+        logdet = -np.log(np.abs(np.einsum("ikk->ik", r))).sum(axis=1)
+        out += [Fit(tuple(w), s, f, z - p, float(d)) for w, s, f, p, d in
+                zip(which.tolist(), share, inverse, fitted, logdet, strict=True)]
+    return out
+
+
+def prior(which: tuple[int, ...]) -> float:
+    """Return the logarithm of the prior weight of a model, without its coefficients."""
+    odd = len(which) > 1 and CONSTANT not in which and any(i > CONSTANT for i in which)
+    return (sum(SHAPES[i][2] for i in which) - EACH_TERM * (len(which) - 1)
+            - (NO_CONSTANT if odd else 0.0))
+
+
+@lru_cache(maxsize=1)
+def _draws() -> tuple[np.ndarray, np.ndarray]:
+    """Return MAX_TERMS rows of quasi-random standard normal and one of uniform draws."""
+    def halton(base: int) -> list[float]:
+        out = []
+        for i in range(1, DRAWS + 1):
+            f, r = 1.0, 0.0
+            while i:
+                f /= base
+                r += f * (i % base)
+                i //= base
+            out.append(r)
+        return out
+    normal = NormalDist()
+    return np.array([[normal.inv_cdf(x) for x in halton(b)] for b in (2, 3, 5)]), \
+        np.array(halton(7))
+
+
+@lru_cache(maxsize=64)
+def _error_factors(dof: float) -> np.ndarray:
+    """Return draws of 1/sqrt(chi squared) with ``dof`` degrees of freedom."""
+    from scipy.special import gammaincinv
+
+    return 1.0 / np.sqrt(2.0 * gammaincinv(dof / 2.0, _draws()[1]))
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of the mixture: terms, least-squares shares (none negative), its weight, and draws
+    of the shares with weights that sum to one."""
+
+    which: tuple[int, ...]
+    share: np.ndarray
+    weight: float
+    draws: np.ndarray
+    draw_weight: np.ndarray
+
+
+def mixture(points: Points) -> list[Model]:
+    """Return the models that are not clearly worse than the best, best first.
+
+    Weights sum to one. Fewer terms than distinct counts, at most MAX_TERMS.
+    """
+    most = max(1, min(MAX_TERMS, len(points.n) - 1))
+    ranked = []
+    assumed = PRIOR_DOF / (1 + points.total - len(points.n))
+    for f in fits(points, most):
+        k = len(f.which)
+        dof = points.total - k + assumed
+        square = points.spread + float(f.residual @ f.residual) + assumed * PRIOR_ERROR ** 2
+        error = np.linalg.norm(f.factor, axis=1) * np.sqrt(square / dof)
+        t = f.share / np.maximum(error, 1e-300)
+        if np.any(t < -3.0):
+            continue
+        likely = (f.logdet - dof / 2 * log(pi * square) + lgamma(dof / 2) + prior(f.which))
+        guess = likely - float(np.sum(np.where(t < 0, t * t / 2 + 0.7, 0.0)
+                                      + np.log(np.maximum(f.share, error) + SHARE)))
+        ranked.append((guess, likely, square, dof, f))
+    ranked.sort(key=lambda c: (-c[0], c[4].which))
+    found = [m for _, likely, square, dof, f in ranked[:MAX_MODELS]
+             if ranked[0][0] - _ < log(WINDOW)
+             and (m := _drawn(f, likely, square, dof)) is not None]
+    return _window(found, WINDOW_LARGER if points.total > len(points.n) else WINDOW_SINGLE)
+
+
+def _drawn(f: Fit, likely: float, square: float, dof: float) -> Model | None:
+    """Return a model with draws of its coefficients, those that are not negative."""
+    k = len(f.which)
+    normal, _ = _draws()
+    draws = f.share + (f.factor @ (normal[:k] * (_error_factors(dof) * np.sqrt(square)))).T
+    draws = draws[np.all(draws >= 0, axis=1)]
+    if not len(draws):
+        return None
+    weight = np.prod(1.0 / ((draws + SHARE) * log(1.0 + 1.0 / SHARE)), axis=1)
+    total = float(weight.sum())
+    return Model(f.which, np.maximum(f.share, 0.0), likely + log(total / DRAWS), draws,
+                 weight / total)
+
+
+def _window(models: list[Model], larger_by: float) -> list[Model]:
+    """Turn logarithms into weights and leave out what is clearly worse than the best."""
+    if not models:
+        return []
+    best = max(models, key=lambda m: m.weight)
+    ratio = {m.which: float(np.exp(m.weight - best.weight)) for m in models}
+    for m in models:
+        larger = set(m.which) > set(best.which)
+        if larger and set(m.which) - set(best.which) == {CONSTANT}:
+            ratio[m.which] = max(ratio[m.which], UNSEEN_CONSTANT)
+        elif ratio[m.which] < (1 / larger_by if larger else 1 / WINDOW):
+            ratio[m.which] = 0.0
+    total = sum(ratio.values())
+    kept = [Model(m.which, m.share, ratio[m.which] / total, m.draws, m.draw_weight)
+            for m in models if ratio[m.which] > 0]
+    return sorted(kept, key=lambda m: (m.which != best.which, -m.weight, m.which))
+
+
+def interval(models: Sequence[Model], points: Points, n: np.ndarray) -> np.ndarray:
+    """Return the shortest interval with INSIDE of the mixture at every count: (low, high) rows."""
+    at = columns(n, float(points.n[-1])) * points.size[-1]
+    values = np.concatenate([m.draws @ at[:, list(m.which)].T for m in models])
+    weight = np.concatenate([m.draw_weight * m.weight for m in models])
+    order = np.argsort(values, axis=0, kind="stable")
+    below = np.linspace(0.001, 0.999 - INSIDE, 50)
+    out = np.empty((len(n), 2))
+    for i in range(len(n)):
+        v, w = values[order[:, i], i], weight[order[:, i]]
+        upto = np.cumsum(w) - w / 2
+        low, high = np.interp(below, upto, v), np.interp(below + INSIDE, upto, v)
+        k = int(np.argmin(high - low))
+        out[i] = low[k], high[k]
+    return out

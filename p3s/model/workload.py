@@ -1,0 +1,185 @@
+"""Evaluate work laws for any ranks at any count: each row's computation before one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p3s.model.expr import evaluate_int
+from p3s.model.features import BEFORE, HERE, ONCE, Feature, feature_values
+from p3s.model.guards import GridAt
+from p3s.model.slots import env_of
+
+#: A normal distribution's 90 % interval in standard deviations.
+_Z90 = 1.645
+
+Model = Mapping[str, Any]
+Rows = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class RankWork:
+    """Work over the run of some ranks before the calls of each place, and how sure it is.
+
+    ranks: ascending; places: the model's, with "phase"; work, half_width: (places, ranks), the
+    latter of the 90 % interval.
+    """
+
+    ranks: np.ndarray
+    places: Sequence[Mapping[str, Any]]
+    work: np.ndarray
+    half_width: np.ndarray
+
+    def per_phase(self, phases: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return work and half width per (phase, rank); errors of segments are independent."""
+        work, squares = np.zeros((2, phases, len(self.ranks)))
+        of = np.array([p["phase"] for p in self.places], dtype=np.int64)
+        np.add.at(work, of, self.work)
+        np.add.at(squares, of, self.half_width ** 2)
+        return work, np.sqrt(squares)
+
+
+def rank_work(model: Model, grid: GridAt, rows: Rows) -> RankWork:
+    """Return the work of the ranks in ``rows``, all of whose rows must be there.
+
+    rows: columns rank, item, nbytes, repeat of a scaled trace.
+    """
+    places = [{**place, "phase": p["phase"]} for p in model["phases"]
+              for place in p["work"]["places"]]
+    number = {tuple(p["place"]): k for k, p in enumerate(places)}
+    of_item = np.array([number.get((it["site"], it["op"]), -1) for it in model["items"]],
+                       dtype=np.int64)
+    ranks, where = np.unique(rows["rank"], return_inverse=True)
+    shape = (len(places), len(ranks))
+    place = of_item[rows["item"]] if len(where) else np.zeros(0, dtype=np.int64)
+    cell = (place * shape[1] + where)[place >= 0]
+    repeat, nbytes = rows["repeat"][place >= 0], rows["nbytes"][place >= 0]
+    size = shape[0] * shape[1]
+    calls = np.bincount(cell, weights=repeat, minlength=size).reshape(shape)
+    sizes = np.bincount(cell, weights=repeat * nbytes, minlength=size).reshape(shape) \
+        / np.maximum(calls, 1)
+    env = env_of(grid, ranks)
+    work, half = np.zeros(shape), np.zeros(shape)
+    for k, p in enumerate(places):
+        work[k], half[k] = _of_place(p, k, number, calls, sizes, env)
+    return RankWork(ranks, places, work, half)
+
+
+def _of_place(place: Mapping[str, Any], k: int, number: Mapping[tuple[str, ...], int],
+              calls: np.ndarray, sizes: np.ndarray, env: Mapping[str, np.ndarray]
+              ) -> tuple[np.ndarray, np.ndarray]:
+    """Return work and half width of the segments that end at one place, per rank."""
+    work, squares = np.zeros((2, calls.shape[1]))
+    there = np.flatnonzero(calls[k] > 0)
+    if not len(there):
+        return work, squares
+    env = {name: v[there] for name, v in env.items()}
+    before = [number.get(tuple(a), -1) if a is not None else -1 for a in place["from"]]
+    counts = _counts(place, before, calls[:, there], calls[k, there], env)
+    for segment, a, count in zip(place["segments"], before, counts, strict=True):
+        if not count.any():
+            continue
+        messages = {HERE: sizes[k, there],
+                    BEFORE: sizes[a, there] if a >= 0 else np.zeros(len(there)),
+                    ONCE: 1.0 / np.maximum(count, 1.0)}
+        value = law_value(segment["terms"], env, messages)
+        work[there] += count * value
+        squares[there] += (count * _half_width(segment, value, env, messages)) ** 2
+    return work, np.sqrt(squares)
+
+
+def law_value(terms: Sequence[Any], env: Mapping[str, np.ndarray],
+              messages: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the work of one occurrence of a segment for the ranks of ``env``."""
+    out = np.zeros(len(env["n"]))
+    for coef, expr, message in terms:
+        out += coef * feature_values(Feature(expr, 0.0, message), env, messages)
+    return np.maximum(out, 0.0)
+
+
+def _half_width(segment: Mapping[str, Any], value: np.ndarray, env: Mapping[str, np.ndarray],
+                messages: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the half width of one occurrence's 90 % interval.
+
+    It grows with the distance from the traced counts, and includes what other laws that did as
+    well at the traced counts would say.
+    """
+    beyond = np.maximum(np.log2(env["n"] / max(segment["counts"])), 0.0)
+    half = _Z90 * segment["error"] * (1.0 + 0.5 * beyond) * value
+    for rival in segment["rivals"]:
+        half = np.maximum(half, np.abs(law_value(rival, env, messages) - value))
+    return half
+
+
+def _counts(place: Mapping[str, Any], before: Sequence[int], calls: np.ndarray,
+            own: np.ndarray, env: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return how often each segment occurs, (segments, ranks)."""
+    cases = place["cases"]
+    known = np.array([case["present"] for case in cases], dtype=np.int64).reshape(len(cases), -1)
+    there = np.stack([calls[a] > 0 if a >= 0 else np.ones(len(own), dtype=bool) for a in before],
+                     axis=1).astype(np.int64)
+    kinds, where = np.unique(there, axis=0, return_inverse=True)
+    # ranks that make other calls than any that were traced are taken to be like the nearest
+    nearest = np.abs(kinds[:, None, :] - known[None, :, :]).sum(axis=2).argmin(axis=1)
+    case_of = nearest[where.ravel()]
+    out = np.zeros((len(before), len(own)))
+    for c in np.unique(case_of):
+        mine = np.flatnonzero(case_of == c)
+        part = {name: v[mine] for name, v in env.items()}
+        main = 0
+        for k, law in enumerate(cases[c]["counts"]):
+            if "rest" in law:
+                main = k
+            elif "const" in law:
+                out[k, mine] = law["const"]
+            elif "as" in law:
+                a = before[law["as"]]
+                out[k, mine] = calls[a, mine] if a >= 0 else 1.0
+            elif "expr" in law:
+                out[k, mine] = evaluate_int(law["expr"], part)
+            else:
+                out[k, mine] = law["share"] * own[mine]
+        others = out[:, mine].sum(axis=0)
+        over = np.maximum(others / own[mine], 1.0)  # never more segments than calls
+        out[:, mine] /= over
+        out[main, mine] = np.maximum(own[mine] - others, 0.0)
+    return out
+
+
+def phase_half_widths(model: Model, grid: GridAt, rows: Rows) -> np.ndarray:
+    """Return the half width of the 90 % interval of each phase's work over the ranks in ``rows``.
+
+    Ranks share their laws, so their errors add up; those of different segments are independent.
+    """
+    found = rank_work(model, grid, rows)
+    squares = np.zeros(len(model["phases"]))
+    np.add.at(squares, [p["phase"] for p in found.places], found.half_width.sum(axis=1) ** 2)
+    return np.sqrt(squares)
+
+
+def share_out(model: Model, grid: GridAt, rows: Rows) -> np.ndarray:
+    """Return the work before one call of every row.
+
+    rows: columns rank, item, stage, nbytes, repeat and work (used where a place has no laws). The
+    work before a place is shared out between its rows as it was between relations, and between
+    the first and the later stages of a family, at the largest traced count.
+    """
+    if not len(rows["rank"]):
+        return rows["work"]
+    found = rank_work(model, grid, rows)
+    of_item = np.full(len(model["items"]), -1, dtype=np.int64)
+    first, later = np.ones((2, len(model["items"])))
+    for k, p in enumerate(found.places):
+        for i, (one, more) in zip(p["items"], p["rows"], strict=True):
+            of_item[i], first[i], later[i] = k, one, more
+    place = of_item[rows["item"]]
+    column = np.searchsorted(found.ranks, rows["rank"])
+    weight = np.where(rows["stage"] == 0, first[rows["item"]], later[rows["item"]]) + 1e-9
+    cell = place * len(found.ranks) + column
+    total = np.bincount(cell[place >= 0], weights=(weight * rows["repeat"])[place >= 0],
+                        minlength=found.work.size)
+    share = weight / np.maximum(total[np.maximum(cell, 0)], 1e-300)
+    return np.where(place >= 0, found.work.ravel()[np.maximum(cell, 0)] * share, rows["work"])

@@ -1,0 +1,127 @@
+"""The instruction table (SCIC) as text and as CSV, as in the thesis's Table 5.2."""
+
+from __future__ import annotations
+
+import csv as csv_module
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from p3s.errors import P3SError
+from p3s.model import guards
+from p3s.model.scic import (
+    InstructionTable,
+    Row,
+    group_guard,
+    instruction_table,
+    next_sizes,
+)
+from p3s.report.text import percent, visible
+
+Model = Mapping[str, Any]
+_NAMES = {"instructions": "instructions", "cpu_ns": "ns of CPU time", "wall_ns": "ns"}
+_COLUMNS = ("phase", "name", "group", "where", "part", "processes", "ranks", "weight", "work",
+            "total", "half_width", "unit")
+
+
+def table(model: Model, counts: Iterable[int] = ()) -> str:
+    """Return the instruction table as text, one part per phase and instruction group.
+
+    counts: where to predict besides the traced counts; without any, a few larger ones of the
+    same kind.
+    """
+    found = _table(model, counts)
+    unit = _NAMES.get(found.unit, found.unit)
+    out = []
+    for phase, group in dict.fromkeys((r.phase, r.group) for r in found.rows):
+        rows = [r for r in found.rows if (r.phase, r.group) == (phase, group)]
+        groups = len({r.group for r in found.rows if r.phase == phase})
+        name = f"phase {phase}: {visible(rows[0].name)}"
+        if groups > 1:
+            name += f", instruction group {group + 1} of {groups}"
+            guard = group_guard(model, phase, group)
+            name += f" (if {guards.text(guard)})" if guard else ""
+        out += [name, *_part(rows, unit, groups > 1), ""]
+        if group == groups - 1:
+            out += [*_balance(found, phase), ""]
+    return "\n".join(out)
+
+
+def _part(rows: Sequence[Row], unit: str, grouped: bool) -> list[str]:
+    """Return one part of the table: measured above predicted."""
+    head = [f"{unit} per process and turn", "processes", *(["of them"] if grouped else []),
+            "weight", f"total {unit}", "", *(["ranks"] if grouped else [])]
+    truth = {r.n: r.total for r in rows if r.measured}
+    lines: list[list[str] | str] = [head]
+    for measured in (True, False):
+        lines.append("  measured" if measured else "  predicted")
+        for r in rows:
+            if r.measured == measured:
+                lines.append([_whole(r.work), str(r.n), *([str(r.ranks)] if grouped else []),
+                              f"{r.weight:,.10g}", _whole(r.total),
+                              "" if measured else _sure(r, truth.get(r.n)),
+                              *([r.where] if grouped else [])])
+    return _aligned(lines)
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.4g}"
+
+
+def _sure(row: Row, truth: float | None) -> str:
+    """Return the error where it is known, else the half width of the interval."""
+    if truth:
+        return f"{100 * (row.total - truth) / truth:+.2f} %"
+    return f"within {percent(row.half_width / row.total)}" if row.total else ""
+
+
+def _aligned(lines: Sequence[list[str] | str]) -> list[str]:
+    cells = [line for line in lines if not isinstance(line, str)]
+    widths = [max(len(c[i]) for c in cells) for i in range(len(cells[0]))]
+    return [line if isinstance(line, str) else
+            "    " + "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)).rstrip()
+            for line in lines]
+
+
+def _balance(found: InstructionTable, phase: int) -> list[str]:
+    """Return whether the phase's total stays what it was (strong scaling, Eq. 5.4 and 5.5)."""
+    counts = sorted({r.n for r in found.rows if r.phase == phase and r.measured})
+    totals = [t for n in counts if (t := found.total(phase, n, True))]
+    if len(totals) < 2:
+        return []
+    change = totals[-1] / totals[0] - 1
+    return [f"  total of all ranks from {counts[0]} to {counts[-1]} processes: "
+            f"{100 * change:+.2f} %"]
+
+
+def csv(model: Model, counts: Iterable[int] = ()) -> str:
+    """Return the instruction table as CSV: a line per phase, group and count.
+
+    Columns: phase, name, group (from 1), where (ranks), part (measured or predicted), processes,
+    ranks (of the group), weight (turns of the phase in the run), work (of one process in one
+    turn), total (of the group in the run), half_width (of the total's 90 % interval), unit.
+    """
+    found = _table(model, counts)
+    sink = io.StringIO()
+    writer = csv_module.writer(sink, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for r in found.rows:
+        writer.writerow([r.phase, r.name, r.group + 1, r.where,
+                         "measured" if r.measured else "predicted", r.n, r.ranks,
+                         f"{r.weight:.10g}", f"{r.work:.10g}", f"{r.total:.12g}",
+                         f"{r.half_width:.6g}", found.unit])
+    return sink.getvalue()
+
+
+def _table(model: Model, counts: Iterable[int]) -> InstructionTable:
+    asked = list(counts)
+    if asked:
+        return instruction_table(model, asked)
+    fits = []
+    for n in next_sizes(model["counts"]):
+        try:
+            instruction_table({**model, "counts": [n]})
+        except P3SError:
+            continue
+        fits.append(n)
+    return instruction_table(model, fits)

@@ -1,0 +1,118 @@
+"""Parts of a report that show the model: equations per phase, the account of a run's time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from p3s.errors import P3SError
+from p3s.model import text
+from p3s.report.equations import (
+    SHARES,
+    VERDICT_HEAD,
+    chosen_phases,
+    chosen_rules,
+    next_text,
+    verdict_rows,
+)
+from p3s.report.places import resolve_sites
+from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
+from p3s.report.text import percent, visible
+from p3s.study import Study
+
+RULE_HEAD = ["rule", "call", "destination", "volume (bytes)", "work", "verdict", "where and who"]
+
+
+@dataclass(frozen=True)
+class PhaseEquations:
+    """One phase: a title, its weight, its rules as rows of RULE_HEAD, and why not surer.
+
+    rest: rows that are folded away at first; relevant: whether the phase is open at first.
+    """
+
+    title: str
+    weight: str
+    rows: list[list[str]]
+    rest: list[list[str]]
+    reasons: list[str]
+    relevant: bool
+
+
+@dataclass(frozen=True)
+class Equations:
+    """The model of a report: grid and symbols, phases with the largest share first, next runs."""
+
+    notes: list[str]
+    head: list[str]
+    phases: list[PhaseEquations]
+    verdict_head: list[str]
+    verdicts: list[list[str]]
+    next: list[str]
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where all events and all the time of each count are, as rows under ``head``."""
+
+    head: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
+    """Return what a report shows of the model; all texts are printable."""
+    places, _ = resolve_sites(study, model.get("sites", {}))
+    phases = phase_rules(model, places)
+    shown, hidden = chosen_phases(phases, everything=False)
+    unit = {"cpu_ns": "ns of CPU time", "wall_ns": "ns of wall time"}.get(
+        model["work_unit"], str(model["work_unit"]))
+    counts = ", ".join(map(str, model["counts"]))
+    symbols = ", ".join(f"{name} {what}" for name, what in used_symbols(
+        phases, int(model["grid"]["family"]["ndims"])))
+    notes = [f"Fitted at {counts} processes; shares are those at {max(model['counts'])}; work is "
+             f"in {unit} before one call.", f"Process grid: {text.grid_text(model)}.",
+             f"Symbols: {symbols}."]
+    return Equations(
+        [visible(note, 2000) for note in notes], RULE_HEAD,
+        [_phase(phase, phase in shown) for phase in [*shown, *hidden]],
+        VERDICT_HEAD, verdict_rows(model), [next_text(each) for each in model.get("next", [])],
+    )  # fmt: skip
+
+
+def _phase(phase: PhaseRules, relevant: bool) -> PhaseEquations:
+    inside = "" if phase.parent in (None, 0) else f" in phase {phase.parent}"
+    share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
+    traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
+    rules, rest = chosen_rules(phase, everything=False)
+    return PhaseEquations(
+        visible(f"Phase {phase.phase}{inside}: {phase.name} ({share})", 400),
+        visible(f"weight w = {phase.weight} [{phase.weight_verdict}] (traced {traced}); work of a "
+                f"rank in the run = {phase.work}", 2000),
+        [_row(rule) for rule in rules], [_row(rule) for rule in rest],
+        [f"{why} ({number} of the calls)" for number, why in phase.reasons], relevant,
+    )  # fmt: skip
+
+
+def _row(rule: Rule) -> list[str]:
+    facts = [rule.place]
+    if rule.condition:
+        facts.append(f"for {rule.condition}")
+    if rule.repeats:
+        facts.append(rule.repeats)
+    return [visible(cell, 600) for cell in (
+        rule.label, rule.call, rule.destination, rule.volume, rule.work, rule.verdict,
+        "; ".join(facts))]  # fmt: skip
+
+
+def account_of(study: Study) -> Account | None:
+    """Return the account of the study's runs; None when there is none or it is damaged."""
+    from p3s.report.phase_table import ACCOUNT_HEAD, account_notes, account_rows
+    from p3s.report.phases import load
+
+    try:
+        found = load(study.phases_path)
+    except P3SError:
+        return None
+    return Account(ACCOUNT_HEAD, account_rows(found),
+                   [visible(note, 2000) for note in account_notes(found)])

@@ -1,0 +1,156 @@
+"""The order of events inside each rank: fitted at small counts, equal at large ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import corpus
+import numpy as np
+import pytest
+
+from p3s.model.evaluate import generate
+from p3s.model.fit import fit_model
+from p3s.model.patterns import Turns, check, fit_when, holds, text
+from p3s.model.sequence import compare_order
+
+SMALL = (4, 8, 16)
+
+
+def octants(sweeps: int = 2, blocks: int = 3) -> corpus.Program:
+    """Sweeps whose direction changes inside one loop; border ranks leave out calls."""
+
+    def program(rec: corpus.Recorder) -> None:
+        p = round(rec.n ** 0.5)
+        cx, cy = divmod(rec.rank, p)
+        for _ in range(sweeps):
+            for octant in range(4):
+                dx, dy = (1 if octant & 1 else -1), (1 if octant & 2 else -1)
+                for _ in range(blocks):
+                    for op, s in (("Recv", -1), ("Send", 1)):
+                        if 0 <= cx + s * dx < p:
+                            rec(op, site=op + "x", peer=(cx + s * dx) * p + cy, nbytes=96)
+                        if 0 <= cy + s * dy < p:
+                            rec(op, site=op + "y", peer=cx * p + cy + s * dy, nbytes=96)
+            rec("Allreduce", nbytes=8)
+
+    return program
+
+
+def patterned(iters: int = 12) -> corpus.Program:
+    """First, all but the first, every third, listed turns, an inner loop now and then."""
+
+    def program(rec: corpus.Recorder) -> None:
+        for k in range(iters):
+            rec("Allreduce", site="all", nbytes=8)
+            if k == 0:
+                rec("Bcast", site="first", nbytes=8, root=0)
+            if k > 0:
+                rec("Reduce", site="not first", nbytes=8, root=0)
+            if k % 3 == 1:
+                rec("Gather", site="third", nbytes=8, root=0)
+            if k in (2, 3, 7):
+                rec("Barrier", site="listed")
+            if k % 4 == 3:
+                for _ in range(rec.n // 2):
+                    rec("Isend", peer=(rec.rank + 1) % rec.n, nbytes=16)
+                    rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=16)
+                    rec("Wait", nbytes=1)
+            rec("Scan", site="end", nbytes=8)
+
+    return program
+
+
+PROGRAMS = {
+    "halo": (corpus.jacobi2d(iters=4), (4, 8, 9, 16), 48),
+    "halo in one loop": (corpus.halo3d(iters=2, tags=False), (8, 12, 18, 27), 64),
+    "cg": (corpus.cg(outer=2, inner=2), (2, 4, 8, 16), 64),
+    "wavefront": (corpus.wavefront(sweeps=2), (4, 9, 16, 25), 49),
+    "stages of a loop in a loop": (corpus.hypercube(iters=3), SMALL, 64),
+    "binomial tree": (corpus.binomial_broadcast(rounds=2), (4, 8, 11, 16), 37),
+    "root and others": (corpus.gather_to_root(), SMALL, 32),
+    "patterns": (patterned(), SMALL, 64),
+    "octants": (octants(), (4, 9, 16, 25), 49),
+}
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS))
+def test_every_rank_does_its_calls_in_the_order_of_the_program(name: str) -> None:
+    program, counts, target = PROGRAMS[name]
+    model = fit_model([corpus.table(program, n) for n in counts])
+    for n in (counts[0], counts[-1], target):
+        t = corpus.table(program, n)
+        result = compare_order(model, t, generate(model, n))
+        assert result is not None
+        assert result["first"] is None and result["equal"] == result["ranks"] == n
+        assert result["events"]["true"] == result["events"]["equal"] == t.events
+
+
+def test_the_first_difference_is_named() -> None:
+    model = fit_model([corpus.table(corpus.every_tenth(), n) for n in SMALL])
+
+    def swapped(rec: corpus.Recorder) -> None:
+        corpus.every_tenth()(rec)
+        if rec.rank == 5:  # the receive of the third step comes before its send
+            k = 1 + 1 + 3 + 1 + 3
+            rec.events[k], rec.events[k + 1] = rec.events[k + 1], rec.events[k]
+
+    t = corpus.table(swapped, 8)
+    result = compare_order(model, t, generate(model, 8))
+    assert result is not None and result["equal"] == 7
+    assert result["first"] == {"rank": 5, "position": 9, "expected": "MPI_Recv with 4, 400 bytes",
+                               "found": "MPI_Isend with 6, 400 bytes"}
+
+    def longer(rec: corpus.Recorder) -> None:
+        corpus.every_tenth()(rec)
+        if rec.rank == 2:
+            rec("Barrier", site="more")
+
+    result = compare_order(model, corpus.table(longer, 8), generate(model, 8))
+    assert result is not None
+    assert result["first"]["rank"] == 2 and result["first"]["expected"] == "MPI_Barrier, 0 bytes"
+
+
+def test_without_sequences_there_is_no_order() -> None:
+    tables = [replace(corpus.table(corpus.ring(), n), sequences={}) for n in SMALL]
+    model = fit_model(tables)
+    assert model["order"] is None
+    assert compare_order(model, tables[0], generate(model, 4)) is None
+
+
+def turns(trips: int, outer: int = 1, stage: int = 0) -> Turns:
+    index = np.array([[i, j] for i in range(outer) for j in range(trips)])
+    m = len(index)
+    return Turns(index, np.tile([outer, trips], (m, 1)), np.full(m, stage), np.zeros(m, dtype=int),
+                 np.full((m, 2), -1), np.ones((m, 2), dtype=int))
+
+
+@pytest.mark.parametrize(("made", "expected"), [
+    (lambda i, j: True, [["all"], ["all"]]),
+    (lambda i, j: j == 0, [["all"], ["is", 0]]),
+    (lambda i, j: j == 6, [["all"], ["from end", 0]]),
+    (lambda i, j: j > 0, [["all"], ["not", 0]]),
+    (lambda i, j: j % 3 == 1, [["all"], ["every", 3, 1]]),
+    (lambda i, j: i == 2 and j < 6, [["from end", 0], ["not from end", 0]]),
+    (lambda i, j: j in (1, 2, 5), [["all"], ["runs", [[1, 2], [5, 1]]]]),
+    (lambda i, j: (i, j) in ((0, 1), (0, 2), (2, 5)),
+     [["all"], ["turns", [[0, 1, 2], [2, 5, 1]]]]),
+])
+def test_patterns_are_the_simplest_that_fit(made: object, expected: object) -> None:
+    at = turns(7, 3)
+    truth = np.array([made(i, j) for i, j in at.index.tolist()])  # type: ignore[operator]
+    assert fit_when(at, truth) == expected
+    assert check(expected) == expected and all(text(p) for p in expected)
+
+
+def test_a_pattern_may_follow_the_stage() -> None:
+    parts = [turns(5, stage=s) for s in range(5)]
+    at = Turns.joined(parts)
+    assert fit_when(at, at.index[:, 1] == at.stage) == [["all"], ["stage", 0]]
+    assert fit_when(at, at.index[:, 1] == 4 - at.stage) == [["all"], ["back"]]
+    assert holds(["before", 1], at, 1).sum() == 15
+
+
+def test_malformed_patterns_are_refused() -> None:
+    for bad in ([["every", 0, 1]], [["is"]], [["sometimes"]]):
+        with pytest.raises(ValueError):
+            check(bad)
