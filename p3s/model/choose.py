@@ -191,33 +191,52 @@ def _axes(comms: Communicators, members: Mapping[int, Used]) -> list[PlaceLaw]:
 def _opposite_siblings(nodes: Sequence[Node], choice: GridChoice) -> None:
     """Where the direction is open, give sibling nodes opposite signs.
 
-    Two sends of one operation along the same dimension go to both sides; the receive with the
+    Two sends of one operation along the same dimension go to both sides, first to the side to
+    which the first of such siblings goes in the dimensions that show it; the receive with the
     tag of a send looks the other way.
     """
-    def open_vector(i: int) -> tuple[int, ...] | None:
-        e = choice.explained[i]
-        if e.ambiguous and len(e.relations) == 1 and e.relations[0]["kind"] == "shift":
-            return tuple(e.relations[0]["vec"])
-        return None
-
     sign_of_tag: dict[tuple[tuple[int, ...], int], int] = {}
+    order = sorted(choice.explained, key=lambda i: (nodes[i].tag is None, nodes[i].tag or 0))
     for kind in (SEND, RECV):
+        usual = _first_sign([choice.explained[i] for i in order if nodes[i].kind == kind],
+                            -1 if kind == SEND else 1)
         turn: dict[tuple[tuple[int, ...], str], int] = {}
-        for i in sorted(choice.explained, key=lambda i: (nodes[i].tag is None, nodes[i].tag or 0)):
-            vec = open_vector(i)
-            node = nodes[i]
-            if node.kind != kind or vec is None:
+        for i in order:
+            node, e = nodes[i], choice.explained[i]
+            if node.kind != kind or not e.ambiguous or not _one_shift(e):
                 continue
-            sign = turn.get((vec, node.op), -1 if kind == SEND else 1)
+            vec = tuple(e.relations[0]["vec"])
+            sign = turn.get((vec, node.op), usual)
             turn[(vec, node.op)] = -sign
-            if node.tag is not None:
-                if kind == RECV and (vec, node.tag) in sign_of_tag:
-                    sign = -sign_of_tag[(vec, node.tag)]
-                sign_of_tag[(vec, node.tag)] = sign
+            if node.only_tag is not None:
+                if kind == SEND:
+                    sign_of_tag[(vec, node.only_tag)] = sign
+                else:
+                    sign = -sign_of_tag.get((vec, node.only_tag), -sign)
             if sign < 0:
-                e = choice.explained[i]
                 flipped = {**e.relations[0], "vec": [-v for v in vec]}
                 choice.explained[i] = Explanation([flipped], e.cost, e.unexplained, e.ambiguous)
+
+
+def _one_shift(e: Explanation) -> bool:
+    return len(e.relations) == 1 and e.relations[0]["kind"] == "shift"
+
+
+def _first_sign(explained: Sequence[Explanation], default: int) -> int:
+    """Return the direction of the first of siblings, as most of those that show it have it."""
+    first: dict[tuple[int, ...], int] = {}
+    votes = 0
+    for e in explained:
+        if e.ambiguous or not _one_shift(e):
+            continue
+        vec = e.relations[0]["vec"]
+        axis = tuple(abs(v) for v in vec)
+        sign = 1 if next((v for v in vec if v), 0) > 0 else -1
+        if first.get(axis, 0) == -sign:  # the second of a pair
+            votes += first.pop(axis)
+        else:
+            first[axis] = sign
+    return default if votes == 0 else 1 if votes > 0 else -1
 
 
 def decide_splits(splits: Mapping[tuple[str, str], bool | None], tables: Sequence[PointTable],

@@ -156,7 +156,9 @@ def _along(ndims: int, axis: Axis) -> list[tuple[float, Relation]]:
     for sign in (1, -1):
         out += [(1.55, {"kind": "stride", "sign": sign, "wrap": w}) for w in (True, False)]
         out += [(1.6, {"kind": "level", "sign": sign, "wrap": w, "all": every})
-                for w in (True, False) for every in ((False, True) if ndims > 1 else (False,))]
+                for w in (True, False) for every in ((True, False) if ndims > 1 else (False,))]
+        out += [(1.75, {"kind": "level", "sign": sign, "wrap": w, "all": every, "anchor": "last"})
+                for w in (True, False) for every in ((True, False) if ndims > 1 else (False,))]
         out += [(1.6, {"kind": "tree", "sign": sign, "root": 0}),
                 (1.65, {"kind": "tree", "sign": sign, "root": 0, "form": "low"}),
                 (1.8, {"kind": "tree", "sign": sign, "root": -1}),

@@ -21,13 +21,17 @@ MAX_TAGS = 16
 
 @dataclass
 class Node:
-    """A (site, operation, tag) with its rows at every count; tag None: tags do not matter."""
+    """A (site, operation, tag) with its rows at every count; tag None: tags do not matter.
+
+    only_tag: the tag that all its messages have, None if there are several.
+    """
 
     site: str
     op: str
     tag: int | None
     rows: dict[int, Rows] = field(default_factory=dict)
     place_id: dict[int, np.ndarray] = field(default_factory=dict)
+    only_tag: int | None = None
 
     @property
     def kind(self) -> str:
@@ -80,9 +84,12 @@ def collect_nodes(tables: Sequence[PointTable], split: Mapping[tuple[str, str], 
                   ) -> list[Node]:
     """Return all nodes with their rows, in order of first appearance."""
     nodes: dict[tuple[str, str, int | None], Node] = {}
+    tags: dict[tuple[str, str, int | None], set[int]] = {}
     for t in tables:
         keys = [node_key(g.site, g.op, g.tag, split) for g in t.groups]
         number = {k: i for i, k in enumerate(dict.fromkeys(keys))}
+        for k, g in zip(keys, t.groups, strict=True):
+            tags.setdefault(k, set()).add(g.tag)
         of_group = np.array([number[k] for k in keys], dtype=np.int64)
         peer = np.array([g.peer for g in t.groups], dtype=np.int64)
         place = np.array([g.comm for g in t.groups], dtype=np.int64)
@@ -100,7 +107,9 @@ def collect_nodes(tables: Sequence[PointTable], split: Mapping[tuple[str, str], 
                                    np.zeros(len(pick), dtype=np.int64) if t.turn is None
                                    else t.turn[pick])
             node.place_id[t.np] = place[gr]
-    for node in nodes.values():
+    for key, node in nodes.items():
+        if len(tags[key]) == 1:
+            node.only_tag = next(iter(tags[key]))
         if all(needless(r.rank, r.group, r.nbytes) for r in node.rows.values()):
             for r in node.rows.values():
                 r.turn[:] = 0

@@ -18,7 +18,8 @@ partners of all ranks at one count.
     xor axis fold                         c xor 2**s; fold "power": c < 2**floor(log2 p) only;
                                           "pairs": of the numbers left when the first ranks pair up
     stride axis sign wrap base            c + sign * base**s
-    level axis sign wrap all              ((c >> s) + sign) << s of the multiples of 2**s
+    level axis sign wrap all anchor       ((c >> s) + sign) << s of the multiples of 2**s; all: of
+                                          all coordinates; anchor "last": counted from the end
     tree sign root form axis base         binomial tree; form "low": 2**s ranks hand on in stage s
     heap axis k sign                      children k c + 1 + s (sign 1); parent (c - 1) // k (-1)
     others axis walk                      all others: (c + s), (c - s), c xor s, (s - c), s
@@ -196,16 +197,22 @@ def _stride(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
 
 
 def _level(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
+    last = rel.get("anchor") == "last"  # those that go on working are the last of their groups
+    c = ln.p - 1 - ln.c if last else ln.c
+    sign = -rel["sign"] if last else rel["sign"]
     out = []
     for s in range(_digits(ln.longest)):
         many = (ln.p + (1 << s) - 1) >> s
-        works = ln.c % (1 << s) == 0
-        if rel.get("all"):
-            works = works & (g.coords % (1 << s) == 0).all(axis=0)
-        to = (ln.c >> s) + rel["sign"]
+        works = c % (1 << s) == 0
+        if rel.get("all"):  # all dimensions coarsen to as many working ranks
+            for d, p in enumerate(g.dims):
+                step = max((p << s) // max(ln.longest, 1), 1)
+                works = works & ((p - 1 - g.coords[d] if last else g.coords[d]) % step == 0)
+        to = (c >> s) + sign
         if rel["wrap"]:
             to = to % np.maximum(many, 1)
-        out.append(ln.ranks(np.where(to >= 0, to << s, -1), works & (many > 1)))
+        to = np.where(to >= 0, to << s, -1)
+        out.append(ln.ranks(np.where((to >= 0) & last, ln.p - 1 - to, to), works & (many > 1)))
     return out
 
 
@@ -306,7 +313,9 @@ def text(rel: Relation) -> str:
                                                    "pairs": ", the first ranks paired up"}.get(
             rel.get("fold", ""), "") + where,
         "stride": lambda: f"c {sign(rel['sign'])} {base}**s{wrap}{where}",
-        "level": lambda: f"next multiple of 2**s, {sign(rel['sign'])}{wrap}{where}",
+        "level": lambda: f"next multiple of 2**s, {sign(rel['sign'])}{wrap}{where}"
+        + (", from the end" if rel.get("anchor") else "")
+        + (", others idle in all dimensions" if rel.get("all") else ""),
         "tree": lambda: ("doubling" if rel.get("form") else "binomial" if base == 2
                          else f"{base}-nomial") + " tree, "
         + ("r + " if rel["sign"] > 0 else "r - ") + f"{base}**s"
