@@ -415,12 +415,12 @@ def stage_sizes(kind: str) -> Program:
     return program
 
 
-def multigrid(dims: int = 1, wrap: bool = True, cycles: int = 3) -> Program:
-    """Levels with every 2^l-th rank of each dimension: smoothing, then one reduction."""
+def multigrid(dims: int = 1, wrap: bool = True, cycles: int = 3, last: bool = False) -> Program:
+    """Levels with every 2^l-th rank of each dimension (last: the last of 2^l go on working)."""
 
     def program(rec: Recorder) -> None:
         p = dims_balanced(rec.n, dims)
-        c = _grid(rec.rank, p)
+        c = [e - 1 - x if last else x for x, e in zip(_grid(rec.rank, p), p, strict=True)]
         for _ in range(cycles):
             level = 0
             while (1 << level) < min(p) and all(x % (1 << level) == 0 for x in c):
@@ -434,6 +434,8 @@ def multigrid(dims: int = 1, wrap: bool = True, cycles: int = 3) -> Program:
                             if 0 <= to < many:
                                 other = list(c)
                                 other[d] = to << level
+                                if last:
+                                    other = [e - 1 - x for x, e in zip(other, p, strict=True)]
                                 rec(op, site=f"{op}{d}{s}", peer=_rank(other, p), nbytes=80)
                 rec("Waitall", nbytes=4)
                 level += 1

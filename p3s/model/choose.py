@@ -106,7 +106,7 @@ class _Search:
         self.counts = [t.np for t in tables]
         self.tables = tables
         self.cart = cart
-        varying = {v for t in tables for v in t.varying}
+        varying = {v for t in tables for v in t.moved}
         self.todo = _distinct(nodes, self.counts, varying)
         self.places = [used(n) for n in nodes if n.kind in (COLLECTIVE, COMM)]
         self.best: GridChoice | None = None
@@ -144,7 +144,7 @@ class _Search:
         known = self.cart.periods if same else None
         comms = Communicators(self.tables, grids)
         cost = _DIMENSION * (fam.ndims - 1) + (0.5 if fam.part else 0.0) \
-            + sum(comms.cover(u).cost for u in self.places)
+            + (0.4 if fam.kind == "fixed" else 0.0) + comms.cost(self.places)
         explained: dict[int, Explanation] = {}
         for pairs, loose, members in self.todo:
             if self.best is not None and cost > self.best.cost + 1e-9:

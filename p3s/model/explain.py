@@ -165,7 +165,7 @@ def _along(ndims: int, axis: Axis) -> list[tuple[float, Relation]]:
                 (1.85, {"kind": "tree", "sign": sign, "root": "half"})]
         out += [(1.9, {"kind": "heap", "k": k, "sign": sign}) for k in (2, 3, 4)]
         out += [(1.4, {"kind": "fold", "sign": sign})]
-        out += [(1.5 + k / 20, {"kind": "far", "k": k, "sign": sign, "wrap": w})
+        out += [(1.5 + k / 20 if k > 2 else 1.1, {"kind": "far", "k": k, "sign": sign, "wrap": w})
                 for k in (2, 3, 4) for w in (False, True) if not (w and k == 2 and sign < 0)]
         if isinstance(axis, int):
             out += [(1.85, {"kind": "tree", "sign": sign, "root": f"c{d}"})
@@ -181,7 +181,7 @@ def _along(ndims: int, axis: Axis) -> list[tuple[float, Relation]]:
 
 def _once(ndims: int, axis: Axis) -> list[tuple[float, Relation]]:
     """Return single partners along one axis: a place, the next, the mirrored one."""
-    far = 0.1 if isinstance(axis, int) else 0.3
+    far = 0.1 if isinstance(axis, int) else 0.15
     out: list[tuple[float, Relation]] = []
     if axis is not None:
         out += [(1.0 + far, {"kind": "place", "axis": axis, "rank": k}) for k in (0, -1)]
@@ -234,7 +234,7 @@ def _block_axes(pairs: Sequence[Pairs]) -> list[dict[str, Any]]:
             out.append({"kind": "nodes", "size": k, "ordinal": 0})
             break
     steps = [gcd(*(int(d) for d in np.unique(np.abs(p.peer - p.rank)))) for p in pairs]
-    for k in (2, 3, 4, 8):
+    for k in (8, 4, 3, 2):
         if not out and all(p.grid.n % k == 0 and (p.rank * k // p.grid.n
                                                   == p.peer * k // p.grid.n).all() for p in pairs):
             out.append({"kind": "parts", "k": k, "ordinal": 0})
@@ -369,7 +369,7 @@ class _Search:
         lines: list[Axis] = [*range(self.ndims)] if self.ndims > 1 else []
         lines += [None, *axes, *_block_axes(self.pairs)]
         candidates: list[tuple[float, Relation]] = [
-            (1.2, {"kind": "mirror", "axis": None}), (1.2, {"kind": "opposite"})]
+            (1.2, {"kind": "mirror", "axis": None}), (1.1, {"kind": "opposite"})]
         candidates += [(1.2, {"kind": "transpose", "axes": list(a)})
                        for a in combinations(range(self.ndims), 2)]
         for axis in lines:

@@ -27,7 +27,8 @@ def items_of(node: Node, index: int, choice: GridChoice, tables: Sequence[PointT
     return _place_items(node, choice, tables)
 
 
-def _empty() -> Rows:
+def empty_rows() -> Rows:
+    """Return rows of nothing."""
     z = np.zeros(0, dtype=np.int64)
     return Rows(z, z, z, z, z, z, z, z, z, z)
 
@@ -50,7 +51,7 @@ def _p2p_items(node: Node, explained: Explanation, choice: GridChoice,
             ways[n] = _ways(tabs[n], k)
             care[n] = ways[n] <= 1
             if n not in node.rows or not len(table):
-                rows[n], stage[n] = _empty(), np.zeros(0, dtype=np.int64)
+                rows[n], stage[n] = empty_rows(), np.zeros(0, dtype=np.int64)
                 continue
             nr = node.rows[n]
             hit = (table[:, nr.rank] == nr.peer[None, :]) & (nr.peer >= 0)[None, :]
@@ -69,7 +70,7 @@ def _p2p_items(node: Node, explained: Explanation, choice: GridChoice,
                                   + ", ".join(str(d) for d in axes))
         items.append(item)
     if any(m.any() for m in left.values()):
-        rest = {n: node.rows[n].take(left[n]) if n in left else _empty() for n in counts}
+        rest = {n: node.rows[n].take(left[n]) if n in left else empty_rows() for n in counts}
         item = Item(rest, {n: np.zeros(len(rest[n].rank), dtype=np.int64) for n in counts}, None,
                     {n: np.ones((1, n), dtype=bool) for n in counts}, grids, None, places)
         item.notes.append("no rule found for the partners")
@@ -125,7 +126,7 @@ def _place_items(node: Node, choice: GridChoice, tables: Sequence[PointTable]) -
         for t in tables:
             n = t.np
             if n not in node.rows:
-                rows[n] = _empty()
+                rows[n] = empty_rows()
             elif law_of is None:
                 rows[n] = node.rows[n]
             else:
