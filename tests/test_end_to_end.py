@@ -99,11 +99,11 @@ def corpus(programs) -> Path:
     for name in {case[0] for case in CASES}:
         source = PROGRAMS / "phases" / f"{name}.c"
         if source.exists():
-            compile_c(source, programs / name)
+            compile_c(source, programs / name, "-lm")
     return programs
 
 
-@pytest.mark.parametrize(("program", "args", "counts", "targets"), _cases())
+@pytest.mark.parametrize(("program", "args", "counts", "targets"), list(_cases()))
 def test_large_counts_are_predicted_exactly(program, args, counts, targets, corpus, launcher,
                                             tmp_path):
     command = [*launcher, str(corpus / program), *args]
