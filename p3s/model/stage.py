@@ -23,7 +23,8 @@ def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
                        "three are needed (two to fit, one held out); run `p3s characterize` at "
                        "more")
     model = build_model([load_table(study.root, n) for n in counts], holdout,
-                        typed_numbers(study.command()), study.failed_counts())
+                        typed_numbers(study.command()), study.failed_counts(),
+                        study.manifest().get("trips", {}))
     write_json(study.model_path, model)
     return model
 
