@@ -263,6 +263,8 @@ def _fit_count(slot: Slot, item: Item, times: dict[int, np.ndarray], counts: lis
         law = fit_exact(envs, [int(v) for v in values], ndims)
         if law is not None:
             slot["count"] = {"expr": law.expr, "points": law.points, "free": law.free}
+            if law.others:
+                slot["count"]["rivals"] = [{"expr": e} for e in law.others]
             return
         slot["why"].append("no exact law for the number of communications")
     elif not varying:
