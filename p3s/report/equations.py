@@ -12,7 +12,7 @@ from typing import Any
 
 from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
-from p3s.model import text
+from p3s.model import admissible, growth, text
 from p3s.report.rules import PhaseRules, Places, Rule, Share, phase_rules, used_symbols
 from p3s.report.text import percent, visible
 from p3s.words import mixed_clocks
@@ -86,6 +86,11 @@ def _phase(phase: PhaseRules, model: Mapping[str, Any], everything: bool) -> lis
     lines = wrap(f"phase {phase.phase}{phase.inside}: {phase.name}  ({share})", WIDTH)
     traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
     lines += _indented(f"weight w = {phase.weight}  [{phase.weight_verdict}]  (traced {traced})", 2)
+    refused = model["phases"][phase.phase].get("trips")
+    if refused:
+        told = "stated by the user; " if phase.weight_verdict == "stated" else \
+            "p3s model STUDY --trips " + str(phase.phase) + "=COUNT states a number; "
+        lines += _indented(f"turns: {told}{refused['reason']}", 2)
     lines += _indented(f"work of a rank in the run = {phase.work}", 2)
     lines += _table(rules)
     if hidden:
@@ -261,6 +266,11 @@ def notes(model: Mapping[str, Any]) -> list[str]:
         found.append(f"note: {clocks}")
     last = max(model["counts"])
     late = model.get("first_seen", {}).get(str(last), 0)
+    if "growth" in model:
+        found += [visible(line, 600) for line in growth.text(model["growth"])]
+        late = 0
+    if model.get("admissible", {}).get("kind", "any") != "any":
+        found.append(visible(admissible.text(model["admissible"]), 400))
     if late:
         found.append(f"{late} calls were first seen at {last} processes, the largest count traced: "
                      "code that starts above it is not in the model")  # fmt: skip
