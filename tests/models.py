@@ -104,6 +104,7 @@ def hostile(name: str = "jacobi2d") -> dict[str, Any]:
     assert old
     for k, phase in enumerate(model["phases"]):
         phase["name"] = words[k + 8]
+        phase["trips"] = {"reason": words[k + 3]}
     model["grid"]["considered"] = [[words[9], 1.5]]
     model["next"] = [{"n": 36, "dims": [6, 6], "why": words[k]} for k in range(len(HOSTILE))]
     model["work_unit"] = HOSTILE[3]

@@ -202,9 +202,17 @@ def test_next_prints_a_command_that_can_be_run(study, capsys):
 
 
 def test_next_with_nothing_open_says_so(study, capsys):
-    write_json(study.model_path, {**models.built("ring"), "next": []})
+    model = {**models.built("ring"), "next": []}
+    model["shares"]["ambiguous"] = dict.fromkeys(("events", "bytes", "time"), 0.5)
+    write_json(study.model_path, model)
     assert run(["next", str(study.root), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"] == []
+    assert run(["next", str(study.root)]) == 0
+    assert "are ambiguous, but no count" in " ".join(capsys.readouterr().out.split())
+    model["shares"]["ambiguous"] = dict.fromkeys(("events", "bytes", "time"), 0.0)
+    for item in model["items"]:
+        item["verdict"] = "exact"
+    write_json(study.model_path, model)
     assert run(["next", str(study.root)]) == 0
     assert "No further count is known to decide anything" in capsys.readouterr().out
 

@@ -68,6 +68,8 @@ def _phase(model: Mapping[str, Any], number: int) -> list[str]:
     lines += _wrapped(f"weight w = {weight}  [{verdict}]", 2)
     lines += _wrapped(_why_chosen(law), 4)
     lines += _wrapped(_weight_reason(model, phase), 4)
+    if phase.get("trips"):
+        lines += _wrapped(f"turns: {visible(str(phase['trips'].get('reason', '')), 400)}", 4)
     rows = [[str(n), f"{traced:,}", _weight_at(model, phase, n)]
             for n, traced in phase["weight_points"]]
     lines += _aligned(["processes", "traced", "by the law"], rows, 4)
@@ -87,6 +89,8 @@ def _weight_at(model: Mapping[str, Any], phase: Mapping[str, Any], n: int) -> st
 
 def _weight_reason(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
     verdict, held = phase.get("weight_verdict"), model.get("holdout") or {}
+    if verdict == "stated":
+        return "stated by the user: p3s model STUDY --trips"
     if verdict == "statistical":
         return "statistical: no exact law reproduces the traced counts"
     if verdict == "fitted":
