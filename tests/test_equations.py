@@ -249,3 +249,10 @@ def test_model_as_latex_python_or_json_but_one_of_them(study, capsys):
     assert "process grid: " in capsys.readouterr().out
     assert run(["model", str(study.root), "--latex", "--json"]) == 2
     assert "give one of them" in capsys.readouterr().err
+
+
+def test_a_statistical_size_is_said_in_bytes():
+    law = {"expr": ["add", ["mul", ["num", 11512345, 100000], ["pow", ["sym", "n"], -1, 2]],
+                    ["num", 3, 1]], "rel_half_width": 0.1, "max_n": 16, "points": 4}  # fmt: skip
+    assert volume({"kind": "send"}, {"elements": {"stat": law}, "elem_bytes": 8}) == \
+        "about 24 + 921.0/sqrt(n)"

@@ -146,6 +146,8 @@ def volume(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
     law, width = slot["elements"], slot["elem_bytes"]
     if "expr" in law:
         return expression(bytes_of(law["expr"], width))
+    if "expr" in law["stat"]:
+        return "about " + amount_text({"expr": bytes_of(law["stat"]["expr"], width)})
     text = law_text(law)
     return text if width == 1 else f"{width}*({text})"
 
