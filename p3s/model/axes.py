@@ -80,8 +80,8 @@ def line(axis: Axis, g: GridAt) -> Line:
 def _some(axis: Axis, g: GridAt) -> Line:
     """Return the lines of some ranks: of a dimension without a table of all."""
     if isinstance(axis, int):
-        return Line(g.size, g.coords[axis], np.full(g.size, g.dims[axis]),
-                    np.ones(g.size, dtype=bool), np.zeros((1, 1), dtype=np.int64),
+        none = np.zeros((1, 1), dtype=np.int64)
+        return Line(g.size, g.coords[axis], np.full(g.size, g.dims[axis]), g.inside, none,
                     np.zeros(g.size, dtype=np.int64), g, axis, g.dims[axis])
     assert g.whole is not None
     of = line(axis, g.whole)
@@ -100,18 +100,19 @@ def _line(axis: Axis, g: GridAt) -> Line:
         for d, extent in enumerate(g.dims):
             if d != axis:
                 label = label * extent + g.coords[d]
-        table = np.empty((g.n // p, p), dtype=np.int64)
-        table[label, g.coords[axis]] = ranks
-        return Line(g.n, g.coords[axis], np.full(g.n, p), np.ones(g.n, dtype=bool), table, label)
+        on = g.inside
+        table = np.empty((int(np.prod(g.dims)) // p, p), dtype=np.int64)
+        table[label[on], g.coords[axis][on]] = ranks[on]
+        return Line(g.n, g.coords[axis], np.full(g.n, p), on, table, label)
     number, members = instances(axis, g)
     length = max((len(m) for m in members), default=0)
     table = np.full((max(len(members), 1), max(length, 1)), -1, dtype=np.int64)
-    c, lengths = np.full(g.n, -1, dtype=np.int64), np.zeros(g.n, dtype=np.int64)
+    place, size = np.full(g.n, -1, dtype=np.int64), np.zeros(g.n, dtype=np.int64)
     for i, m in enumerate(members):
         table[i, :len(m)] = m
-        c[list(m)] = np.arange(len(m))
-        lengths[list(m)] = len(m)
-    return Line(g.n, c, lengths, number >= 0, table, np.maximum(number, 0))
+        place[list(m)] = np.arange(len(m))
+        size[list(m)] = len(m)
+    return Line(g.n, place, size, number >= 0, table, np.maximum(number, 0))
 
 
 def low_powers(p: np.ndarray) -> np.ndarray:

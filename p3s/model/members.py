@@ -142,8 +142,9 @@ def _instances(law: Mapping[str, Any], g: GridAt) -> tuple[Ints, Ints, Ints]:
     if law.get("order") == "reverse":
         sequence = sequence[::-1]
     elif law.get("order") == "grid":
-        place = np.ravel_multi_index(tuple(g.coords), g.dims)
-        sequence = np.argsort(place, kind="stable")
+        on = np.flatnonzero(g.inside)
+        place = np.ravel_multi_index(tuple(g.coords[:, on]), g.dims)
+        sequence = on[np.argsort(place, kind="stable")]
     sequence = sequence[label[sequence] >= 0]
     names, number_of = np.unique(label[sequence], return_inverse=True)
     number = np.full(g.n, -1, dtype=np.int64)
