@@ -247,12 +247,24 @@ def decide_splits(splits: Mapping[tuple[str, str], bool | None], tables: Sequenc
     """
     out = {k: bool(v) for k, v in splits.items()}
     counts = [t.np for t in tables]
+    by_place: dict[bool, dict[tuple[str, str], list[Node]]] = {False: {}, True: {}}
+    for split, places in by_place.items():
+        for node in collect_nodes(tables, {k: bool(v) if v is not None else split
+                                           for k, v in splits.items()}):
+            places.setdefault((node.site, node.op), []).append(node)
+    known: dict[bytes, Explanation] = {}
+
+    def explained(node: Node) -> Explanation:
+        pairs = [pairs_on(node.rows[c], choice.grids[c]) for c in counts if c in node.rows]
+        key = b"|".join(repr((p.grid.key, p.rank.tolist(), p.peer.tolist())).encode()
+                        for p in pairs)
+        if key not in known:  # many places have the same partners
+            known[key] = explain(pairs, choice.periods)
+        return known[key]
+
     for key in (k for k, v in splits.items() if v is None):
-        def cost(split: bool, key: tuple[str, str] = key) -> tuple[float, bool]:
-            mine = collect_nodes(tables, {**out, key: split})
-            found = [explain([pairs_on(n.rows[c], choice.grids[c]) for c in counts if c in n.rows],
-                             choice.periods) for n in mine if (n.site, n.op) == key]
-            return sum(e.cost for e in found), any(e.ambiguous for e in found)
-        whole, ambiguous = cost(False)
-        out[key] = ambiguous or cost(True)[0] <= whole
+        whole = [explained(n) for n in by_place[False].get(key, [])]
+        apart = [explained(n) for n in by_place[True].get(key, [])]
+        out[key] = any(e.ambiguous for e in whole) \
+            or sum(e.cost for e in apart) <= sum(e.cost for e in whole)
     return out
