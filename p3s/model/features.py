@@ -131,12 +131,12 @@ def _of_blocks(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Feature
                     own = ["block", "first", volume[2], volume[3], sym(_AT[dims[0]])]
                     yield Feature(own, 1.3 + (k > 0))
                     yield Feature(mul(own, volume), 1.7 + (k > 0))
-                    yield Feature(mul(own, volume), 2.2 + (k > 0), ONCE)
+                    yield Feature(mul(own, volume), 4.2 + (k > 0), ONCE)
                 if size == len(cut):
                     yield Feature(mul(volume, ["log2", ["max", volume, num(1)]]), 2.0 + (k > 0))
                     yield Feature(mul(volume, volume), (1.6 if ndims == 1 else 2.5) + (k > 0))
-                    yield Feature(volume, 2.0 + (k > 0), ONCE)
-                    yield Feature(mul(volume, volume), 2.5 + (k > 0), ONCE)
+                    yield Feature(volume, 4.0 + (k > 0), ONCE)
+                    yield Feature(mul(volume, volume), 4.5 + (k > 0), ONCE)
     if ndims > 1:
         for block in blocks.get("n", []):
             yield Feature(block, 1.5)
@@ -145,9 +145,9 @@ def _of_blocks(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Feature
 def _of_counts(ndims: int, times: float) -> Iterator[Feature]:
     """Yield powers of n; times: of their cost, dearer where blocks are known instead."""
     n = sym("n")
-    yield Feature(power(n, -1), 1.2 * times)
+    yield Feature(power(n, -1), 1.2)
     if times == 1:
-        yield Feature(power(n, -1), 2.2, ONCE)
+        yield Feature(power(n, -1), 4.2, ONCE)
     for a, b, cost in ((-1, 2, 1.8), (-2, 3, 1.8), (-1, 3, 2.0), (-2, 1, 2.0), (1, 2, _GROWS),
                        (1, 1, _GROWS)):
         yield Feature(["pow", n, a, b] if (a, b) != (1, 1) else n, cost * times)

@@ -18,13 +18,13 @@ _GAIN, _EXACT = 1.5, 5e-6
 #: Relative error at which samples are met: what remains are first calls and rounding.
 _MET = 2e-5
 #: Columns of such a cost grow with n; they are not taken where the held-out error is larger.
-GROWING, _UNSURE = 10.0, 0.05
+GROWING, _UNSURE = 10.0, 0.01
 #: Weight of the squared errors of single ranks; the rest is that of the mean over the ranks.
 _SPREAD = 0.1
 #: In-sample errors times this stand for held-out ones.
 _SAFETY = 5.0
 #: Share by which a unit of cost has to lower the held-out error.
-_PRICE = 0.08
+_PRICE = 0.15
 #: Sets of terms that are extended by one more; least determinant of a Gram matrix of unit columns.
 _BEAM, _SINGULAR = 40, 1e-9
 #: Rivals: other sets of as many terms whose held-out error is at most so many times larger.

@@ -10,6 +10,7 @@ before it the process makes at all.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.model.features import BEFORE, HERE, ONCE, Feature, feature_values, features
-from p3s.model.guards import GridAt
+from p3s.model.guards import GridAt, fit_guard
 from p3s.model.laws import fit_exact, fit_work
 from p3s.model.relations import partners
 from p3s.model.scic import instruction_groups, ranges
@@ -30,6 +31,8 @@ from p3s.model.tree import assign
 EQUAL_RANKS_CV = 0.35
 #: Ranks per count that a law is fitted to; share of all work that may have laws of one term.
 _RANKS, _SMALL = 128, 0.01
+#: Kinds of ranks that are told apart before one place.
+_KINDS = 9
 
 Place = tuple[str, str]
 Rows = Mapping[str, np.ndarray]
@@ -48,6 +51,10 @@ class _Run:
     sizes: np.ndarray
     segments: np.ndarray
     item: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+
+#: A count, some of its ranks, and how often they run through each segment (segments, ranks).
+_Seen = tuple[_Run, np.ndarray, np.ndarray]
 
 
 def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, Any]],
@@ -160,7 +167,7 @@ def _place(number: int, places: Sequence[Place], runs: Sequence[_Run],
         segments.append(_segment_law([(run, count[k], work[k]) for run, (count, work)
                                       in zip(runs, tables, strict=True)],
                                      a, number, basis, 2 if (a, number) in small else 4))
-    cases: dict[tuple[bool, ...], list[tuple[_Run, np.ndarray, np.ndarray]]] = {}
+    cases: dict[tuple[bool, ...], list[_Seen]] = {}
     for run, (count, _) in zip(runs, tables, strict=True):
         there = _present(run.calls, before)
         ranks = np.flatnonzero(run.calls[number] > 0)
@@ -170,8 +177,43 @@ def _place(number: int, places: Sequence[Place], runs: Sequence[_Run],
     return {"place": list(places[number]),
             "from": [list(places[a]) if a >= 0 else None for a in before],
             "segments": segments,
-            "cases": [{"present": [int(x) for x in key],
-                       "counts": _counts(seen, before, number)} for key, seen in cases.items()]}
+            "cases": [{"present": [int(x) for x in key], **case} for key, seen in cases.items()
+                      for case in _cases(seen, before, number)]}
+
+
+def _cases(seen: Sequence[_Seen], before: Sequence[int], number: int) -> list[dict[str, Any]]:
+    """Return how often the segments before a place occur on ranks that make the same calls.
+
+    Where this has no law for all of them, the ranks are told apart by which of the segments they
+    run through at all, if their places in the grid say who does; the last case is all others.
+    """
+    whole = _counts(seen, before, number)
+    if not any("share" in law for law in whole):
+        return [{"guard": None, "counts": whole}]
+    kinds = Counter(tuple(col) for _, _, count in seen for col in (count > 0).T.tolist())
+    out = []
+    order = sorted(kinds, key=lambda k: (kinds[k], k))
+    for kind in order if 1 < len(order) <= _KINDS else ():
+        part = [(run, ranks[mine], count[:, mine]) for run, ranks, count in seen
+                if len(mine := np.flatnonzero(np.all((count > 0).T == np.array(kind), axis=1)))]
+        guard = None if kind == order[-1] else _guard(seen, part)
+        if guard is None and kind != order[-1]:
+            return [{"guard": None, "counts": whole}]
+        out.append({"guard": guard, "counts": _counts(part, before, number)})
+    return out or [{"guard": None, "counts": whole}]
+
+
+def _guard(seen: Sequence[_Seen], part: Sequence[_Seen]) -> list[Any] | None:
+    """Return who, of the ranks in ``seen``, is in ``part``; None without a rule."""
+    grids, sets, care = [], [], []
+    for run, ranks, _ in seen:
+        grids.append(run.grid)
+        care.append(np.isin(np.arange(run.grid.n), ranks))
+        sets.append(np.zeros(run.grid.n, dtype=bool))
+        for other, mine, _ in part:
+            if other is run:
+                sets[-1][mine] = True
+    return fit_guard(grids, sets, None, care)
 
 
 def _present(calls: np.ndarray, before: Sequence[int]) -> np.ndarray:
@@ -219,7 +261,7 @@ def _segment_law(points: Sequence[tuple[_Run, np.ndarray, np.ndarray]], a: int, 
             "counts": sorted({int(v) for part in n for v in part})}
 
 
-def _counts(seen: Sequence[tuple[_Run, np.ndarray, np.ndarray]], before: Sequence[int],
+def _counts(seen: Sequence[_Seen], before: Sequence[int],
             number: int) -> list[dict[str, Any]]:
     """Return how often each segment before a place occurs on ranks of one case.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.model.expr import evaluate_int
 from p3s.model.features import BEFORE, HERE, ONCE, Feature, feature_values
-from p3s.model.guards import GridAt
+from p3s.model.guards import GridAt, eval_guard
 from p3s.model.slots import env_of
 
 #: A normal distribution's 90 % interval in standard deviations.
@@ -64,12 +64,12 @@ def rank_work(model: Model, grid: GridAt, rows: Rows) -> RankWork:
     env = env_of(grid, ranks)
     work, half = np.zeros(shape), np.zeros(shape)
     for k, p in enumerate(places):
-        work[k], half[k] = _of_place(p, k, number, calls, sizes, env)
+        work[k], half[k] = _of_place(p, k, number, calls, sizes, env, grid)
     return RankWork(ranks, places, work, half)
 
 
 def _of_place(place: Mapping[str, Any], k: int, number: Mapping[tuple[str, ...], int],
-              calls: np.ndarray, sizes: np.ndarray, env: Mapping[str, np.ndarray]
+              calls: np.ndarray, sizes: np.ndarray, env: Mapping[str, np.ndarray], grid: GridAt
               ) -> tuple[np.ndarray, np.ndarray]:
     """Return work and half width of the segments that end at one place, per rank."""
     work, squares = np.zeros((2, calls.shape[1]))
@@ -78,7 +78,7 @@ def _of_place(place: Mapping[str, Any], k: int, number: Mapping[tuple[str, ...],
         return work, squares
     env = {name: v[there] for name, v in env.items()}
     before = [number.get(tuple(a), -1) if a is not None else -1 for a in place["from"]]
-    counts = _counts(place, before, calls[:, there], calls[k, there], env)
+    counts = _counts(place, before, calls[:, there], calls[k, there], env, grid)
     for segment, a, count in zip(place["segments"], before, counts, strict=True):
         if not count.any():
             continue
@@ -114,17 +114,34 @@ def _half_width(segment: Mapping[str, Any], value: np.ndarray, env: Mapping[str,
     return half
 
 
-def _counts(place: Mapping[str, Any], before: Sequence[int], calls: np.ndarray,
-            own: np.ndarray, env: Mapping[str, np.ndarray]) -> np.ndarray:
+def _case_of(cases: Sequence[Mapping[str, Any]], there: np.ndarray, grid: GridAt,
+             ranks: np.ndarray) -> np.ndarray:
+    """Return the case of every rank; there: (ranks, calls before the place), 0 or 1.
+
+    Ranks that make other calls than any that were traced are taken to be like the nearest; of
+    cases with the same calls the first whose guard holds is taken.
+    """
+    known = np.array([case["present"] for case in cases], dtype=np.int64).reshape(len(cases), -1)
+    kinds, where = np.unique(there, axis=0, return_inverse=True)
+    nearest = np.abs(kinds[:, None, :] - known[None, :, :]).sum(axis=2).argmin(axis=1)
+    out = nearest[where.ravel()]
+    for first in np.unique(out):
+        left = out == first
+        for c in np.flatnonzero(np.all(known == known[first], axis=1)):
+            guard = cases[c]["guard"]
+            holds = left if guard is None else left & eval_guard(guard, grid)[ranks]
+            out[holds] = c
+            left &= ~holds
+    return out
+
+
+def _counts(place: Mapping[str, Any], before: Sequence[int], calls: np.ndarray, own: np.ndarray,
+            env: Mapping[str, np.ndarray], grid: GridAt) -> np.ndarray:
     """Return how often each segment occurs, (segments, ranks)."""
     cases = place["cases"]
-    known = np.array([case["present"] for case in cases], dtype=np.int64).reshape(len(cases), -1)
     there = np.stack([calls[a] > 0 if a >= 0 else np.ones(len(own), dtype=bool) for a in before],
                      axis=1).astype(np.int64)
-    kinds, where = np.unique(there, axis=0, return_inverse=True)
-    # ranks that make other calls than any that were traced are taken to be like the nearest
-    nearest = np.abs(kinds[:, None, :] - known[None, :, :]).sum(axis=2).argmin(axis=1)
-    case_of = nearest[where.ravel()]
+    case_of = _case_of(cases, there, grid, env["r"])
     out = np.zeros((len(before), len(own)))
     for c in np.unique(case_of):
         mine = np.flatnonzero(case_of == c)
