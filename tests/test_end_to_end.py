@@ -52,20 +52,61 @@ def programs(tmp_path_factory: pytest.TempPathFactory, launcher: list[str]) -> P
 
 
 CASES = [
-    ("jacobi2d", ["--nx", "203", "--ny", "151", "--iterations", "8"], "2,4,8,16", (64, 60)),
+    ("jacobi2d", ["--nx", "203", "--ny", "151", "--iterations", "8"], "4,8,9,16",
+     (64, 60, 36, 48, 100)),
     ("ring", ["--bodies", "1003", "--steps", "2"], "2,4,8,16", (64, 37)),
     ("halo3d", ["--nx", "41", "--ny", "37", "--nz", "29", "--iterations", "4"], "8,12,18,27",
-     (64, 36)),
-    ("cg", ["--n", "1403", "--iterations", "2", "--inner", "4"], "2,4,8,16", (64,)),
-    ("wavefront", ["--nx", "67", "--ny", "53", "--iterations", "2"], "2,4,8,16", (64, 48)),
+     (64, 36, 125)),
+    ("cg", ["--n", "1403", "--iterations", "2", "--inner", "4"], "2,4,8,16", (64, 128)),
+    ("wavefront", ["--nx", "67", "--ny", "53", "--iterations", "2"], "2,4,8,16", (64, 48, 96)),
+    # tests/programs/phases
+    ("vcycle", ["5"], "4,8,16,27", (64, 36, 100)),
+    ("multipartition", ["7"], "4,9,16,25", (64, 36, 49)),
+    ("rankring", ["3"], "4,8,16", (64, 36)),
+    ("recursive", ["5"], "4,8,16,27", (64, 36, 100)),
+    ("fft", ["6"], "4,8,16,27", (64, 36)),
+    ("tenth", ["25", "10"], "4,8,16", (64, 36)),
+    ("tenth", ["40", "10"], "4,8,16", (64, 36)),
+    ("octants", ["3", "4", "0"], "4,9,16,25", (64, 36)),
+    ("octants", ["3", "4", "1"], "4,9,16,25", (64, 36)),
+    ("bisected", ["6"], "4,8,16", (64, 128)),
+    ("turns", ["9"], "4,8,16", (64, 36)),
+    ("trips", ["8"], "4,9,16,25", (64, 36)),
+    ("fused", ["4", "3"], "4,8,16", (64, 36)),
+    ("wrapper", ["10"], "4,9,16,25", (64, 36)),
+    ("waitany", ["7"], "4,9,16,25", (64, 36)),
+    ("intercomm", ["11"], "4,8,16", (64, 36)),
 ]
+#: Those that `make test` runs, at their first target; all others are slow.
+QUICK = ("jacobi2d", "ring", "halo3d", "cg", "wavefront", "vcycle", "multipartition", "rankring")
 
 
-@pytest.mark.parametrize(("program", "args", "counts", "targets"), CASES,
-                         ids=[c[0] for c in CASES])
-def test_large_counts_are_predicted_exactly(program, args, counts, targets, programs, launcher,
+def _cases():
+    for case in CASES:
+        name, args, counts, targets = case
+        quick = name in QUICK
+        one = f"{name}-{'-'.join(a for a in args if a.isdigit())}"
+        yield pytest.param(name, args, counts, targets[:2] if quick else targets, id=one,
+                           marks=() if quick else pytest.mark.slow)
+        if quick and targets[2:]:
+            yield pytest.param(name, args, counts, targets[2:], id=f"{one}-more",
+                               marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def corpus(programs) -> Path:
+    """Build the programs of tests/programs/phases where the examples are."""
+    for name in {case[0] for case in CASES}:
+        source = PROGRAMS / "phases" / f"{name}.c"
+        if source.exists():
+            compile_c(source, programs / name, "-lm")
+    return programs
+
+
+@pytest.mark.parametrize(("program", "args", "counts", "targets"), list(_cases()))
+def test_large_counts_are_predicted_exactly(program, args, counts, targets, corpus, launcher,
                                             tmp_path):
-    command = [*launcher, str(programs / program), *args]
+    command = [*launcher, str(corpus / program), *args]
     study = tmp_path / "study"
     done = p3s("characterize", "-n", counts, "-o", study, "--", *command)
     assert done.returncode == 0, done.stderr
@@ -77,9 +118,11 @@ def test_large_counts_are_predicted_exactly(program, args, counts, targets, prog
         for key in ("p2p_triples", "collectives"):
             got = result[key]
             assert got["true"] == got["predicted"] == got["equal"], (n, key, got)
-        assert result["p2p_triples"]["true"] > 0
+        assert result["p2p_triples"]["true"] + result["collectives"]["true"] > 0
         assert result["weights"]["exact"] == result["weights"]["phases"] > 0
         assert result["unmodelled"]["events"] == 0
+        order = result["order"]  # every event of every rank where it is in the run
+        assert order["equal"] == order["ranks"] == n, (n, order["first"])
         assert done.returncode == 0, done.stderr
 
 

@@ -141,7 +141,8 @@ def _read(points: Points) -> tuple[list[dict[str, int]], list[float]]:
         env = _environment(at)
         if env.get("n", 0) < 1 or any(v < 0 for v in env.values()):
             raise P3SError(f"law: {at} is no process count; counts are 1 and more")
-        for v in what if hasattr(what, "__len__") else (what,):
+        for v in (what,) if isinstance(what, (int, float)) or not hasattr(what, "__len__") \
+                else what:
             if not math.isfinite(float(v)):
                 raise P3SError(f"law: the value {v} at {env['n']} processes is no number; "
                                "leave it out")
