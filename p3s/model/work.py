@@ -10,17 +10,16 @@ before it the process makes at all.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from p3s.characterize.tables import PointTable
+from p3s.model.cases import Run, Seen, cases_of
 from p3s.model.features import BEFORE, HERE, ONCE, Feature, feature_values, features
-from p3s.model.guards import GridAt, fit_guard
-from p3s.model.laws import fit_exact, fit_work
+from p3s.model.guards import GridAt
+from p3s.model.laws import fit_work
 from p3s.model.relations import partners
 from p3s.model.scic import instruction_groups, ranges
 from p3s.model.slots import env_of
@@ -31,30 +30,9 @@ from p3s.model.tree import assign
 EQUAL_RANKS_CV = 0.35
 #: Ranks per count that a law is fitted to; share of all work that may have laws of one term.
 _RANKS, _SMALL = 128, 0.01
-#: Kinds of ranks that are told apart before one place.
-_KINDS = 9
 
 Place = tuple[str, str]
 Rows = Mapping[str, np.ndarray]
-
-
-@dataclass
-class _Run:
-    """One traced count: calls and bytes per place and rank, segments as numbers of places.
-
-    number: place -> its number; calls: (places, ranks); sizes: mean bytes, same shape; segments:
-    rows (rank, from, to, count, work), from -1 at the start.
-    """
-
-    grid: GridAt
-    calls: np.ndarray
-    sizes: np.ndarray
-    segments: np.ndarray
-    item: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-
-#: A count, some of its ranks, and how often they run through each segment (segments, ranks).
-_Seen = tuple[_Run, np.ndarray, np.ndarray]
 
 
 def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, Any]],
@@ -98,7 +76,7 @@ def _places(items: Sequence[Mapping[str, Any]]) -> dict[Place, int]:
     return {p: k for k, p in enumerate(dict.fromkeys((it["site"], it["op"]) for it in items))}
 
 
-def _run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Place, int]) -> _Run:
+def _run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Place, int]) -> Run:
     """Return what one traced count did, by place; place: of each row of the table, -1: of none."""
     shape = (len(places), t.np)
     known = place >= 0
@@ -116,7 +94,7 @@ def _run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Plac
         there = np.flatnonzero(calls.ravel())
         segments = np.stack([there % t.np, np.full(len(there), -1), there // t.np,
                              calls.ravel()[there], work[there]], axis=1).astype(np.int64)
-    return _Run(grid, calls, moved / np.maximum(calls, 1), segments)
+    return Run(grid, calls, moved / np.maximum(calls, 1), segments)
 
 
 def _total(points: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> dict[str, Any]:
@@ -133,7 +111,7 @@ def _total(points: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> dict[str, An
                                   for mine in instruction_groups(w)] for n, ranks, w in points}}
 
 
-def _small(runs: Sequence[_Run]) -> set[tuple[int, int]]:
+def _small(runs: Sequence[Run]) -> set[tuple[int, int]]:
     """Return the segments that together are at most a hundredth of the work at every count."""
     share: dict[tuple[int, int], float] = {}
     for run in runs:
@@ -151,7 +129,7 @@ def _small(runs: Sequence[_Run]) -> set[tuple[int, int]]:
     return out
 
 
-def _place(number: int, places: Sequence[Place], runs: Sequence[_Run],
+def _place(number: int, places: Sequence[Place], runs: Sequence[Run],
            basis: Sequence[Feature], small: set[tuple[int, int]]) -> dict[str, Any]:
     """Return the segments that end at one place.
 
@@ -167,7 +145,7 @@ def _place(number: int, places: Sequence[Place], runs: Sequence[_Run],
         segments.append(_segment_law([(run, count[k], work[k]) for run, (count, work)
                                       in zip(runs, tables, strict=True)],
                                      a, number, basis, 2 if (a, number) in small else 4))
-    cases: dict[tuple[bool, ...], list[_Seen]] = {}
+    cases: dict[tuple[bool, ...], list[Seen]] = {}
     for run, (count, _) in zip(runs, tables, strict=True):
         there = _present(run.calls, before)
         ranks = np.flatnonzero(run.calls[number] > 0)
@@ -178,42 +156,7 @@ def _place(number: int, places: Sequence[Place], runs: Sequence[_Run],
             "from": [list(places[a]) if a >= 0 else None for a in before],
             "segments": segments,
             "cases": [{"present": [int(x) for x in key], **case} for key, seen in cases.items()
-                      for case in _cases(seen, before, number)]}
-
-
-def _cases(seen: Sequence[_Seen], before: Sequence[int], number: int) -> list[dict[str, Any]]:
-    """Return how often the segments before a place occur on ranks that make the same calls.
-
-    Where this has no law for all of them, the ranks are told apart by which of the segments they
-    run through at all, if their places in the grid say who does; the last case is all others.
-    """
-    whole = _counts(seen, before, number)
-    if not any("share" in law for law in whole):
-        return [{"guard": None, "counts": whole}]
-    kinds = Counter(tuple(col) for _, _, count in seen for col in (count > 0).T.tolist())
-    out = []
-    order = sorted(kinds, key=lambda k: (kinds[k], k))
-    for kind in order if 1 < len(order) <= _KINDS else ():
-        part = [(run, ranks[mine], count[:, mine]) for run, ranks, count in seen
-                if len(mine := np.flatnonzero(np.all((count > 0).T == np.array(kind), axis=1)))]
-        guard = None if kind == order[-1] else _guard(seen, part)
-        if guard is None and kind != order[-1]:
-            return [{"guard": None, "counts": whole}]
-        out.append({"guard": guard, "counts": _counts(part, before, number)})
-    return out or [{"guard": None, "counts": whole}]
-
-
-def _guard(seen: Sequence[_Seen], part: Sequence[_Seen]) -> list[Any] | None:
-    """Return who, of the ranks in ``seen``, is in ``part``; None without a rule."""
-    grids, sets, care = [], [], []
-    for run, ranks, _ in seen:
-        grids.append(run.grid)
-        care.append(np.isin(np.arange(run.grid.n), ranks))
-        sets.append(np.zeros(run.grid.n, dtype=bool))
-        for other, mine, _ in part:
-            if other is run:
-                sets[-1][mine] = True
-    return fit_guard(grids, sets, None, care)
+                      for case in cases_of(seen, before, number)]}
 
 
 def _present(calls: np.ndarray, before: Sequence[int]) -> np.ndarray:
@@ -232,7 +175,7 @@ def _counts_and_work(segments: np.ndarray, before: Sequence[int], ranks: int
     return out[0], out[1]
 
 
-def _segment_law(points: Sequence[tuple[_Run, np.ndarray, np.ndarray]], a: int, b: int,
+def _segment_law(points: Sequence[tuple[Run, np.ndarray, np.ndarray]], a: int, b: int,
                  basis: Sequence[Feature], max_terms: int) -> dict[str, Any]:
     """Return the law of one occurrence of the segment from place a to place b."""
     x, y, n = [], [], []
@@ -261,43 +204,7 @@ def _segment_law(points: Sequence[tuple[_Run, np.ndarray, np.ndarray]], a: int, 
             "counts": sorted({int(v) for part in n for v in part})}
 
 
-def _counts(seen: Sequence[_Seen], before: Sequence[int],
-            number: int) -> list[dict[str, Any]]:
-    """Return how often each segment before a place occurs on ranks of one case.
-
-    Each is a constant, as often as the call it starts at, a law of n, or a share of the place's
-    calls; the one of least certain law takes what the others leave of these.
-    """
-    each = [np.concatenate([count[k] for _, _, count in seen]) for k in range(len(before))]
-    calls = np.concatenate([run.calls[number][ranks] for run, ranks, _ in seen])
-    out: list[dict[str, Any]] = []
-    for k, a in enumerate(before):
-        c = each[k]
-        starts = np.concatenate([run.calls[a][ranks] for run, ranks, _ in seen]) \
-            if a >= 0 else np.ones(len(c))
-        if np.all(c == c[0]):
-            out.append({"const": float(c[0])})
-        elif np.array_equal(c, starts):
-            out.append({"as": k})
-        else:
-            same = all(np.all(count[k] == count[k][0]) for _, _, count in seen)
-            law = fit_exact([_scalars(run.grid) for run, _, _ in seen],
-                            [int(count[k][0]) for _, _, count in seen],
-                            len(seen[0][0].grid.dims)) if same and len(seen) > 2 else None
-            out.append({"expr": law.expr} if law is not None
-                       else {"share": float(c.sum() / max(float(calls.sum()), 1.0))})
-    order = ("const", "as", "expr", "share")
-    main = max(range(len(before)), key=lambda k: (order.index(next(iter(out[k]))),
-                                                  float(each[k].sum())))
-    out[main] = {"rest": 1}
-    return out
-
-
-def _scalars(g: GridAt) -> dict[str, int]:
-    return {"n": g.n, **{f"p{d}": p for d, p in enumerate(g.dims)}}
-
-
-def _row_weights(items: Sequence[Mapping[str, Any]], t: PointTable, run: _Run, grid: GridAt
+def _row_weights(items: Sequence[Mapping[str, Any]], t: PointTable, run: Run, grid: GridAt
                  ) -> dict[int, list[float]]:
     """Return the work of one call per item: of the first stage of a family, and of later ones.
 

@@ -127,7 +127,7 @@ def _case_of(cases: Sequence[Mapping[str, Any]], there: np.ndarray, grid: GridAt
     out = nearest[where.ravel()]
     for first in np.unique(out):
         left = out == first
-        for c in np.flatnonzero(np.all(known == known[first], axis=1)):
+        for c in np.flatnonzero(np.all(known == known[first], axis=1)).tolist():
             guard = cases[c]["guard"]
             holds = left if guard is None else left & eval_guard(guard, grid)[ranks]
             out[holds] = c
