@@ -20,8 +20,8 @@ _KINDS = 9
 class Run:
     """One traced count: calls and bytes per place and rank, segments as numbers of places.
 
-    number: place -> its number; calls: (places, ranks); sizes: mean bytes, same shape; segments:
-    rows (rank, from, to, count, work), from -1 at the start.
+    calls: (places, ranks); sizes: mean bytes, same shape; segments: rows (rank, from, to, count,
+    work), from -1 at the start; item: of each row of the table; features: (ranks, features).
     """
 
     grid: GridAt
@@ -29,6 +29,7 @@ class Run:
     sizes: np.ndarray
     segments: np.ndarray
     item: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    features: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 #: A count, some of its ranks, and how often they run through each segment (segments, ranks).

@@ -149,6 +149,8 @@ def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float
     price = np.asarray(cost, dtype=float)
     if not np.any(y > 0):
         return Fit((), (), 0.0)
+    if np.ptp(y) <= 1e-9 * y.max() and np.ptp(x[:, 0]) == 0:
+        return Fit((0,), (float(y[0] / x[0, 0]),), 0.0 if len(np.unique(n)) > 1 else 1.0)
     if len(np.unique(n)) == 1:
         return Fit((0,), (float(y.mean() / max(x[:, 0].mean(), 1e-300)),), 1.0)
     grams = _Grams(x, y, n)

@@ -17,19 +17,19 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.model.cases import Run, Seen, cases_of
-from p3s.model.features import BEFORE, HERE, ONCE, Feature, feature_values, features
+from p3s.model.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.guards import GridAt
 from p3s.model.laws import fit_work
 from p3s.model.relations import partners
 from p3s.model.scic import instruction_groups, ranges
 from p3s.model.slots import env_of
-from p3s.model.sparse import fit_sparse
+from p3s.model.sparse import MAX_TERMS, fit_sparse
 from p3s.model.tree import assign
 
 #: Largest coefficient of variation over ranks at which all ranks are taken to be equal.
 EQUAL_RANKS_CV = 0.35
-#: Ranks per count that a law is fitted to; share of all work that may have laws of one term.
-_RANKS, _SMALL = 128, 0.01
+#: Ranks per count that a law is fitted to; shares of all work that may have laws of few terms.
+_RANKS, _TINY, _SMALL = 128, 0.001, 0.01
 
 Place = tuple[str, str]
 Rows = Mapping[str, np.ndarray]
@@ -62,11 +62,15 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
     for k, phase in enumerate(phases):
         phase["work"] = {**_total(totals[k]), "places": []}
     basis = features(items, len(next(iter(grids.values())).dims))
-    small = _small(runs)
+    for run in runs:
+        env = env_of(run.grid, np.arange(run.grid.n))
+        run.features = np.stack([feature_values(Feature(f.expr, 0.0), env, {}) for f in basis],
+                                axis=1)
+    most = _most_terms(runs)
     weights = _row_weights(items, tables[-1], runs[-1], grids[tables[-1].np])
     for place, number in places.items():
         mine = [i for i, it in enumerate(items) if (it["site"], it["op"]) == place]
-        made = _place(number, list(places), runs, basis, small)
+        made = _place(number, list(places), runs, basis, most)
         made["items"] = mine
         made["rows"] = [weights.get(i, [1.0, 1.0]) for i in mine]
         phases[items[mine[0]]["phase"]]["work"]["places"].append(made)
@@ -111,8 +115,12 @@ def _total(points: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> dict[str, An
                                   for mine in instruction_groups(w)] for n, ranks, w in points}}
 
 
-def _small(runs: Sequence[Run]) -> set[tuple[int, int]]:
-    """Return the segments that together are at most a hundredth of the work at every count."""
+def _most_terms(runs: Sequence[Run]) -> dict[tuple[int, int], int]:
+    """Return how many terms the law of a segment may have: few where it hardly matters.
+
+    One for the segments that together are at most a thousandth of the work at every count, two
+    for those that are a hundredth.
+    """
     share: dict[tuple[int, int], float] = {}
     for run in runs:
         total = max(float(run.segments[:, 4].sum()), 1.0)
@@ -120,17 +128,14 @@ def _small(runs: Sequence[Run]) -> set[tuple[int, int]]:
         work = np.bincount(where.ravel(), weights=run.segments[:, 4])
         for (a, b), w in zip(pair.tolist(), work, strict=True):
             share[(a, b)] = max(share.get((a, b), 0.0), float(w) / total)
-    out, left = set(), _SMALL
-    for pair_, s in sorted(share.items(), key=lambda x: (x[1], x[0])):
-        left -= s
-        if left < 0:
-            break
-        out.add(pair_)
-    return out
+    order = sorted(share.items(), key=lambda x: (x[1], x[0]))
+    sums = np.cumsum([s for _, s in order])
+    return {pair: 1 if s <= _TINY else 2 if s <= _SMALL else MAX_TERMS
+            for (pair, _), s in zip(order, sums, strict=True)}
 
 
 def _place(number: int, places: Sequence[Place], runs: Sequence[Run],
-           basis: Sequence[Feature], small: set[tuple[int, int]]) -> dict[str, Any]:
+           basis: Sequence[Feature], most: Mapping[tuple[int, int], int]) -> dict[str, Any]:
     """Return the segments that end at one place.
 
     Keys: from (places before it, null: the start of the run); segments (a law of one occurrence
@@ -144,7 +149,7 @@ def _place(number: int, places: Sequence[Place], runs: Sequence[Run],
     for k, a in enumerate(before):
         segments.append(_segment_law([(run, count[k], work[k]) for run, (count, work)
                                       in zip(runs, tables, strict=True)],
-                                     a, number, basis, 2 if (a, number) in small else 4))
+                                     a, number, basis, most[(a, number)]))
     cases: dict[tuple[bool, ...], list[Seen]] = {}
     for run, (count, _) in zip(runs, tables, strict=True):
         there = _present(run.calls, before)
@@ -185,11 +190,10 @@ def _segment_law(points: Sequence[tuple[Run, np.ndarray, np.ndarray]], a: int, b
             continue
         ranks = ranks[np.unique(np.linspace(0, len(ranks) - 1, _RANKS).astype(np.int64))] \
             if len(ranks) > _RANKS else ranks
-        messages = {HERE: run.sizes[b][ranks],
-                    BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks)),
-                    ONCE: 1.0 / count[ranks]}
-        env = env_of(run.grid, ranks)
-        x.append(np.stack([feature_values(f, env, messages) for f in basis], axis=1))
+        factor = {NONE: np.ones(len(ranks)), HERE: run.sizes[b][ranks],
+                  BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks)),
+                  ONCE: 1.0 / count[ranks]}
+        x.append(run.features[ranks] * np.stack([factor[f.message] for f in basis], axis=1))
         y.append(work[ranks] / count[ranks])
         n.append(np.full(len(ranks), run.grid.n))
     fit = fit_sparse(np.concatenate(x), np.concatenate(y), np.concatenate(n),
