@@ -113,6 +113,7 @@ def signature_json(t: PointTable) -> dict[str, Any]:
         "events": t.events, "null_events": t.null_events, "failed_polls": t.failed_polls,
         "wall_ns": t.wall_ns, "work": int(t.work.sum()), "work_unit": t.work_unit,
         "communication_ns": int(t.elapsed_ns.sum()), "varying": list(t.varying),
+        "moved": list(t.moved), "recounted": list(t.recounted),
         "unmodelled": t.unmodelled, "not_modelled": unmodelled_calls([t]),
         "tracing": t.tracing, "accounting": found["accounting"][key],
         "phases": found["phases"], "tree": found["tree"],
@@ -205,7 +206,8 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
         failed_polls=data["failed_polls"], repeats=data["repeats"],
         varying=tuple(data["varying"]), unmodelled=data["unmodelled"], wall_ns=data["wall_ns"],
         work_unit=data["work_unit"], tracing=data.get("tracing", {}), sequences=sequences,
-        segments=between)
+        segments=between, moved=tuple(data.get("moved", data["varying"])),
+        recounted=tuple(data.get("recounted", data["varying"])))
 
 
 def _read_sequences(path: Path) -> dict[int, np.ndarray]:

@@ -33,6 +33,8 @@ class PointTable:
     sequences: rank -> all its events as codes (p3s.characterize.events); empty where there are
     too many. turn: of each row, see p3s.model.turns (0 unless it was asked for).
     segments: work between calls (p3s.characterize.segments), empty in tables that lack it.
+    Of varying, moved: partners or their number differ between repeats, whatever the sizes;
+    recounted: how often a rank makes the call differs.
     Where work is in instructions, elapsed_ns is 0: times under emulation tell nothing.
     """
 
@@ -63,6 +65,8 @@ class PointTable:
     sequences: dict[int, numpy.ndarray] = field(default_factory=dict)
     turn: numpy.ndarray | None = None
     segments: numpy.ndarray = field(default_factory=none)
+    moved: tuple[str, ...] = ()
+    recounted: tuple[str, ...] = ()
 
 
 def point_table(runs: Sequence[RunTrace]) -> PointTable:
@@ -108,11 +112,29 @@ def table_of(parts: Sequence[Part], wall_ns: Sequence[int | None], where: str) -
         np=one.np, groups=tuple(one.groups), places=tuple(one.places), sites=dict(one.sites),
         **table, nodes=tuple(one.nodes), edges=one.edges, samples=dict(one.samples),
         events=one.events, null_events=one.null_events, failed_polls=one.failed_polls,
-        repeats=len(parts), varying=tuple(sorted(varying)), unmodelled=dict(one.unmodelled),
+        repeats=len(parts), varying=tuple(sorted(varying)),
+        moved=_differing(parts, with_partner=True), recounted=_differing(parts),
+        unmodelled=dict(one.unmodelled),
         wall_ns=min(walls) if walls else None,
         work_unit=units[0] if len(units) == 1 else CPU, tracing=dict(one.tracing),
         sequences=dict(one.sequences),
         segments=least([(part.segments, part.nodes) for part in parts]))
+
+
+def _differing(parts: Sequence[Part], with_partner: bool = False) -> tuple[str, ...]:
+    """Return the calls whose number per rank (and partner) is not the same in all repeats."""
+    seen: list[dict[tuple, int]] = []
+    for part in parts if len(parts) > 1 else ():
+        number: dict[tuple, int] = {}
+        for rank, group, count in zip(part.table["rank"].tolist(), part.table["group"].tolist(),
+                                      part.table["count"].tolist(), strict=True):
+            g = part.groups[group]
+            key = (f"{g.site}:{g.op}", rank, *((g.comm, g.peer, g.tag, g.root)
+                                               if with_partner else ()))
+            number[key] = number.get(key, 0) + count
+        seen.append(number)
+    return tuple(sorted({key[0] for other in seen[1:] for key, _ in
+                         seen[0].items() ^ other.items()}))
 
 
 def _row_keys(groups: Sequence[Group], table: dict[str, np.ndarray]) -> list[tuple]:

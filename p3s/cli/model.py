@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say, write_out
-from p3s.errors import UsageError
+from p3s.errors import P3SError, UsageError
 
 EPILOG = """\b
 Example:
@@ -32,6 +32,12 @@ def model(
     everything: bool = typer.Option(False, "--all", help="All phases and all rules."),
     latex: bool = typer.Option(False, "--latex", help="Print tables for LaTeX."),
     python: bool = typer.Option(False, "--python", help="Print a Python module of functions."),
+    trips: list[str] = typer.Option(
+        [],
+        "--trips",
+        metavar="SITE=COUNT",
+        help="State a loop's turns: by phase number, call site or function; SITE= takes it back.",
+    ),
     scic: bool = typer.Option(
         False, "--scic", help="Print the instruction table: work per process, weight, total."
     ),
@@ -52,9 +58,17 @@ def model(
     if csv and not scic:
         raise UsageError("--csv: of the instruction table only; add --scic")
     study = Study.open(study_dir)
-    with progress(2) as bar:
-        # Asked for by name: fit again even when the model is newer than its signatures.
-        ensure_model(study, bar, holdout=holdout, again=True)
+    before = study.manifest().get("trips", {})
+    if trips:
+        study.update(trips=stated_trips(trips, before))
+    try:
+        with progress(2) as bar:
+            # Asked for by name: fit again even when the model is newer than its signatures.
+            ensure_model(study, bar, holdout=holdout, again=True)
+    except P3SError:
+        if trips:  # what cannot be meant is not kept
+            study.update(trips=before)
+        raise
     fitted = read_json(study.model_path, "p3s.model")
     if json_:
         emit_json(fitted)
@@ -72,6 +86,24 @@ def model(
             say("low confidence: " + "; ".join(wrong))
             return 3
     return 0
+
+
+def stated_trips(words: list[str], before: dict[str, int]) -> dict[str, int]:
+    """Return the turns of loops that are stated, those of ``before`` included."""
+    from p3s.model.tripcounts import MAX_TRIPS
+
+    out = dict(before)
+    for word in words:
+        where, equals, count = word.rpartition("=")
+        if not equals or not where:
+            raise UsageError(f"--trips {word}: write SITE=COUNT, as in --trips solve=250")
+        if not count:
+            out.pop(where, None)
+        elif not (count.isascii() and count.isdigit()) or not 0 < int(count[:20]) <= MAX_TRIPS:
+            raise UsageError(f"--trips {word}: {count!r} is not a number of turns")
+        else:
+            out[where] = int(count)
+    return out
 
 
 def _show(study: Any, fitted: dict[str, Any], everything: bool, latex: bool, python: bool) -> None:

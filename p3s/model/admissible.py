@@ -18,13 +18,14 @@ _KINDS: dict[str, tuple[str, Callable[[int, int], bool]]] = {
 _ENOUGH = 3
 
 
-def learn(counts: Sequence[int], failed: Sequence[int] = (), cart: bool = False
-          ) -> dict[str, Any]:
+def learn(counts: Sequence[int], failed: Sequence[int] = (), cart: bool = False,
+          powers: bool = False) -> dict[str, Any]:
     """Return what is known of the counts a program accepts: {kind, k, sure, counts, failed}.
 
     counts, failed: process counts that ran, and that did not (a refusal or another failure);
-    cart: MPI gave the program its grid, which it does at any count. sure: failures show the
-    kind, else it is only that of all counts tried.
+    cart: MPI gave the program its grid, which it does at any count; powers: its partners are
+    there at powers of two only.
+    sure: failures or partners show the kind, else it is only that of all counts tried.
     """
     failed = sorted(set(failed) - set(counts))
     k = math.gcd(*counts)
@@ -34,6 +35,8 @@ def learn(counts: Sequence[int], failed: Sequence[int] = (), cart: bool = False
     kind, sure = "any", False
     if failed and telling:
         kind, sure = telling[0], True
+    elif powers and "powers" in holds:
+        kind, sure = "powers", True
     elif len(counts) >= _ENOUGH and not cart:
         kind = next((name for name in ("cubes", "squares", "powers") if name in holds), "any")
     return {"kind": kind, "k": k, "sure": sure, "counts": sorted(counts), "failed": failed}

@@ -15,8 +15,11 @@ from p3s.model.amounts import fit_amounts
 from p3s.model.blocks import ExtentPool
 from p3s.model.compare import compare
 from p3s.model.evaluate import Model, generate
+from p3s.model.expr import mul, num
 from p3s.model.growth import growth
+from p3s.model.irregular import sample_relation
 from p3s.model.judge import judge_items, judge_weights, phase_key, shares
+from p3s.model.laws import fit_work
 from p3s.model.measured import add_measured
 from p3s.model.nextcount import next_counts
 from p3s.model.nodes import (
@@ -26,25 +29,39 @@ from p3s.model.nodes import (
     choose_grid,
     collect_nodes,
     decide_splits,
+    empty_rows,
     items_of,
     tag_splits,
 )
 from p3s.model.order import fit_order
-from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item
-from p3s.model.tree import build_tree, phases_of
+from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item, sample_slot
+from p3s.model.tree import build_tree, phases_of, weight_law
+from p3s.model.tripcounts import (
+    as_traced,
+    judge_trips,
+    per_turn,
+    resolve,
+    state,
+    stated,
+    subtree_items,
+)
 from p3s.model.turns import with_turns
 from p3s.model.work import fit_phase_work
 from p3s.trace.ops import COLLECTIVE, COMPLETION, HALF_OF_ONE, RECV, SEND, leaves_request
 
 MIN_COUNTS = 2
+#: Share of a node's messages without a rule from which on all are taken for a sample.
+LOOSE_SHARE = 0.3
 Entry = dict[str, Any]
 
 
 def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
-              failed: Sequence[int] = ()) -> Model:
+              failed: Sequence[int] = (), trips: Mapping[str, int] | None = None) -> Model:
     """Fit the model to all tables given (no hold-out).
 
-    typed: numbers among the program's arguments, a hint to extents where sizes leave them open.
+    typed: numbers among the program's arguments, a hint to extents where sizes leave them open;
+    failed: counts at which the program did not run; trips: turns of loops as the user states
+    them, by phase number, call site or function.
     """
     tables = with_turns(sorted(tables, key=lambda t: t.np))
     counts = [t.np for t in tables]
@@ -54,9 +71,10 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
     work_unit = _work_unit(tables)
     nodes, choice, split = _nodes_on_grid(tables)
     work = _items(nodes, choice, tables)
-    entries = [entry for entry, _ in work]
     unmodelled = _sum_ops(tables)
     _fit_items(work, counts, tables, ExtentPool(typed=frozenset(typed)), unmodelled)
+    work = _with_samples(work, nodes, tables, unmodelled)
+    entries = [entry for entry, _ in work]
     fit_amounts(entries, {n: g.dims for n, g in choice.grids.items()})
     _follow_posts(entries, work, counts)
     tree, of_node = build_tree(entries, tables, choice.grids, split)
@@ -80,9 +98,16 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
         "unmodelled_ops": unmodelled, "not_modelled": unmodelled_calls(tables),
         "first_seen": _first_seen(nodes), "growth": growth(tables, entries),
     }
-    model["order"] = fit_order(model, tables, tree, {n: generate(model, n) for n in counts},
+    powers = choice.family.kind == "power2" or any(
+        e["relation"] is not None and e["relation"]["kind"] == "xor"
+        and e["relation"].get("axis") is None and "fold" not in e["relation"] for e in entries)
+    model["admissible"] = admissible.learn(counts, failed, model["grid"]["cart"], powers)
+    judge_trips(phases, entries, tables, choice.grids, split)
+    for where, count in sorted((trips or {}).items()):
+        _state_trips(model, work, resolve(model, where), count)
+    model["order"] = fit_order(model, tables, tree,
+                               {n: generate(as_traced(model, n), n) for n in counts},
                                choice.grids)
-    model["admissible"] = admissible.learn(counts, failed, model["grid"]["cart"])
     judge_items(model, tables)
     return model
 
@@ -130,11 +155,10 @@ def _fit_items(work: Sequence[tuple[Entry, Item]], counts: Sequence[int],
     Items seen at many counts determine extents best; the others choose among those found, and
     what their sizes left open is decided again when all extents are known.
     """
-    varying = {v for t in tables for v in t.varying}
+    varying = {v for t in tables for v in t.moved}
     ranked = sorted(work, key=lambda w: _spread(w[1], counts), reverse=True)
     for entry, item in (*ranked, *ranked):
-        if "slots" in entry and not any(w in s["why"] for s in entry["slots"]
-                                        for w in (EVEN, OPEN)):
+        if "slots" in entry and not any(s["elements"].get("open") for s in entry["slots"]):
             continue
         entry["slots"] = fit_item(item, list(counts), pool,
                                   f"{entry['site']}:{entry['op']}" in varying)
@@ -152,6 +176,40 @@ def _fit_items(work: Sequence[tuple[Entry, Item]], counts: Sequence[int],
                 slot["why"].append(why)
             if entry["kind"] == COMPLETION:  # how many requests a call completes is no message
                 slot["why"] = [w for w in slot["why"] if w not in (EVEN, OPEN, NO_SIZE)]
+
+
+def _with_samples(work: Sequence[tuple[Entry, Item]], nodes: Sequence[Node],
+                  tables: Sequence[PointTable], unmodelled: Mapping[str, int]
+                  ) -> list[tuple[Entry, Item]]:
+    """Let a sample stand for all partners of a node whose messages mostly have no rule."""
+    counts = [t.np for t in tables]
+    moved = {v for t in tables for v in t.moved}
+    by_node: dict[int, list[tuple[Entry, Item]]] = {}
+    for entry, item in work:
+        by_node.setdefault(entry["node"], []).append((entry, item))
+    out: list[tuple[Entry, Item]] = []
+    for k, mine in by_node.items():
+        entry, item = mine[0]
+        sample = None
+        if entry["kind"] in (SEND, RECV) and entry["op"] not in unmodelled \
+                and f"{entry['site']}:{entry['op']}" not in moved:
+            rows = nodes[k].rows
+            loose = [sum(int(i.rows[n].count.sum()) for n in counts) for e, i in mine
+                     if any(s["guard"] is None for s in e["slots"])]
+            if sum(loose) > LOOSE_SHARE * sum(int(r.count.sum()) for r in rows.values()):
+                sample = sample_relation({n: (r.rank[r.peer >= 0], r.peer[r.peer >= 0])
+                                          for n, r in rows.items()}, entry["kind"] == SEND)
+        if sample is None:
+            out += mine
+            continue
+        one = Item({n: r for n in counts for r in [rows.get(n, empty_rows())]},
+                   {n: np.zeros(len(rows[n].rank) if n in rows else 0, dtype=np.int64)
+                    for n in counts}, None,
+                   {n: np.ones((1, n), dtype=bool) for n in counts}, item.grids, sample,
+                   item.place)
+        out.append(({**entry, "relation": sample, "notes": [],
+                     "slots": [sample_slot(one, counts)]}, one))
+    return out
 
 
 def _tag_value(node: Node, tables: Sequence[PointTable]) -> int:
@@ -178,6 +236,33 @@ def _sum_ops(tables: Sequence[PointTable]) -> dict[str, int]:
         for op, k in t.unmodelled.items():
             out[op] = out.get(op, 0) + k
     return out
+
+
+def _state_trips(model: Model, work: Sequence[tuple[Entry, Item]], k: int, trips: int) -> None:
+    """Give a loop the number of turns that the user states, and all inside it in proportion."""
+    phases, turns = model["phases"], dict(model["phases"][k]["weight_points"])
+    grids = {n: item.grids[n] for _, item in work[:1] for n in item.grids}
+    for i in subtree_items(phases, k):
+        entry, item = work[i]
+        once = per_turn(item, turns)
+        if once is not None and all(s["guard"] is not None and "follows" not in s["count"]
+                                    for s in entry["slots"]):
+            entry["slots"] = stated(fit_item(once, model["counts"], ExtentPool(), False), trips)
+    for phase in phases:
+        points = phase["weight_points"]
+        if phase["phase"] != k and not set(phase["items"]) <= set(subtree_items(phases, k)):
+            continue
+        if not phase["items"] or any(n not in turns for n, _ in points):
+            continue
+        work_points = [[n, v * trips / turns[n]] for n, v in phase["work"].get("points", [])]
+        phase["work"].update(points=work_points, law=fit_work(
+            [n for n, _ in work_points], [v for _, v in work_points]).to_json())
+        if phase["phase"] != k and all(v % turns[n] == 0 for n, v in points):
+            law = weight_law([n for n, _ in points], [v // turns[n] for n, v in points], grids)
+            if "expr" in law:
+                phase["weight"] = {**law, "expr": mul(num(trips), law["expr"])}
+                phase.pop("trips", None)
+    state(phases[k], trips)
 
 
 def _follow_posts(entries: Sequence[dict[str, Any]], work: Sequence[tuple[dict[str, Any], Item]],
@@ -245,11 +330,12 @@ def _phase_name(phase: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) ->
     return "+".join(ops[:5]) + ("+..." if len(ops) > 5 else "") or "nest"
 
 
-def hold_out(tables: Sequence[PointTable], typed: Collection[int] = ()
+def hold_out(tables: Sequence[PointTable], typed: Collection[int] = (),
+             trips: Mapping[str, int] | None = None
              ) -> tuple[dict[str, Any], set[tuple[str, str, Any]]]:
     """Fit without the largest count, compare there; return the report and the nodes missed."""
     tables = sorted(tables, key=lambda t: t.np)
-    model = fit_model(tables[:-1], typed)
+    model = fit_model(tables[:-1], typed, trips=trips)
     try:
         result = compare(model, tables[-1])
     except P3SError as err:
@@ -271,27 +357,32 @@ def hold_out(tables: Sequence[PointTable], typed: Collection[int] = ()
 
 
 def build_model(tables: Sequence[PointTable], holdout: bool = True,
-                typed: Collection[int] = (), failed: Sequence[int] = ()) -> Model:
+                typed: Collection[int] = (), failed: Sequence[int] = (),
+                trips: Mapping[str, int] | None = None) -> Model:
     """Return the model of all counts with the hold-out result and final verdicts in it.
 
-    failed: counts at which the program was started and did not run to its end.
+    typed, failed, trips: as of :func:`fit_model`; held out, a loop with stated turns gets those
+    it had at that count.
 
     An item that the held-out fit missed is "fitted" at best: its rule changed with the last
     count and nothing has tested the new one.
     """
-    model = fit_model(tables, typed, failed)
+    model = fit_model(tables, typed, failed, trips)
     model["holdout"] = None
     if holdout and len(tables) > MIN_COUNTS:
-        report, missed = hold_out(tables, typed)
+        last = max(model["counts"])
+        there = {where: dict(model["phases"][resolve(model, where)]["weight_points"]).get(last, 0)
+                 for where in trips or {}}
+        report, missed = hold_out(tables, typed, there)
         model["holdout"] = report
-        there = {(s["site"], s["op"], s["tag"]): s for s in report.get("slots", [])}
+        agreed = {(s["site"], s["op"], s["tag"]): s for s in report.get("slots", [])}
         for item in model["items"]:
             key = (item["site"], item["op"], item["tag"])
             met = key not in missed and (item["site"], "", None) not in missed
             if report["possible"]:
                 item["met_holdout"] = met
-            if key in there:
-                item["holdout"] = {k: v for k, v in there[key].items()
+            if key in agreed:
+                item["holdout"] = {k: v for k, v in agreed[key].items()
                                    if k not in ("site", "op", "tag")}
             if item["verdict"] == "exact" and not met:
                 item["verdict"] = "fitted"

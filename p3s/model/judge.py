@@ -14,8 +14,11 @@ from p3s.model.compare import items_wrong
 from p3s.model.evaluate import Model, generate, model_grid
 from p3s.model.exact import exact_value
 from p3s.model.expr import Expr, symbols_of
+from p3s.model.irregular import sampled
+from p3s.model.nextcount import DIRECTION
 from p3s.model.slots import EVEN, OPEN, ROOT
 from p3s.model.tree import assign
+from p3s.model.tripcounts import as_traced
 from p3s.trace.ops import COMPLETION
 
 VERDICTS = ("exact", "fitted", "statistical", "ambiguous", "not seen", "unknown")
@@ -30,22 +33,27 @@ def judge_items(model: Model, tables: Sequence[PointTable]) -> None:
     wrong: set[int] = set()
     values: dict[tuple[int, int], tuple[set[int], set[int]]] = {}
     for t in tables:
-        rows = generate(model, t.np)
-        wrong |= set(items_wrong(model, t, rows))
+        there = as_traced(model, t.np)
+        rows = generate(there, t.np)
+        wrong |= set(items_wrong(there, t, rows))
         for i, k, size, times in np.unique(np.stack(
                 [rows.item, rows.slot, rows.nbytes, rows.repeat], axis=1), axis=0).tolist():
             sizes, counts = values.setdefault((i, k), (set(), set()))
             sizes.add(size)
             counts.add(times)
+    widest = [max(g) for g in zip(*(model_grid(model, t.np).dims for t in tables), strict=True)]
     for i, item in enumerate(model["items"]):
         slots = item["slots"]
+        if (narrow := _narrow(item["relation"], widest)) and not any(
+                w.startswith(DIRECTION) for w in item["notes"]):
+            item["notes"] = [*item["notes"], DIRECTION + ", ".join(map(str, narrow))]
         seen = {n for s in slots for n in s["seen"]}
         why = [w for s in slots for w in s["why"]] + item["notes"]
         if any(s["guard"] is None for s in slots):
             verdict = "unknown"
         elif any("stat" in s["count"] or "total" in s["count"]
                  or ("stat" in s["elements"] and item["kind"] != COMPLETION)
-                 for s in slots) or ROOT in why:
+                 for s in slots) or ROOT in why or sampled(item["relation"]):
             verdict = "statistical"
         elif any("direction open" in w or w in (EVEN, OPEN) for w in why):
             verdict = "ambiguous"
@@ -85,7 +93,10 @@ def fraction_open(model: Model, expr: Expr) -> bool:
     """
     if not _divides(expr) or not symbols_of(expr) <= {"n", "p0", "p1", "p2", "p3"}:
         return False
-    for n in admissible.candidates(model["admissible"], 2 * max(model["counts"]) + 1):
+    known = model["admissible"]
+    if not known["sure"]:  # all counts traced being powers of two is the user's choice as likely
+        known = {**known, "kind": "any"}
+    for n in admissible.candidates(known, 2 * max(model["counts"]) + 1):
         try:
             dims = model_grid(model, n).dims
         except P3SError:
@@ -105,11 +116,36 @@ def _divides(expr: Any) -> bool:
     return (expr[0] == "pow" and expr[2] < 0) or any(_divides(a) for a in expr[1:])
 
 
+def _narrow(relation: Mapping[str, Any] | None, widest: Sequence[int]) -> list[int]:
+    """Return the dimensions a relation moves along that never had more than two ranks.
+
+    A shift either way, a mirror and an exchange are all the same there.
+    """
+    if relation is None or len(widest) < 2:
+        return []
+    axes = {d for d, v in enumerate(relation.get("vec", ())) if v}
+    if isinstance(relation.get("axis"), int):
+        axes.add(relation["axis"])
+    return sorted(d for d in axes if d < len(widest) and widest[d] <= 2)
+
+
+def _numbers(expr: Any) -> int:
+    """Return how many numbers stand in an equation, not counting zeros, ones and exponents."""
+    if not isinstance(expr, list):
+        return 0
+    if expr[0] == "num":
+        return int(abs(expr[1]) != abs(expr[2]) and expr[1] != 0)
+    return sum(_numbers(a) for a in expr[1:] if isinstance(a, list))
+
+
 def _as_many(slot: Mapping[str, Any], seen: tuple[set[int], set[int]]) -> bool:
     """Tell whether a slot's size or number has a law of no more values than fitted numbers."""
-    return any("expr" in law and law["expr"][0] != "num" and law.get("free", 0) > 1
-               and law["free"] >= len(distinct)
-               for law, distinct in ((slot["elements"], seen[0]), (slot["count"], seen[1])))
+    for law, distinct in ((slot["elements"], seen[0]), (slot["count"], seen[1])):
+        if "expr" in law and law["expr"][0] != "num":
+            free = max(law.get("free", 0), _numbers(law["expr"]))
+            if free > 1 and free >= len(distinct):
+                return True
+    return False
 
 
 def _judge_completions(model: Model) -> None:
@@ -153,7 +189,9 @@ def judge_weights(model: Model) -> None:
     missed, known = held.get("weights_missed", []), held.get("phases_seen", [])
     for phase in model["phases"]:
         law, key = phase["weight"], phase_key(phase, model["items"])
-        if "expr" not in law:
+        if "stated" in law:
+            phase["weight_verdict"] = "stated"
+        elif "expr" not in law:
             phase["weight_verdict"] = "statistical"
         elif fraction_open(model, law["expr"]):
             phase["weight_verdict"] = "fitted"

@@ -201,7 +201,7 @@ _DIMENSION = 0.25
 def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable]) -> GridChoice:
     """Choose one grid for the whole program: fewest relations over all nodes."""
     counts = [t.np for t in tables]
-    varying = {v for t in tables for v in t.varying}
+    varying = {v for t in tables for v in t.moved}
     cart = cart_of(tables)
     families = candidate_families(counts, cart.dims, cart.members) or candidate_families(counts)
     if cart.dims:  # the program asked MPI for extents: prefer MPI's own rule to look-alikes
@@ -327,7 +327,7 @@ def items_of(node: Node, index: int, choice: GridChoice, tables: Sequence[PointT
     return _place_items(node, choice, tables)
 
 
-def _empty() -> Rows:
+def empty_rows() -> Rows:
     z = np.zeros(0, dtype=np.int64)
     return Rows(z, z, z, z, z, z, z, z, z, z)
 
@@ -350,7 +350,7 @@ def _p2p_items(node: Node, explained: Explanation, choice: GridChoice,
             ways[n] = _ways(tabs[n], k)
             care[n] = ways[n] <= 1
             if n not in node.rows or not len(table):
-                rows[n], stage[n] = _empty(), np.zeros(0, dtype=np.int64)
+                rows[n], stage[n] = empty_rows(), np.zeros(0, dtype=np.int64)
                 continue
             nr = node.rows[n]
             hit = (table[:, nr.rank] == nr.peer[None, :]) & (nr.peer >= 0)[None, :]
@@ -369,7 +369,7 @@ def _p2p_items(node: Node, explained: Explanation, choice: GridChoice,
                                   + ", ".join(str(d) for d in axes))
         items.append(item)
     if any(m.any() for m in left.values()):
-        rest = {n: node.rows[n].take(left[n]) if n in left else _empty() for n in counts}
+        rest = {n: node.rows[n].take(left[n]) if n in left else empty_rows() for n in counts}
         item = Item(rest, {n: np.zeros(len(rest[n].rank), dtype=np.int64) for n in counts}, None,
                     {n: np.ones((1, n), dtype=bool) for n in counts}, grids, None, places)
         item.notes.append("no rule found for the partners")
@@ -425,7 +425,7 @@ def _place_items(node: Node, choice: GridChoice, tables: Sequence[PointTable]) -
         for t in tables:
             n = t.np
             if n not in node.rows:
-                rows[n] = _empty()
+                rows[n] = empty_rows()
             elif law_of is None:
                 rows[n] = node.rows[n]
             else:

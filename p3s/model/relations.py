@@ -22,6 +22,7 @@ partners of all ranks at one count.
     heap axis k sign                      children k c + 1 + s (sign 1); parent (c - 1) // k (-1)
     others axis walk                      all others: (c + s), (c - s), c xor s, (s - c), s
     steps axis by                         c + by * (s + 1), inside
+    sample                                no rule: a sample of an irregular neighbourhood
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import P3SError
+from p3s.model import irregular
 from p3s.model.axes import Line, axis_key, line, low_powers
 from p3s.model.guards import GridAt
 from p3s.model.places import text as place_text
@@ -51,6 +53,8 @@ def relation_key(rel: Relation) -> tuple[object, ...]:
 
 def partners(rel: Relation, g: GridAt) -> np.ndarray:
     """Return partners, shape (stages, n): world ranks, -1 where there is none (read-only)."""
+    if rel["kind"] == "sample":
+        return irregular.partners(rel, g.n)
     key = (*g.key, relation_key(rel))
     table = _TABLES.get(key)
     if table is None:
@@ -267,6 +271,8 @@ def walks(rel: Relation) -> list[Relation]:
 
 def text(rel: Relation) -> str:
     """Return a relation for people."""
+    if rel["kind"] == "sample":
+        return irregular.text(rel)
     kind, axis = rel["kind"], rel.get("axis")
     where = "" if axis is None else f" in dimension {axis}" if isinstance(axis, int) else \
         f" among {place_text(axis)}"

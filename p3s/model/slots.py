@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.model import irregular
 from p3s.model.amounts import Amount
 from p3s.model.blocks import ExtentPool, Observations
 from p3s.model.elements import fit_elements
@@ -331,7 +332,8 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
         if law is not None:
             slot["elements"] = {"expr": law.expr, "points": law.points, "free": law.free,
                                 "even": law.even, "rivals": [
-                                    *map(list, law.rivals), *({"expr": e} for e in law.others)]}
+                                    *map(list, law.rivals), *({"expr": e} for e in law.others)],
+                                "open": law.open()}
             if law.even:
                 slot["why"].append(EVEN)
             elif law.rivals or law.others:
@@ -395,6 +397,31 @@ def _fit_work(slot: Slot, item: Item, counts: list[int]) -> None:
     slot["work_points"] = [[n, v] for n, v in zip(ns, values, strict=True)]
 
 
+def sample_slot(item: Item, counts: list[int]) -> Slot:
+    """Return the one slot of an item whose relation is a sample (p3s.model.irregular)."""
+    rows = {n: item.rows[n] for n in counts if len(item.rows[n].rank)}
+    units = {int(e) for r in rows.values() for e in np.unique(r.elem)}
+    elem = units.pop() if len(units) == 1 else 1
+    if any(np.any(r.nbytes % elem) for r in rows.values()):
+        elem = 1
+    slot: Slot = {"relation": item.relation, "place": item.place, "why": [irregular.WHY],
+                  "seen": sorted(rows), "guard": [["peer"]], "elem_bytes": elem}
+    each = {n: np.bincount(np.unique(r.rank * n + r.peer, return_inverse=True)[1],
+                           weights=r.count) for n, r in rows.items()}
+    law = None
+    if all(np.all(v == v[0]) for v in each.values()):
+        law = fit_exact([{"n": n, **{f"p{d}": p for d, p in enumerate(item.grids[n].dims)}}
+                         for n in rows], [int(v[0]) for v in each.values()],
+                        len(item.grids[counts[0]].dims))
+    slot["count"] = {"expr": law.expr, "points": law.points, "free": law.free} if law else {
+        "stat": fit_work(list(rows), [float(v.mean()) for v in each.values()]).to_json()}
+    slot["elements"] = irregular.sample_law(
+        {n: (r.rank, r.peer, r.nbytes, r.count) for n, r in rows.items()}, elem)
+    _fit_root(slot, item, counts)
+    _fit_work(slot, item, counts)
+    return slot
+
+
 def count_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
              stage: np.ndarray, cells: tuple[int, int]) -> np.ndarray:
     """Return how often each rank executes the slot in the run, int64.
@@ -416,6 +443,9 @@ def bytes_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
              stage: np.ndarray, turn: int = 0) -> np.ndarray:
     """Return the bytes of one occurrence for each rank, int64."""
     law = slot["elements"]
+    if "sample" in law and peers is not None:
+        return irregular.sizes(slot["relation"], law["sample"], g.n, ranks, peers) \
+            * int(slot["elem_bytes"])
     if "expr" in law:
         value = evaluate_int(law["expr"], env_of(g, ranks, peers, stage, turn))
         return np.broadcast_to(value, (len(ranks),)).astype(np.int64) * slot["elem_bytes"]

@@ -14,6 +14,7 @@ from p3s.characterize.structure import REQUESTS, Structure, structure
 from p3s.characterize.tables import PointTable
 from p3s.model.communicators import same_place
 from p3s.model.guards import GridAt
+from p3s.model.irregular import sampled
 from p3s.model.laws import fit_exact, fit_work
 from p3s.model.nodes import node_key
 from p3s.model.relations import partners, stages_depend_on_n
@@ -60,7 +61,7 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
         fits = np.zeros(len(mine), dtype=np.int64)
         for i in options:
             rel = items[i]["relation"]
-            if rel is not None:
+            if rel is not None and not sampled(rel):
                 hit = (partners(rel, grid)[:, rank] == peer[None, :]).any(axis=0) & (peer >= 0)
             elif kind in (COLLECTIVE, COMM):
                 here = {c: same_place(items[i]["place"], table, c, grid, known)
@@ -73,7 +74,8 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
             found[hit & (found < 0)] = i
             fits += hit
         if kind in (SEND, RECV):  # what no relation explains has an item of its own
-            for i in reversed([i for i in options if items[i]["relation"] is None]):
+            for i in reversed([i for i in options if items[i]["relation"] is None
+                               or sampled(items[i]["relation"])]):
                 found[fits == 0] = i
         shared |= bool(np.any(fits > 1))
         out[mine[found >= 0]] = found[found >= 0]
@@ -214,7 +216,7 @@ def phases_of(s: Structure, of_node: Mapping[int, list[int]], items: list[dict[s
                 values.append(max(turns))
         out.append({
             "phase": k, "depth": phase["depth"], "parent": phase["parent"],
-            "weight": _weight_law(ns, values, grids),
+            "weight": weight_law(ns, values, grids),
             "weight_points": [[n, v] for n, v in zip(ns, values, strict=True)],
             "fused_stages": phase["stages"] is not None,
             "items": sorted((i for i, it in enumerate(items) if it.get("phase") == k),
@@ -223,7 +225,7 @@ def phases_of(s: Structure, of_node: Mapping[int, list[int]], items: list[dict[s
     return out
 
 
-def _weight_law(ns: Sequence[int], values: Sequence[int], grids: Mapping[int, GridAt]
+def weight_law(ns: Sequence[int], values: Sequence[int], grids: Mapping[int, GridAt]
                 ) -> dict[str, Any]:
     """Return the law of a weight: exact if there is one, else a statistical one.
 

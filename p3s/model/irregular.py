@@ -1,0 +1,314 @@
+"""Irregular neighbourhoods: partners by no rule, as a sample with the distributions that were seen.
+
+Where a graph or an unstructured mesh is cut into parts, who is next to whom depends on the data.
+What has laws are the number of neighbours and what goes to all of them: the parts of a cut plane
+or space. A sample has so many pairs, with the degrees, distances in rank and sizes in the
+proportions of the largest count; a send and the receive of the same pairs make the same sample.
+
+A relation of kind "sample": sign (1 to the receivers, -1 to the senders), seed, symmetric, pairs
+(a law of the number of directed pairs), degree (quantiles, relative to the mean), reach (quantiles
+of the logarithm of the distance in rank to the base n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from p3s.errors import P3SError
+
+Relation = dict[str, Any]
+#: Mean number of partners at the largest count from which on they are a neighbourhood.
+MIN_DEGREE = 2.0
+WHY = "irregular neighbourhoods: the trace is a sample with the numbers and sizes that were seen"
+_QUANTILES = 33
+#: Rounds of drawing partners before ranks may get more of them than they should.
+_ROUNDS, _MORE = 24, 8
+#: One more term has to lower the error where a count is left out by this factor.
+_WORTH = 0.8
+
+#: Terms tried for the number of pairs and for the amount of all messages: (shape, sign)...
+_PAIRS = ((("bricks", 1),), (("rest", 1), ("cuts", -1)),
+          (("rest", 1), ("outer", -1)))
+_AMOUNTS = ((("cuts", 1),), (("power", 1),))
+
+
+def sampled(relation: Mapping[str, Any] | None) -> bool:
+    """Tell whether a relation is a sample, which no traced partner is a case of."""
+    return relation is not None and relation["kind"] == "sample"
+
+
+def sample_relation(pairs: Mapping[int, tuple[np.ndarray, np.ndarray]], sends: bool
+                    ) -> Relation | None:
+    """Return the sample that stands for the (rank, partner) pairs per count, None for few of them.
+
+    sends: whether partners are receivers.
+    """
+    counts = sorted(n for n, (r, _) in pairs.items() if len(r))
+    if len(counts) < 2:
+        return None
+    edges = {n: np.unique(np.stack(pairs[n] if sends else pairs[n][::-1], axis=1), axis=0)
+             for n in counts}
+    top = counts[-1]
+    ranks = np.unique(edges[top])
+    if len(edges[top]) < MIN_DEGREE * len(ranks) or 2 * len(ranks) < top:
+        return None
+    symmetric = all({(a, b) for a, b in e.tolist()} == {(b, a) for a, b in e.tolist()}
+                    for e in edges.values())
+    degree = np.bincount(edges[top][:, 0], minlength=top).astype(float)
+    distance = np.abs(edges[top][:, 0] - edges[top][:, 1])
+    number = [(n, float(len(e))) for n, e in edges.items()]
+    telling = [(n, k) for n, k in number if k < n * (n - 1)]  # at few ranks all are next to all
+    if len(telling) > 1:
+        number = telling
+    seed = crc32(b"|".join(e.tobytes() for e in edges.values()))
+    return {"kind": "sample", "sign": 1 if sends else -1, "seed": seed, "symmetric": symmetric,
+            "pairs": fit_total([n for n, _ in number], [k for _, k in number], _PAIRS),
+            "degree": _quantiles(degree / degree.mean()),
+            "reach": _quantiles(np.log(np.maximum(distance, 1)) / np.log(top))}
+
+
+def amount_law(points: Sequence[tuple[int, float]]) -> dict[str, Any]:
+    """Return the law of what goes through all pairs at once; points: count, amount."""
+    return fit_total([n for n, _ in points], [v for _, v in points], _AMOUNTS)
+
+
+def fit_total(ns: Sequence[int], values: Sequence[float],
+              tried: Sequence[tuple[tuple[str, int], ...]]) -> dict[str, Any]:
+    """Return {dims, terms, error}: a law of a total of all parts of a cut plane or space.
+
+    Chosen by the relative error where a count is left out (weighted by the totals), a second
+    term only where it pays; terms: rows of shape and coefficient.
+    """
+    y = np.asarray(values, dtype=float)
+    every = np.ones(len(ns), dtype=bool)
+    best: tuple[float, int, list[list[Any]], int] | None = None
+    for size in (1, 2):
+        if len(ns) < size + 1:
+            break
+        for dims in (2, 3):  # along a line, neighbours have a rule
+            for terms in (t for t in tried if len(t) == size):
+                if dims != 2 and terms[0][0] == "bricks" and len(ns) > 2:
+                    continue  # how boxes meet in space, no such simple count tells
+                columns = np.array([[sign * shape_value(name, n, dims) for name, sign in terms]
+                                    for n in ns])
+                errors = []
+                for i in range(len(ns)):
+                    coef = _solve(columns, y, every & (np.arange(len(ns)) != i))
+                    errors.append(float(columns[i] @ coef) / max(y[i], 1e-300) - 1.0)
+                error = float(np.sqrt(np.average(np.square(errors), weights=y)))
+                coef = _solve(columns, y, every)
+                if _falls(terms, coef, dims, max(ns)):
+                    continue
+                if best is None or error < best[0] * (_WORTH if size > best[1] else 1.0) - 1e-12:
+                    rows = [[name, float(sign * c)] for (name, sign), c
+                            in zip(terms, coef, strict=True) if c]
+                    best = (error, size, rows, dims)
+    if best is None:
+        best = (1.0, 1, [["rest", float(y[-1]) / (max(ns) - 1)]], 2)
+    return {"dims": best[3], "terms": best[2], "error": best[0]}
+
+
+def total(law: Mapping[str, Any], n: int) -> float:
+    """Return the total at ``n`` processes, never negative."""
+    value = sum(c * shape_value(name, n, law["dims"]) for name, c in law["terms"])
+    return float(max(value, 0.0))
+
+
+def shape_value(name: str, n: int, dims: int) -> float:
+    """Return a shape's value at ``n`` parts of a space of so many dimensions; none at one part.
+
+    rest: n - 1; cuts: the planes that bisect the unit cube into n parts; outer: how many more
+    parts lie at its sides than there are sides; power: n^(1/dims) - 1; bricks: the pairs of n
+    rectangles that bisect a plane and meet in no point by four.
+    """
+    if name == "rest":
+        return float(n - 1)
+    if name == "power":
+        return float(n ** (1.0 / dims) - 1.0)
+    if name == "cuts":
+        return _planes(n, (1.0,) * dims)
+    if name == "outer":
+        return float(dims * (n ** (1.0 - 1.0 / dims) - 1.0))
+    if name == "bricks":
+        return 6.0 * (n - 1) - 4.0 * _planes(n, (1.0,) * dims)
+    raise P3SError(f"model: unknown shape {name!r}; the file was made by another version")
+
+
+@cache
+def _planes(n: int, box: tuple[float, ...]) -> float:
+    """Return the area of the planes that halve a box, its longest side first, into n parts."""
+    if n < 2:
+        return 0.0
+    k = max(range(len(box)), key=lambda d: (box[d], -d))
+    part = n // 2 / n
+    area = float(np.prod([x for d, x in enumerate(box) if d != k]))
+    here = tuple(round(x * part, 12) if d == k else x for d, x in enumerate(box))
+    rest = tuple(round(x * (1.0 - part), 12) if d == k else x for d, x in enumerate(box))
+    return area + _planes(n // 2, here) + _planes(n - n // 2, rest)
+
+
+def _solve(columns: np.ndarray, y: np.ndarray, keep: np.ndarray) -> np.ndarray:
+    from scipy.optimize import nnls
+
+    scale = np.sqrt(np.maximum(y, 1e-300))  # the more are counted, the surer their share
+    scaled = columns / scale[:, None]
+    norm = np.maximum(np.linalg.norm(scaled, axis=0), 1e-300)
+    return np.asarray(nnls((scaled / norm)[keep], (y / scale)[keep])[0] / norm)
+
+
+def _falls(terms: Sequence[tuple[str, int]], coef: np.ndarray, dims: int, top: int) -> bool:
+    """Return whether a law falls further on: no part of a cut ever gets fewer neighbours."""
+    far = [sum(sign * c * shape_value(name, n, dims)
+               for (name, sign), c in zip(terms, coef, strict=True))
+           for n in (top, 4 * top, 16 * top, 64 * top)]
+    return any(b < a * (1.0 - 1e-9) for a, b in zip(far, far[1:], strict=False))
+
+
+def _quantiles(values: np.ndarray) -> list[float]:
+    return [round(float(q), 6) for q in np.quantile(values, np.linspace(0, 1, _QUANTILES))]
+
+
+def _drawn(quantiles: Sequence[float], u: np.ndarray) -> np.ndarray:
+    return np.interp(u, np.linspace(0, 1, len(quantiles)), np.asarray(quantiles))
+
+
+_EDGES: dict[tuple[int, int, int], np.ndarray] = {}
+
+
+def edges_of(rel: Mapping[str, Any], n: int) -> np.ndarray:
+    """Return the sample's pairs at ``n`` processes, (pairs, 2): sender and receiver."""
+    key = (rel["seed"], crc32(repr(rel["pairs"]).encode()), n)
+    if key not in _EDGES:
+        if len(_EDGES) > 64:
+            _EDGES.clear()
+        _EDGES[key] = _sample(rel, n)
+    return _EDGES[key]
+
+
+def _sample(rel: Mapping[str, Any], n: int) -> np.ndarray:
+    """Draw pairs: every rank a number of partners, each at a drawn distance, none twice.
+
+    Only uniform numbers are drawn, which numpy keeps the same from version to version.
+    """
+    half = 2 if rel["symmetric"] else 1
+    most = n * (n - 1) // half
+    wanted = min(int(round(total(rel["pairs"], n) / half)), most)
+    rng = np.random.Generator(np.random.PCG64([int(rel["seed"]), n]))
+    place = (np.argsort(np.argsort(rng.random(n))) + 0.5) / n
+    share = np.maximum(_drawn(rel["degree"], place), 0.0)
+    # as many as add up to the number wanted, each rank rounded up or down
+    ends = np.floor(np.cumsum(share) / max(share.sum(), 1e-300) * 2 * wanted + 0.5)
+    left = np.diff(np.concatenate([[0.0], ends])).astype(np.int64)
+    into = left.copy()
+    if half == 1:  # half of a rank's pairs lead from it
+        left = (left + np.arange(n) % 2) // 2
+        into = into - left
+    else:
+        into = left
+    found: dict[tuple[int, int], None] = {}
+    for turn in range(_ROUNDS + _MORE):
+        if len(found) >= wanted:
+            break
+        strict = turn < _ROUNDS
+        source = np.repeat(np.arange(n), left if strict else 1)
+        if not len(source):
+            source = np.arange(n)
+        source = source[np.argsort(rng.random(len(source)), kind="stable")]
+        far = np.maximum(np.rint(n ** _drawn(rel["reach"], rng.random(len(source)))), 1)
+        if turn >= _ROUNDS // 2:  # what is left over finds partners at any distance
+            far = 1 + np.floor(rng.random(len(source)) * (n - 1))
+        side = np.where(rng.random(len(source)) < 0.5, -1, 1)
+        target = source + side * far.astype(np.int64)
+        target = np.where((target < 0) | (target >= n), source - side * far.astype(np.int64),
+                          target)
+        for a, b in zip(source.tolist(), target.tolist(), strict=True):
+            if len(found) >= wanted:
+                break
+            pair = (min(a, b), max(a, b)) if half == 2 else (a, b)
+            if not 0 <= b < n or a == b or pair in found:
+                continue
+            if strict and (left[a] < 1 or into[b] < 1):
+                continue
+            found[pair] = None
+            left[a] -= 1
+            into[b] -= 1
+    out = np.array(sorted(found), dtype=np.int64).reshape(-1, 2)
+    if half == 2:
+        out = np.concatenate([out, out[:, ::-1]])
+    return out[np.lexsort((out[:, 1], out[:, 0]))]
+
+
+def partners(rel: Mapping[str, Any], n: int) -> np.ndarray:
+    """Return the sample's partners, (largest degree, n): -1 where a rank has no more."""
+    edges = edges_of(rel, n)
+    here, there = (edges[:, 0], edges[:, 1]) if rel["sign"] > 0 else (edges[:, 1], edges[:, 0])
+    order = np.lexsort((there, here))
+    here, there = here[order], there[order]
+    degree = np.bincount(here, minlength=n)
+    table = np.full((int(degree.max(initial=0)), n), -1, dtype=np.int64)
+    table[np.arange(len(here)) - np.repeat(np.cumsum(degree) - degree, degree), here] = there
+    return table
+
+
+def sizes(rel: Mapping[str, Any], law: Mapping[str, Any], n: int, ranks: np.ndarray,
+          peers: np.ndarray) -> np.ndarray:
+    """Return elements per message of the pairs of ranks and partners, int64.
+
+    law: {quantiles, total}: sizes relative to their mean, and what goes through all pairs at
+    once. Sizes belong to pairs, so that both ends agree; over all pairs they add up to the total.
+    """
+    edges = edges_of(rel, n)
+    a, b = (ranks, peers) if rel["sign"] > 0 else (peers, ranks)
+    rng = np.random.Generator(np.random.PCG64([int(rel["seed"]), n, 1]))
+    place = (np.argsort(np.argsort(rng.random(len(edges)))) + 0.5) / max(len(edges), 1)
+    share = np.maximum(_drawn(law["quantiles"], place), 0.0)
+    ends = np.floor(np.cumsum(share) / max(share.sum(), 1e-300) * total(law["total"], n) + 0.5)
+    amount = np.diff(np.concatenate([[0.0], ends])).astype(np.int64)
+    at = np.searchsorted(edges[:, 0] * n + edges[:, 1], a * n + b)
+    return np.asarray(amount[np.minimum(at, len(edges) - 1)])
+
+
+def sample_law(rows: Mapping[int, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]],
+               elem: int) -> dict[str, Any]:
+    """Return the law of sizes: {means, quantiles, total} in elements of ``elem`` bytes.
+
+    rows: per count the ranks, partners, bytes of one message and how often.
+    """
+    points, means = [], []
+    quantiles: list[float] = [1.0]
+    for n in sorted(rows):
+        rank, peer, nbytes, count = rows[n]
+        if not len(rank):
+            continue
+        pair, which = np.unique(rank * n + peer, return_inverse=True)
+        number = np.bincount(which, weights=count)
+        size = np.bincount(which, weights=count * (nbytes / elem)) / number
+        points.append((n, float(size.sum())))
+        means.append([n, float(size.mean()), int(number.sum())])
+        if size.mean() > 0:
+            quantiles = _quantiles(size / size.mean())
+    return {"means": means, "sample": {"quantiles": quantiles, "total": amount_law(points)}}
+
+
+def text(rel: Mapping[str, Any]) -> str:
+    """Return a sample for people."""
+    side = "partners" if rel["sign"] > 0 else "senders"
+    return f"irregular {side}, a sample (seed {rel['seed']}): {law_text(rel['pairs'])} pairs"
+
+
+def law_text(law: Mapping[str, Any]) -> str:
+    """Return a law of a total for people; cutsD(n): the planes that bisect D dimensions."""
+    d = law["dims"]
+    names = {"rest": "(n-1)", "cuts": f"cuts{d}(n)", "power": f"(n**(1/{d})-1)",
+             "outer": f"{d}*(n**({d - 1}/{d})-1)", "bricks": "(6*(n-1) - 4*cuts2(n))"}
+    parts = [f"{c:.4g}" + f"*{names[name]}" for name, c in law["terms"]]
+    return " + ".join(parts).replace("+ -", "- ") or "0"
+
+
+__all__ = ["WHY", "amount_law", "edges_of", "partners", "sample_law",
+           "sample_relation", "sampled", "sizes", "text"]

@@ -1,0 +1,309 @@
+"""What the model does not know, and that it says so: open rules, odd loops, growing programs."""
+
+from __future__ import annotations
+
+import zlib
+from types import SimpleNamespace
+
+import corpus
+import numpy as np
+import pytest
+import random_programs
+
+from p3s.characterize.tables import point_table
+from p3s.errors import P3SError
+from p3s.model import admissible
+from p3s.model.compare import compare
+from p3s.model.evaluate import generate
+from p3s.model.fit import build_model, fit_model
+from p3s.model.growth import text as growth_text
+
+
+def ring_of(turns, elapsed=500):
+    """A ring whose loop turns turns(n) times, one turn costing elapsed / turns."""
+
+    def program(rec):
+        for _ in range(turns(rec.n)):
+            rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=80)
+            rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=80)
+            rec("Allreduce", nbytes=8)
+
+    return program
+
+
+def wrong_exact(seed):
+    """Return (number of exact items, of those the wrong ones) of one made-up program."""
+    program, counts, targets, _ = random_programs.make(seed)
+    model = build_model([corpus.table(program, n) for n in counts])
+    exact = {i for i, item in enumerate(model["items"]) if item["verdict"] == "exact"}
+    wrong = set()
+    for n in targets:
+        try:
+            wrong |= exact & set(compare(model, corpus.table(program, n))["items_wrong"])
+        except P3SError:
+            continue
+    return len(exact), len(wrong)
+
+
+@pytest.mark.parametrize("seed", [5, 8, 15, 30])
+def test_what_is_called_exact_is_right(seed):
+    assert wrong_exact(seed)[1] == 0
+
+
+@pytest.mark.slow
+def test_what_is_called_exact_is_right_over_hundreds_of_programs():
+    found = [wrong_exact(seed) for seed in range(300)]
+    total, wrong = (sum(x) for x in zip(*found, strict=True))
+    assert total > 1000 and wrong <= 0.01 * total, (total, wrong)
+
+
+def test_an_even_division_is_not_exact():
+    """608 steps over 4, 8 and 16 ranks: 608/n, or 608//n as the program has it?"""
+    model = build_model([corpus.table(corpus.shares_of_steps(608), n) for n in (2, 4, 8, 16)])
+    item = next(i for i in model["items"] if i["kind"] == "collective")
+    right = not compare(model, corpus.table(corpus.shares_of_steps(608), 48))["items_wrong"]
+    assert right or item["verdict"] != "exact"
+
+
+def test_a_loop_that_converges_is_refused_a_law():
+    turns = {4: 61, 8: 47, 12: 66, 16: 58}
+    model = build_model([corpus.table(ring_of(turns.get), n) for n in turns])
+    (phase,) = [p for p in model["phases"] if "trips" in p]
+    assert phase["trips"]["kind"] == "data" and "61, 47, 66, 58" in phase["trips"]["reason"]
+    assert phase["weight_verdict"] == "statistical"
+
+
+def repeated(program_a, program_b, n):
+    runs = [corpus.run(program_a, n), corpus.run(program_b, n)]
+    return point_table(runs)
+
+
+def test_turns_that_differ_between_repeats_are_refused_a_law():
+    tables = [repeated(ring_of(lambda n: 20), ring_of(lambda n: 23), n) for n in (4, 8, 16)]
+    model = build_model(tables)
+    (phase,) = [p for p in model["phases"] if "trips" in p]
+    assert phase["trips"]["kind"] == "repeats" and "stat" in phase["weight"]
+    assert all(i["verdict"] == "statistical" for i in model["items"]
+               if i["phase"] == phase["phase"] and i["relation"])
+
+
+def test_sizes_that_differ_between_repeats_do_not_make_turns_uncertain():
+    def program(salt):
+        def one(rec):
+            for _ in range(20):
+                rec("Allreduce", nbytes=8)
+                size = 800 + 8 * (zlib.crc32(repr((salt, rec.n, rec.rank)).encode()) % 9)
+                rec("Isend", peer=(rec.rank + 1) % rec.n, nbytes=size)
+        return one
+
+    model = build_model([repeated(program(1), program(2), n) for n in (4, 8, 16)])
+    assert not any("trips" in p for p in model["phases"])
+    send = next(i for i in model["items"] if i["kind"] == "send")
+    assert send["slots"][0]["count"]["expr"] == ["num", 20, 1]
+
+
+def test_a_loop_that_ends_when_time_is_over_is_told_from_one_that_converges():
+    turns = {4: 120, 8: 205, 12: 288, 16: 330}
+
+    def timed(n):
+        run = corpus.run(ring_of(turns.get), n)
+        for rank in run.ranks:
+            rank.elapsed_ns = np.full(len(rank.elapsed_ns), 10**9 // turns[n])
+            rank.work = np.zeros(len(rank.work), dtype=np.int64)
+        return point_table([run])
+
+    model = build_model([timed(n) for n in turns])
+    (phase,) = [p for p in model["phases"] if "trips" in p]
+    assert phase["trips"]["kind"] == "time" and "when a time is over" in phase["trips"]["reason"]
+
+
+def test_stated_turns_are_taken_and_the_rest_is_fitted_to_one_turn():
+    turns = {4: 61, 8: 47, 12: 66, 16: 58}
+
+    def program(rec):
+        for _ in range(turns.get(rec.n, 250)):
+            for _ in range(3):
+                rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=80)
+                rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=80)
+            rec("Allreduce", nbytes=8)
+
+    tables = [corpus.table(program, n) for n in turns]
+    loose = build_model(tables)
+    assert any("trips" in p for p in loose["phases"])
+    model = build_model(tables, trips={"Allreduce": 250})
+    assert {p["weight_verdict"] for p in model["phases"]} == {"exact", "stated"} or \
+        "fitted" in {p["weight_verdict"] for p in model["phases"]}
+    result = compare(model, corpus.table(program, 64))
+    assert result["p2p_triples"]["equal"] == result["p2p_triples"]["true"] == \
+        result["p2p_triples"]["predicted"]
+    assert result["collectives"]["equal"] == result["collectives"]["true"]
+    assert result["weights"]["exact"] == result["weights"]["phases"]
+    assert all(i["verdict"] == "exact" for i in model["items"] if i["relation"])
+    held = model["holdout"]["p2p_triples"]
+    assert held["equal"] == held["true"]
+    with pytest.raises(P3SError, match="no loop has a call"):
+        build_model(tables, trips={"nowhere": 3})
+    with pytest.raises(P3SError, match="no such phase"):
+        build_model(tables, trips={"99": 3})
+
+
+def test_calls_that_come_with_larger_counts_are_named_and_bounded():
+    def program(rec):
+        for _ in range(10):
+            rec("Allreduce", nbytes=8)
+        if rec.n >= 8 and rec.rank * 7 % 5 == 1:
+            rec("Send", site="late8", peer=0, nbytes=80)
+        if rec.n >= 16 and rec.rank * 3 % 7 == 2:
+            rec("Send", site="late16", peer=0, nbytes=80)
+
+    model = build_model([corpus.table(program, n) for n in (2, 4, 8, 16)])
+    found = model["growth"]
+    assert found["still"] and [s["calls"] for s in found["steps"]] == [0, 1, 1]
+    assert 0 < found["bound"]["events"] < 0.1
+    assert any("late16" in line for line in growth_text(found))
+    assert growth_text(found)[-1].startswith("the set of calls still grows")
+    still = build_model([corpus.table(corpus.ring(), n) for n in (2, 4, 8)])["growth"]
+    assert not still["still"] and not growth_text(still)
+
+
+def test_counts_are_learned_from_what_ran_and_what_failed():
+    squares = admissible.learn([4, 9, 16], [6, 8])
+    assert squares["kind"] == "squares" and squares["sure"]
+    assert admissible.admits(squares, 64) and not admissible.admits(squares, 32)
+    model = {"admissible": squares}
+    assert admissible.doubt(model, 36) is None
+    assert "squares only" in admissible.doubt(model, 32)
+    assert "failed at 8" in admissible.doubt(model, 8)
+    powers = admissible.learn([4, 8, 16], [])
+    assert powers["kind"] == "powers" and not powers["sure"]
+    assert "is not known" in admissible.doubt({"admissible": powers}, 12)
+    assert admissible.learn([4, 6, 12, 16], [9, 15])["kind"] == "multiples"
+    assert admissible.doubt({"admissible": admissible.learn([2, 3, 4, 6])}, 5) is None
+    assert admissible.doubt({}, 5) is None
+
+
+def test_the_next_count_settles_most_and_says_what():
+    model = build_model([corpus.table(corpus.halo3d(), n) for n in (2, 4, 8)])
+    first = model["next"][0]
+    assert first["n"] == 27 and all(0 < d["share"] <= 1 for d in first["decides"])
+    assert "direction" in first["why"]
+    cut = build_model([corpus.table(corpus.halo3d(tags=False), n) for n in (8, 12, 18, 27)])
+    assert not any("direction" in each["why"] for each in cut["next"])
+
+
+def test_hold_out_is_reported_per_call():
+    def program(rec):
+        rec("Bcast", nbytes=8, root=0)
+        rec("Allreduce", nbytes=8 if rec.n < 16 else 16)
+
+    model = build_model([corpus.table(program, n) for n in (4, 8, 16)])
+    by_op = {i["op"]: i["holdout"] for i in model["items"] if "holdout" in i}
+    assert by_op["MPI_Bcast"]["equal"] == by_op["MPI_Bcast"]["true"] == 16
+    assert by_op["MPI_Allreduce"]["equal"] == 0 and by_op["MPI_Allreduce"]["true"] == 16
+
+
+def test_work_units_are_kept_where_times_tell_nothing():
+    """Under emulation no loop is taken for one that time ends."""
+    turns = {4: 120, 8: 205, 12: 288, 16: 330}
+    tables = []
+    for n in turns:
+        run = corpus.run(ring_of(turns.get), n)
+        tables.append(point_table([SimpleNamespace(**{**vars(run),
+                                                      "work_unit": "instructions"})]))
+    kinds = {p["trips"]["kind"] for p in fit_model(tables)["phases"] if "trips" in p}
+    assert kinds == {"data"}
+
+
+def partitioned(points=20000, turns=2, seed=0):
+    """A halo exchange on random points cut by recursive bisection, as tests/programs/partition.c"""
+    rng = np.random.default_rng(seed)
+    x = rng.random((points, 2))
+    wide = int((points / 2.5) ** 0.5)
+    cell = np.floor(x * wide).astype(int)
+    order = np.lexsort((cell[:, 1], cell[:, 0]))
+    key = cell[order, 0] * wide + cell[order, 1]
+    near = []
+    for dx in (-1, 0, 1):
+        for dy in (-1, 0, 1):
+            there = (cell[:, 0] + dx) * wide + cell[:, 1] + dy
+            inside = (cell[:, 0] + dx >= 0) & (cell[:, 0] + dx < wide) & (
+                cell[:, 1] + dy >= 0) & (cell[:, 1] + dy < wide)
+            low, high = np.searchsorted(key, there), np.searchsorted(key, there, "right")
+            for k in range(int((high - low).max())):
+                has = inside & (low + k < high)
+                pair = np.stack([np.flatnonzero(has), order[(low + k)[has]]], axis=1)
+                far = ((x[pair[:, 0]] - x[pair[:, 1]]) ** 2).sum(axis=1)
+                near.append(pair[far <= 1.0 / wide ** 2])
+    pairs = np.concatenate(near)
+    halos = {}
+
+    def halo(n):
+        part = np.zeros(points, dtype=int)
+
+        def bisect(mine, first, parts):
+            if parts == 1:
+                part[mine] = first
+                return
+            axis = int(np.ptp(x[mine, 1]) > 1.0001 * np.ptp(x[mine, 0]))
+            mine = mine[np.argsort(x[mine, axis], kind="stable")]
+            cut = len(mine) * (parts // 2) // parts
+            bisect(mine[:cut], first, parts // 2)
+            bisect(mine[cut:], first + parts // 2, parts - parts // 2)
+
+        bisect(np.arange(points), 0, n)
+        sent = np.unique(np.stack([pairs[:, 0], part[pairs[:, 1]]], axis=1), axis=0)
+        sent = np.stack([part[sent[:, 0]], sent[:, 1]], axis=1)
+        edge, size = np.unique(sent[sent[:, 0] != sent[:, 1]], axis=0, return_counts=True)
+        return {(int(a), int(b)): int(s) for (a, b), s in zip(edge, size, strict=True)}
+
+    def program(rec):
+        sizes = halos.setdefault(rec.n, None) or halo(rec.n)
+        halos[rec.n] = sizes
+        for _ in range(turns):
+            for q in range(rec.n):
+                if (q, rec.rank) in sizes:
+                    rec("Irecv", peer=q, nbytes=8 * sizes[q, rec.rank])
+            for q in range(rec.n):
+                if (rec.rank, q) in sizes:
+                    rec("Isend", peer=q, nbytes=8 * sizes[rec.rank, q])
+            rec("Waitall")
+            rec("Allreduce", nbytes=8)
+
+    return program
+
+
+def test_irregular_neighbourhoods_are_sampled_with_the_right_totals():
+    program = partitioned()
+    model = build_model([corpus.table(program, n) for n in (4, 8, 16)])
+    sends, recvs = ([i for i in model["items"] if i["kind"] == kind] for kind in ("send", "recv"))
+    assert len(sends) == len(recvs) == 1
+    assert sends[0]["relation"]["kind"] == recvs[0]["relation"]["kind"] == "sample"
+    assert sends[0]["verdict"] == recvs[0]["verdict"] == "statistical"
+    for n in (32, 64):
+        result = compare(model, corpus.table(program, n))
+        (sent,) = [s for s in result["slots"] if s["op"] == "MPI_Isend"]
+        assert abs(sent["predicted"] / sent["true"] - 1) < 0.05
+        assert abs(sent["predicted_bytes"] / sent["true_bytes"] - 1) < 0.05
+        assert result["collectives"]["equal"] == result["collectives"]["true"]
+    rows = generate(model, 48)
+    kind = np.array([i["kind"] for i in model["items"]])[rows.item]
+    sent = sorted(zip(rows.rank[kind == "send"].tolist(), rows.peer[kind == "send"].tolist(),
+                      rows.nbytes[kind == "send"].tolist(), strict=True))
+    got = sorted(zip(rows.peer[kind == "recv"].tolist(), rows.rank[kind == "recv"].tolist(),
+                     rows.nbytes[kind == "recv"].tolist(), strict=True))
+    assert sent == got and len(set(sent)) == len(sent)  # what is sent is received, size and all
+    degree = np.bincount([a for a, _, _ in sent], minlength=48)
+    assert degree.min() >= 1 and degree.max() <= 16
+    again = generate(model, 48)
+    assert np.array_equal(again.peer, rows.peer) and np.array_equal(again.nbytes, rows.nbytes)
+
+
+def test_partners_without_a_rule_that_are_one_per_rank_are_no_neighbourhood():
+    def program(rec):
+        partner = (rec.rank * 7 + rec.n * rec.rank * rec.rank + 3) % rec.n
+        for _ in range(4):
+            rec("Isend", peer=partner, nbytes=8 * (1 + rec.rank * rec.rank % 5))
+            rec("Waitall", nbytes=1)
+
+    model = build_model([corpus.table(program, n) for n in (5, 7, 11, 13)])
+    assert not any(i["relation"] and i["relation"]["kind"] == "sample" for i in model["items"])
