@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.model.expr import Expr, add, evaluate, mul, num, power, sym, to_text
+from p3s.model.expr import Expr, add, evaluate, mul, num, power, sym, symbols_of, to_text
 from p3s.model.sparse import GROWING
 
 #: Extents of one dimension that are tried, most used first.
@@ -37,6 +37,12 @@ class Feature:
     message: str = NONE
     nest: bool = False
 
+    @property
+    def falls(self) -> bool:
+        """Whether it is a power of the number of processes that falls with it."""
+        return not self.message and self.cost < GROWING and symbols_of(self.expr) <= _COUNTS \
+            and self.expr[0] != "num"
+
     def text(self) -> str:
         """Return the feature as text; m: bytes of the message, k: how often the segment occurs."""
         name = {NONE: "", HERE: "m", BEFORE: "m_before", ONCE: "1/k"}[self.message]
@@ -57,6 +63,7 @@ def feature_values(feature: Feature, env: Mapping[str, np.ndarray],
     return np.broadcast_to(np.maximum(value, 0.0), (len(env["n"]),))
 
 
+_COUNTS = {"n", "p0", "p1", "p2", "p3"}
 #: Own coordinate along each extent.
 _AT = {"n": "r", **{f"p{d}": f"c{d}" for d in range(4)}}
 
@@ -152,6 +159,7 @@ def _of_counts(ndims: int, times: float) -> Iterator[Feature]:
                        (1, 1, _GROWS)):
         yield Feature(["pow", n, a, b] if (a, b) != (1, 1) else n, cost * times)
     yield Feature(["log2", n], _GROWS)
+    yield Feature(mul(n, ["log2", n]), _GROWS)
     yield Feature(mul(["log2", n], power(n, -1)), 2.5 * times)
     for d in range(ndims if ndims > 1 else 0):
         p = sym(f"p{d}")

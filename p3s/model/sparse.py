@@ -138,15 +138,18 @@ class _Grams:
 
 
 def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float],
-               nest: Sequence[int] = (), max_terms: int = MAX_TERMS) -> Fit:
+               nest: Sequence[int] = (), falls: Sequence[int] = (),
+               max_terms: int = MAX_TERMS) -> Fit:
     """Return the law y = sum of coefficient * column with the smallest held-out error.
 
     x: (samples, columns), non-negative; y: (samples,); n: the process count of each sample; cost:
     of each column, for choosing between columns that do equally well; nest: columns that belong
-    together (a nest of loops costs something per turn of each loop), all tried at once. Every
-    count weighs the same, whatever its number of samples.
+    together (a nest of loops costs something per turn of each loop), all tried at once; falls:
+    columns that are powers of the count, which with one that grows can bend through any points
+    and are not taken with it. Every count weighs the same, whatever its number of samples.
     """
     price = np.asarray(cost, dtype=float)
+    falling = np.isin(np.arange(x.shape[1]), list(falls))
     if not np.any(y > 0):
         return Fit((), (), 0.0)
     if np.ptp(y) <= 1e-9 * y.max() and np.ptp(x[:, 0]) == 0:
@@ -163,7 +166,8 @@ def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float
         if not len(sets):
             break
         errors = grams.errors(sets)
-        errors[(price[sets] >= GROWING).any(axis=1) & (errors > _UNSURE)] = np.inf
+        grows = (price[sets] >= GROWING).any(axis=1)
+        errors[grows & ((errors > _UNSURE) | falling[sets].any(axis=1))] = np.inf
         keys = (errors + _EXACT) * (1 + _PRICE * price[sets].sum(axis=1))
         order = [i for i in np.lexsort((*sets.T[::-1], keys)) if np.isfinite(errors[i])]
         scored = [_Scored(float(keys[i]), float(errors[i]), tuple(sets[i].tolist()))

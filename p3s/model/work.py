@@ -198,7 +198,7 @@ def _segment_law(points: Sequence[tuple[Run, np.ndarray, np.ndarray]], a: int, b
         n.append(np.full(len(ranks), run.grid.n))
     fit = fit_sparse(np.concatenate(x), np.concatenate(y), np.concatenate(n),
                      [f.cost for f in basis], [i for i, f in enumerate(basis) if f.nest],
-                     max_terms)
+                     [i for i, f in enumerate(basis) if f.falls], max_terms)
 
     def terms(columns: Sequence[int], coef: Sequence[float]) -> list[Any]:
         return [[c, basis[i].expr, basis[i].message] for i, c in zip(columns, coef, strict=True)]
