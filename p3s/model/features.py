@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from p3s.model.expr import Expr, add, evaluate, mul, num, power, sym, symbols_of, to_text
-from p3s.model.sparse import GROWING
+from p3s.model.sparse import GROWING, RARE
 
 #: Extents of one dimension that are tried, most used first.
 _EXTENTS = 2
@@ -138,12 +138,12 @@ def _of_blocks(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Feature
                     own = ["block", "first", volume[2], volume[3], sym(_AT[dims[0]])]
                     yield Feature(own, 1.3 + (k > 0))
                     yield Feature(mul(own, volume), 1.7 + (k > 0))
-                    yield Feature(mul(own, volume), 4.2 + (k > 0), ONCE)
+                    yield Feature(mul(own, volume), RARE + 0.2 + (k > 0), ONCE)
                 if size == len(cut):
                     yield Feature(mul(volume, ["log2", ["max", volume, num(1)]]), 2.0 + (k > 0))
                     yield Feature(mul(volume, volume), (1.6 if ndims == 1 else 2.5) + (k > 0))
-                    yield Feature(volume, 4.0 + (k > 0), ONCE)
-                    yield Feature(mul(volume, volume), 4.5 + (k > 0), ONCE)
+                    yield Feature(volume, RARE + (k > 0), ONCE)
+                    yield Feature(mul(volume, volume), RARE + 0.5 + (k > 0), ONCE)
     if ndims > 1:
         for block in blocks.get("n", []):
             yield Feature(block, 1.5)
@@ -154,7 +154,7 @@ def _of_counts(ndims: int, times: float) -> Iterator[Feature]:
     n = sym("n")
     yield Feature(power(n, -1), 1.2)
     if times == 1:
-        yield Feature(power(n, -1), 4.2, ONCE)
+        yield Feature(power(n, -1), RARE + 0.2, ONCE)
     for a, b, cost in ((-1, 2, 1.8), (-2, 3, 1.8), (-1, 3, 2.0), (-2, 1, 2.0), (1, 2, _GROWS),
                        (1, 1, _GROWS)):
         yield Feature(["pow", n, a, b] if (a, b) != (1, 1) else n, cost * times)
