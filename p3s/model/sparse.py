@@ -141,14 +141,15 @@ class _Grams:
 
 def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float],
                nest: Sequence[int] = (), falls: Sequence[int] = (),
-               max_terms: int = MAX_TERMS) -> Fit:
+               max_terms: int = MAX_TERMS, like: Sequence[tuple[int, ...]] = ()) -> Fit:
     """Return the law y = sum of coefficient * column with the smallest held-out error.
 
     x: (samples, columns), non-negative; y: (samples,); n: the process count of each sample; cost:
     of each column, for choosing between columns that do equally well; nest: columns that belong
     together (a nest of loops costs something per turn of each loop), all tried at once; falls:
     columns that are powers of the count, which with one that grows can bend through any points
-    and are not taken with it. Every count weighs the same, whatever its number of samples.
+    and are not taken with it; like: sets of terms that similar code has, taken where the samples
+    are noisy and they do about as well. Every count weighs the same, whatever its samples.
     """
     price = np.asarray(cost, dtype=float)
     falling = np.isin(np.arange(x.shape[1]), list(falls))
@@ -188,6 +189,13 @@ def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float
         met = _exact_nest(grams, nest, columns)
         if met is not None:
             return met
+    if chosen.error > _UNSURE:
+        for terms in like:
+            error = float(grams.errors(np.array([terms]))[0])
+            if terms != chosen.terms and error <= _GAIN * chosen.error:
+                near = [chosen, *near]
+                chosen = _Scored(0.0, error, terms)
+                break
     limit = _RIVAL * (chosen.error + _EXACT)
     rivals = [s.terms for s in near if s.error <= limit][:_RIVALS]
     return Fit(chosen.terms, grams.coefficients(chosen.terms), chosen.error,

@@ -145,11 +145,18 @@ def _place(number: int, places: Sequence[Place], runs: Sequence[Run],
     here = [run.segments[run.segments[:, 2] == number] for run in runs]
     before = sorted({int(a) for s in here for a in np.unique(s[:, 1])})
     tables = [_counts_and_work(s, before, run.grid.n) for s, run in zip(here, runs, strict=True)]
-    segments = []
-    for k, a in enumerate(before):
-        segments.append(_segment_law([(run, count[k], work[k]) for run, (count, work)
-                                      in zip(runs, tables, strict=True)],
-                                     a, number, basis, most[(a, number)]))
+    laws: dict[int, dict[str, Any]] = {}
+    like: list[tuple[int, ...]] = []
+    # the code before one call is often the same: who was seen at most counts is fitted first
+    order = sorted(range(len(before)), key=lambda k: (
+        -sum(bool(count[k].any()) for count, _ in tables),
+        -sum(float(work[k].sum()) for _, work in tables)))
+    for k in order:
+        a = before[k]
+        laws[k], terms = _segment_law([(run, count[k], work[k]) for run, (count, work)
+                                       in zip(runs, tables, strict=True)],
+                                      a, number, basis, most[(a, number)], like)
+        like.append(terms)
     cases: dict[tuple[bool, ...], list[Seen]] = {}
     for run, (count, _) in zip(runs, tables, strict=True):
         there = _present(run.calls, before)
@@ -159,7 +166,7 @@ def _place(number: int, places: Sequence[Place], runs: Sequence[Run],
             cases.setdefault(key, []).append((run, mine, count[:, mine]))
     return {"place": list(places[number]),
             "from": [list(places[a]) if a >= 0 else None for a in before],
-            "segments": segments,
+            "segments": [laws[k] for k in range(len(before))],
             "cases": [{"present": [int(x) for x in key], **case} for key, seen in cases.items()
                       for case in cases_of(seen, before, number)]}
 
@@ -181,8 +188,9 @@ def _counts_and_work(segments: np.ndarray, before: Sequence[int], ranks: int
 
 
 def _segment_law(points: Sequence[tuple[Run, np.ndarray, np.ndarray]], a: int, b: int,
-                 basis: Sequence[Feature], max_terms: int) -> dict[str, Any]:
-    """Return the law of one occurrence of the segment from place a to place b."""
+                 basis: Sequence[Feature], max_terms: int, like: Sequence[tuple[int, ...]]
+                 ) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """Return the law of one occurrence of the segment from place a to place b, and its terms."""
     x, y, n = [], [], []
     for run, count, work in points:
         ranks = np.flatnonzero(count > 0)
@@ -198,14 +206,14 @@ def _segment_law(points: Sequence[tuple[Run, np.ndarray, np.ndarray]], a: int, b
         n.append(np.full(len(ranks), run.grid.n))
     fit = fit_sparse(np.concatenate(x), np.concatenate(y), np.concatenate(n),
                      [f.cost for f in basis], [i for i, f in enumerate(basis) if f.nest],
-                     [i for i, f in enumerate(basis) if f.falls], max_terms)
+                     [i for i, f in enumerate(basis) if f.falls], max_terms, like)
 
     def terms(columns: Sequence[int], coef: Sequence[float]) -> list[Any]:
         return [[c, basis[i].expr, basis[i].message] for i, c in zip(columns, coef, strict=True)]
 
     return {"terms": terms(fit.terms, fit.coef), "error": fit.error,
             "rivals": [terms(*rival) for rival in fit.rivals],
-            "counts": sorted({int(v) for part in n for v in part})}
+            "counts": sorted({int(v) for part in n for v in part})}, fit.terms
 
 
 def _row_weights(items: Sequence[Mapping[str, Any]], t: PointTable, run: Run, grid: GridAt
