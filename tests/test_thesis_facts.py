@@ -13,6 +13,7 @@ import pytest
 from p3s.model.evaluate import generate, phase_weight
 from p3s.model.fit import fit_model
 
+pytestmark = pytest.mark.slow
 COUNTS = (16, 32, 64)
 
 

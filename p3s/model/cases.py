@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.model.guards import GridAt, fit_guard
+from p3s.model.guardfit import fit_guard
+from p3s.model.guards import GridAt
 from p3s.model.laws import fit_exact
 
 #: Kinds of ranks that are told apart before one place.
