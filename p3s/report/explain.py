@@ -69,6 +69,7 @@ def _phase(model: Mapping[str, Any], number: int) -> list[str]:
     weight = text.in_words_of(model, text.weight_text(law))
     lines += _wrapped(f"weight w = {weight}  [{verdict}]", 2)
     lines += _wrapped(_why_chosen(law), 4)
+    lines += [line for rival in rivals(model, law) for line in _wrapped(rival, 4)]
     lines += _wrapped(_weight_reason(model, phase), 4)
     if phase.get("trips"):
         lines += _wrapped(f"turns: {visible(str(phase['trips'].get('reason', '')), 400)}", 4)
