@@ -53,6 +53,24 @@ def one_phase() -> dict[str, Any]:
     return build_model([corpus.table(program, n) for n in (2, 4, 8)])
 
 
+def turned() -> dict[str, Any]:
+    """Return a model in which sizes, and roots, change from turn to turn."""
+    def program(rec: Any) -> None:
+        dim = int(rec.n**0.5)
+        c0, c1 = divmod(rec.rank, dim)
+        for _ in range(2):
+            for t in range(dim - 1):
+                rows = 25 // dim + ((c1 - t) % dim < 25 % dim)
+                size = 40 * rows * (31 // dim + (c0 < 31 % dim))
+                rec("Isend", peer=c0 * dim + (c1 + 1) % dim, nbytes=size)
+                rec("Irecv", peer=c0 * dim + (c1 - 1) % dim, nbytes=size)
+                rec("Waitall", nbytes=2)
+            for t in range(4):
+                rec("Bcast", nbytes=8 * (100 >> t), root=t)
+
+    return build_model([corpus.table(program, n) for n in (4, 9, 16, 25)])
+
+
 def many(calls: int = 300) -> dict[str, Any]:
     """Return a model of one phase with that many calls, no two with the same rule."""
     model = built("jacobi2d")
@@ -93,6 +111,7 @@ def hostile(name: str = "jacobi2d") -> dict[str, Any]:
 
 
 ALL = {"empty": empty, "one-phase": one_phase, "300-calls": many, "hostile": hostile,
+       "turned": turned,
        "jacobi2d": lambda: built("jacobi2d"), "ring": lambda: built("ring"),
        "cg": lambda: built("cg"), "halo3d": lambda: built("halo3d"),
        "wavefront": lambda: built("wavefront")}  # fmt: skip

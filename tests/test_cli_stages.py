@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import models
 import pytest
 from handmade import phase, put_replay, put_scaled
 
@@ -88,7 +89,7 @@ class Stages:
 
     def build(self, study_dir: Path, holdout: bool = True) -> dict[str, Any]:
         self.calls.append(("model", holdout))
-        model = {"schema": "p3s.model", "schema_version": SCHEMA_VERSION, "holdout": self.holdout}
+        model = {**models.built("ring"), "holdout": self.holdout}
         write_json(Study(study_dir).model_path, model)
         return model
 
@@ -157,7 +158,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     module("signature_runner.command", parse=stand_in.parse)
     module("replay", run=stand_in.replay)
     module("p3s.validate", validate=stand_in.validate)
-    module("p3s.report.equations", render=lambda model, *_: "the equations")
+    monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize, raising=False)
     monkeypatch.setattr(p3s.characterize, "load_phases", lambda study_dir: {})
     monkeypatch.setattr("p3s.model.stage.build", stand_in.build)

@@ -32,6 +32,11 @@ def plane(n):
     return tuple(dims_balanced(n, 2))
 
 
+def box(n):
+    k = n.bit_length() - 1
+    return (1 << k // 3, 1 << (k + 1) // 3, 1 << (k + 2) // 3)
+
+
 def observe(law, dims_of, counts, turns=None, stages=None):
     """Return the sizes of all ranks: law(p, c, r, n, t, s); turns(n), stages(n): how many."""
     rows, value = [], []
@@ -66,10 +71,15 @@ def check(law, dims_of, counts, far, turns=None, stages=None, pool=None):
     return found
 
 
-def check_program(laws, dims_of, counts, far):
-    """Fit all slots of one program with one pool, (law, turns) each, and compare far away."""
+def check_program(laws, dims_of, counts, far, across=()):
+    """Fit all slots of one program with one pool, (law, turns) each, and compare far away.
+
+    across: for each slot the dimensions of its face; slots with most sizes come first.
+    """
     pool = ExtentPool()
     seen = [observe(law, dims_of, counts, turns) for law, turns in laws]
+    for obs, dims in zip(seen, across, strict=False):
+        obs.across = dims
     for _ in range(2):
         found = [fit_elements(obs, pool) for obs in seen]
     for k, (law, turns) in enumerate(laws):
@@ -182,6 +192,21 @@ PROGRAMS = [
 @pytest.mark.parametrize("laws", [c[1] for c in PROGRAMS], ids=[c[0] for c in PROGRAMS])
 def test_all_slots_of_a_multi_partition_together(laws):
     check_program(laws, square, SQUARES, FAR_SQUARES)
+
+
+@pytest.mark.parametrize("wider", [2, 0])
+@pytest.mark.parametrize("levels", [lambda t: 32, lambda t: 32 >> t, lambda t: 8 << t],
+                         ids=["one level", "down", "up"])
+def test_faces_of_a_box_with_ghosts(levels, wider):
+    """Two sizes at three counts say little; what a sibling's three sizes say holds for all."""
+    def face(a, b):
+        def law(p, c, r, n, t, s):
+            return (levels(t) // p[a] + 2) * (levels(t) // p[b] + wider)
+        return law
+
+    turns = (lambda n: 1) if levels(0) == levels(1) else (lambda n: 3)
+    faces = ((0, 2), (1, 2), (0, 1))
+    check_program([(face(*f), turns) for f in faces], box, (4, 8, 16), (32, 64, 128), faces)
 
 
 PLAIN = [

@@ -91,6 +91,33 @@ def test_calls_of_one_rule_are_one_row():
     assert "step prog.py:1-6" in page
 
 
+def test_cells_break_where_people_would():
+    assert equations._wrapped("240*ceil(25/p0)*ceil(25/p1)", 16) == ["240*ceil(25/p0)*",
+                                                                     "ceil(25/p1)"]
+    assert equations._wrapped("2*n**(-1/2) + 1", 11) == ["2*n**(-1/2)", "+ 1"]
+    assert equations._wrapped("", 5) == [""] and equations._wrapped("abcdefgh", 3) == [
+        "abc", "def", "gh"]
+
+
+def test_a_call_of_many_sizes_is_one_row():
+    model = models.built("ring")
+    first = next(i for i, item in enumerate(model["items"]) if item["kind"] == "send")
+    slot = model["items"][first]["slots"][0]
+    model["items"][first]["slots"] = [
+        {**slot, "elements": {"expr": ["num", size, 1], "points": 4, "free": 1}}
+        for size in (3, 9, 1, 200, 17)]
+    page = equations.render(model)
+    row = next(line for line in page.split("\n") if line.startswith(f"  {first} "))
+    assert "8..1,600, 5 sizes" in row and f"  {first}.0" not in page
+
+
+def test_turns_and_what_changes_with_them_are_named():
+    page = equations.render(models.turned())
+    assert "t turn of the loop" in " ".join(page.split())
+    assert "root t" in page and "in 4 turns t = 0, 1, ..." in page
+    assert " in phase 1 (w = 2): " in page, "a loop without calls of its own"
+
+
 def test_a_relation_reads_as_a_function():
     shift = {"kind": "shift", "vec": [0, -2], "wrap": [False, True]}
     assert partner(shift) == "(c1 - 2) mod p1"
@@ -118,7 +145,7 @@ def test_explain_puts_traced_values_beside_the_rules():
     assert "unknown: no rule found for which ranks take part" in page
     sent = next(k for k, i in enumerate(model["items"]) if i["kind"] == "send")
     one = explain.render(model, {}, 0, sent)
-    assert "9 as rank 0" in one and "1 of 504 B, partner 1" in one and "the same" in one
+    assert "9 like rank 0" in one and "1 of 504 B, partner 1" in one and "the same" in one
     assert "the simplest law that reproduces 4 counts" in one
     assert "exact: every call at every traced count is as the rules say, and by the fit without " \
         "16 processes" in " ".join(one.split())

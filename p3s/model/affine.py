@@ -12,7 +12,15 @@ from itertools import combinations, product
 
 import numpy as np
 
-from p3s.model.blocks import Axis, ExtentPool, Observations, SizeLaw, best_extent, solve_one
+from p3s.model.blocks import (
+    Axis,
+    ExtentPool,
+    Observations,
+    SizeLaw,
+    best_extent,
+    kinds_possible,
+    solve_one,
+)
 from p3s.model.cells import Candidate, Coordinate, Key, swept, with_third
 from p3s.model.expr import BLOCK_KINDS, Expr, add, block, block_size, evaluate_int, mul, num
 from p3s.model.positions import Direction, decides, directions, variants
@@ -20,6 +28,8 @@ from p3s.model.positions import Direction, decides, directions, variants
 #: (wider everywhere, less in the first block, less in the last block), simplest first.
 TRIMS = ((0, 0, 0), (0, 1, 1), (0, 1, 0), (0, 0, 1), (0, -1, -1), (0, 2, 2),
          (1, 0, 0), (2, 0, 0), (4, 0, 0), (-1, 0, 0), (-2, 0, 0))
+#: Cuts into blocks that differ by one at most.
+EVEN_CUTS = ("first", "floor", "last")
 #: Ways of writing a profile that are kept, and combinations of two that are compared.
 MAX_SHAPES, MAX_COMBINATIONS = 12, 48
 
@@ -101,7 +111,7 @@ def shapes_of(obs: Observations, d: Direction, profile: np.ndarray, pool: Extent
     if not len(rows):
         return []
     known = pool.extents()
-    kinds = pool.kinds()
+    kinds = [k for k in pool.kinds() if k in BLOCK_KINDS[:5]]
     found: list[Shape] = []
     for multiple in (1, 2, 3):
         value = _scaled(n[rows], profile[rows], obs, d) * multiple
@@ -111,7 +121,8 @@ def shapes_of(obs: Observations, d: Direction, profile: np.ndarray, pool: Extent
                 wanted = value - trim_of(part, trim)
                 if np.any(wanted < 0):
                     continue
-                for kind in (x for x in kinds if x in BLOCK_KINDS[:5]):
+                # a cut that leaves all of the remainder to one block is rare enough by itself
+                for kind in kinds_possible(wanted, part, kinds if not k else EVEN_CUTS):
                     extents = solve_one(wanted, part, kind)
                     if not extents:
                         continue
@@ -184,7 +195,8 @@ def _law_along(obs: Observations, used: Sequence[Direction], pool: ExtentPool, r
     best, equal = pool.settle(obs, candidates)
     others = different(obs, best.expr, equal)
     pool.settled(best, not others)
-    return SizeLaw(best.expr, len(best.extents) + 1, len(np.unique(n)), False, (), others)
+    return SizeLaw(best.expr, len(best.extents) + 1, len(np.unique(n)), False, (), others,
+                   bool(best.keys))
 
 
 def _combined(obs: Observations, used: Sequence[Direction], axes: Sequence[Axis],

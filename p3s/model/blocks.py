@@ -21,6 +21,8 @@ from p3s.model.laws import Law, roundness
 GHOSTS = (0, 1, 2, 4)
 #: Extents tried for one block.
 MAX_EXTENTS = 1 << 13
+#: Rivals of one law that are kept.
+MAX_RIVALS = 12
 #: Factors tried (fields, components, planes in one message), smallest first.
 MAX_FACTORS = 64
 
@@ -49,9 +51,18 @@ class Axis:
 
 @dataclass(frozen=True)
 class SizeLaw(Law):
-    """A law of element counts; others: equations that fit as well and differ further on."""
+    """A law of element counts.
+
+    others: equations that fit as well and differ further on; voted: chosen among arrangements of
+    a multi-partition's cells, so that what other slots say matters.
+    """
 
     others: tuple[Expr, ...] = ()
+    voted: bool = False
+
+    def open(self) -> bool:
+        """Tell whether what is found at other slots may lead to another law."""
+        return bool(self.even or self.rivals or self.others or self.voted)
 
 
 @dataclass
@@ -101,6 +112,8 @@ class ExtentPool:
     #: Numbers the user typed as the program's arguments: extents are often among them.
     typed: frozenset[int] = frozenset()
 
+    #: Ghost widths found on products of blocks.
+    ghosts: list[tuple[int, ...]] = field(default_factory=list)
     #: Laws already fitted, by observations, with the state of the pool after that.
     known: dict[bytes, tuple[object, Any]] = field(default_factory=dict)
 
@@ -111,7 +124,7 @@ class ExtentPool:
     def state(self) -> object:
         """Return what a law that is not certain depends on."""
         return (frozenset(self.certain), frozenset(e for e, _ in self.seen),
-                len(self.cells.heard))
+                len(self.cells.heard), len(self.ghosts))
 
     def surprise(self, kind: str) -> float:
         """Return what a way of cutting costs: common ones are free, as is one that is known."""
@@ -169,6 +182,14 @@ def extent_bounds(value: np.ndarray, axis: Axis, kind: str) -> tuple[int, int]:
     return max(1, int(low.max())), int(high.min())
 
 
+def kinds_possible(value: np.ndarray, axis: Axis, kinds: Sequence[str]) -> list[str]:
+    """Return the ways of cutting that are not ruled out by the sizes' range alone."""
+    p = axis.count
+    if int(((value - 1) * p).max()) + 1 <= int(((value + 1) * p).min()) - 1:
+        return list(kinds)
+    return [k for k in kinds if k in ("tail", "ceil")]
+
+
 def solve_one(value: np.ndarray, axis: Axis, kind: str) -> list[int]:
     """Return all extents whose blocks along ``axis`` equal ``value`` in every row."""
     low, high = extent_bounds(value, axis, kind)
@@ -186,8 +207,8 @@ def solve_one(value: np.ndarray, axis: Axis, kind: str) -> list[int]:
 
 
 def best_extent(extents: list[int], pool: ExtentPool) -> int:
-    known = pool.extents()
-    for e in known:
+    """Return the extent to believe in of those that fit: typed by the user, or known."""
+    for e in (*sorted(pool.typed, reverse=True), *pool.extents()):
         if e in extents:
             return e
     # several extents fit alike: a round one is what people type; else the middle of the range
@@ -244,27 +265,43 @@ def _factors_of(value: np.ndarray, axis: Axis, kind: str, pool: ExtentPool, part
     return [int(e) for e in extents]
 
 
-def rivals_of(extents: Sequence[int], used: Sequence[Axis], kind: str
+def rivals_of(extents: Sequence[int], used: Sequence[Axis], kind: str, pool: ExtentPool
               ) -> tuple[tuple[str, str, int, str, int], ...]:
     """Return other ways to cut one of the extents that fit all sizes and differ further on.
 
-    Each as (extent symbol, kind, extent, other kind, other extent).
+    Each as (extent symbol, kind, extent, other kind, other extent). Of extents that one way of
+    cutting leaves open, the one that the user typed is believed.
     """
     out = []
     for extent, axis in zip(extents, used, strict=True):
         sizes = block_size(kind, extent, axis.count, axis.at)
-        for other in BLOCK_KINDS[:5]:
+        place = _place(axis)
+        for other in BLOCK_KINDS:
+            if place == "any" and other in ("low", "high") and other != kind:
+                continue  # a cut that leaves something over: only ever a padded one
             for e in solve_one(sizes, axis, other)[:6]:
-                if (other, e) != (kind, extent) and any(
-                        differs(kind, extent, other, e, k)
-                        for k in range(2, 4 * int(axis.count.max()) + 1)):
+                if (other, e) == (kind, extent) or (other == kind and extent in pool.typed):
+                    continue
+                if any(differs(kind, extent, other, e, k, place)
+                       for k in range(2, 4 * int(axis.count.max()) + 1)):
                     out.append((axis.name or "n", kind, extent, other, e))
-    return tuple(out)
+    return tuple(out[:MAX_RIVALS])
 
 
-def differs(kind: str, extent: int, other: str, other_extent: int, p: int) -> bool:
-    """Return whether two ways of cutting give different blocks at ``p`` parts."""
-    c = np.arange(p)
+def _place(axis: Axis) -> str:
+    """Return where the blocks seen lie: at the start, at the end, or anywhere."""
+    if not np.any(axis.at):
+        return "first"
+    return "last" if np.all(axis.at == axis.count - 1) else "any"
+
+
+def differs(kind: str, extent: int, other: str, other_extent: int, p: int, place: str = "any"
+            ) -> bool:
+    """Return whether two ways of cutting give different blocks at ``p`` parts.
+
+    place: the first and last block may be all that is ever asked for.
+    """
+    c = {"first": np.zeros(1, dtype=np.int64), "last": np.array([p - 1])}.get(place, np.arange(p))
     return not np.array_equal(block_size(kind, extent, p, c), block_size(other, other_extent, p, c))
 
 

@@ -71,7 +71,8 @@ def fit_diagonal(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     best, rest = pool.settle(obs, candidates)
     others = different(obs, best.expr, rest)
     pool.settled(best, not others)
-    return SizeLaw(best.expr, 3, len(counts), False, (), others)
+    return SizeLaw(best.expr, 3, len(counts), False, (), others,
+                   bool(best.keys))
 
 
 def _candidates(obs: Observations, pool: ExtentPool) -> list[Candidate]:

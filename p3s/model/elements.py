@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
 
@@ -10,6 +11,7 @@ import numpy as np
 from p3s.model.affine import fit_affine
 from p3s.model.blocks import (
     GHOSTS,
+    MAX_EXTENTS,
     MAX_FACTORS,
     Axis,
     ExtentPool,
@@ -17,6 +19,7 @@ from p3s.model.blocks import (
     SizeLaw,
     best_extent,
     divisors,
+    kinds_possible,
     rivals_of,
     solve_one,
     solve_product,
@@ -26,6 +29,9 @@ from p3s.model.expr import add, block, block_size, mul, num, sym
 from p3s.model.laws import fit_exact
 from p3s.model.levels import fit_chunks, fit_levels, scalar_law
 from p3s.model.positions import composite_axes, decides, moving, plain_axes
+
+#: Shares rounded down or up whatever the block: products of these fit much that is none.
+PADDED = ("low", "high")
 
 
 def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
@@ -44,7 +50,7 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     if key not in pool.known:
         pool.known[key] = (pool.state(), _fit(obs, pool))
     state, law = pool.known[key]
-    if state != pool.state() and (law is None or law.even or law.rivals or law.others):
+    if state != pool.state() and (law is None or law.open()):
         law = _fit(obs, pool)
         pool.known[key] = (pool.state(), law)
     return law
@@ -82,13 +88,17 @@ def _steps(fit: _Fit) -> Iterator[Callable[[], SizeLaw | None]]:
     if fit.obs.across:  # the face of a halo is a product over the grid before a share of all ranks
         on_grid = [a for a in fit.axes if a.name != "n"]
         in_line = [a for a in fit.axes if a.name == "n"]
-        yield from (fit.known_product, lambda: fit.one_block(on_grid), fit.products,
-                    lambda: fit.one_block(in_line), lambda: fit.scalar(1))
+        yield from (fit.known_product, lambda: fit.one_block(on_grid), fit.products)
+        if len(fit.obs.across) > 1:
+            yield from (fit.products_with_factor, fit.widened)
+        yield from (lambda: fit.one_block(in_line), lambda: fit.scalar(1))
     else:
         yield from (lambda: fit.one_block(fit.axes), lambda: fit.scalar(1), fit.products)
     yield from (fit.factor, fit.ghost, fit.products_with_factor, fit.factor_and_ghost,
-                fit.widened, fit.scalar, fit.multiplied, fit.over_two, fit.affine,
-                lambda: fit_diagonal(fit.obs, fit.pool), fit.complement)
+                fit.widened, lambda: fit.products(PADDED),
+                lambda: fit.products_with_factor(PADDED), fit.scalar, fit.multiplied,
+                fit.over_two, fit.affine, lambda: fit_diagonal(fit.obs, fit.pool),
+                fit.complement)
 
 
 class _Fit:
@@ -102,6 +112,7 @@ class _Fit:
         self.single = [a for a in self.axes if decides(obs, [a])]
         self.plain = [a for a in self.axes if a.c[0] == "sym" and a.c[1][0] in "cr"]
         self.kinds = pool.kinds()
+        self.cuts = [k for k in self.kinds if k not in PADDED]
         self.factors = divisors(int(np.gcd.reduce(obs.value)))[:MAX_FACTORS]
         self.even = all(len(np.unique(obs.value[obs.env["n"] == n])) == 1 for n in counts)
 
@@ -109,7 +120,7 @@ class _Fit:
              ghost: int = 0) -> SizeLaw:
         """Return the law, its extents noted, with the rival ways of cutting that remain."""
         pool = self.pool
-        rivals = rivals_of(extents, used, kind)
+        rivals = rivals_of(extents, used, kind, self.pool)
         for e in extents:
             pool.note(e, kind)
             if not rivals:
@@ -159,9 +170,9 @@ class _Fit:
         """Try one block along any dimension, with and without a factor."""
         return self.one_block(self.axes) or self.factor()
 
-    def products(self) -> SizeLaw | None:
+    def products(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
         """Try products of two and three blocks."""
-        for kind in self.kinds:
+        for kind in kinds or self.cuts:
             for used in (*self.pairs(2), *self.pairs(3)):
                 extents = solve_product(self.value, used, kind, self.pool, [2000])
                 if extents:
@@ -173,32 +184,51 @@ class _Fit:
         face = [a for a in self.plain if a.name != "n" and int(a.name[1:]) in self.obs.across]
         if not self.even or len(face) < 2:
             return None
-        for kind, chosen in product(self.kinds, product(self.pool.extents()[:8],
-                                                        repeat=len(face))):
+        ghosts = [(0,) * len(face), *self.pool.ghosts]
+        for g, kind, chosen in product(ghosts, self.cuts, product(self.pool.extents()[:8],
+                                                                  repeat=len(face))):
+            if len(g) != len(face):
+                continue
             size = np.ones(len(self.value), dtype=np.int64)
-            for e, a in zip(chosen, face, strict=True):
-                size = size * block_size(kind, e, a.count, a.at)
-            if np.array_equal(size, self.value):
-                return self.done(chosen, face, kind)
+            for e, a, wider in zip(chosen, face, g, strict=True):
+                size = size * (block_size(kind, e, a.count, a.at) + wider)
+            if np.any(size <= 0) or np.any(self.value % size):
+                continue
+            times = self.value // size
+            if np.all(times == times[0]) and (times[0] == 1 or any(g)):
+                return self.wide(chosen, face, kind, int(times[0]), g)
         return None
+
+    def wide(self, extents: Sequence[int], used: Sequence[Axis], kind: str, factor: int,
+             ghosts: tuple[int, ...]) -> SizeLaw:
+        """Return the law of a factor times blocks, each wider by its ghost width."""
+        law = self.done(extents, used, kind)
+        if any(ghosts) and ghosts not in self.pool.ghosts:
+            self.pool.ghosts += sorted({ghosts, ghosts[::-1], (max(ghosts),) * len(ghosts)}
+                                       - set(self.pool.ghosts))
+        parts = [add(block(kind, e, a.p, a.c), num(g))
+                 for e, a, g in zip(extents, used, ghosts, strict=True)]
+        return SizeLaw(mul(num(factor), *parts), len(parts) + (factor > 1) + any(ghosts),
+                       len(self.counts), law.even, law.rivals)
 
     def factor(self) -> SizeLaw | None:
         """Try a factor times one block."""
-        return next((law for kind, f, axis in product(self.kinds, self.factors[1:], self.single)
+        return next((law for f, axis in product(self.factors[1:], self.single)
+                     for kind in kinds_possible(self.value // f, axis, self.kinds)
                      if (law := self.solved(self.value // f, axis, kind, f)) is not None), None)
 
     def ghost(self) -> SizeLaw | None:
         """Try one block widened by a ghost width."""
-        for g, kind, axis in product(GHOSTS[1:], self.kinds, self.single):
-            if np.all(self.value > g):
+        for g, axis in product(GHOSTS[1:], self.single):
+            for kind in kinds_possible(self.value - g, axis, self.kinds):
                 law = self.solved(self.value - g, axis, kind, 1, g)
                 if law is not None:
                     return law
         return None
 
-    def products_with_factor(self) -> SizeLaw | None:
+    def products_with_factor(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
         """Try a factor times two blocks."""
-        for kind, f in product(self.kinds, self.factors[1:]):
+        for kind, f in product(kinds or self.cuts, self.factors[1:24]):
             for used in self.pairs(2):
                 extents = solve_product(self.value // f, used, kind, self.pool, [500])
                 if extents:
@@ -207,29 +237,49 @@ class _Fit:
 
     def factor_and_ghost(self) -> SizeLaw | None:
         """Try a factor times one widened block."""
-        for g, kind, f, axis in product(GHOSTS[1:], self.kinds, self.factors[1:16], self.single):
-            if np.all(self.value > f * g):
-                law = self.solved(self.value // f - g, axis, kind, f, f * g)
+        for g, f, axis in product(GHOSTS[1:], self.factors[1:16], self.single):
+            value = self.value // f - g
+            for kind in kinds_possible(value, axis, self.kinds) if np.all(value > 0) else ():
+                law = self.solved(value, axis, kind, f, f * g)
                 if law is not None:
                     return law
         return None
 
     def widened(self) -> SizeLaw | None:
-        """Try a factor times two blocks both wider by a ghost width; one extent is known."""
-        for kind, f, g in product(self.kinds[:3], self.factors[:16], GHOSTS[1:]):
+        """Try a factor times two blocks both wider by a ghost width, of one extent or a known."""
+        ghosts = sorted(((g, h) for g in GHOSTS for h in GHOSTS
+                         if (g or h) and (g == h or self.even)),
+                        key=lambda g: (g[0] != g[1], sum(g)))
+        for kind, f, g in product(self.cuts[:3], self.factors[:16], ghosts):
             value = self.value // f
-            for used, e1 in product(self.pairs(2), self.pool.extents()[:8]):
-                wide = block_size(kind, e1, used[0].count, used[0].at) + g
-                rest = value // np.maximum(wide, 1) - g
-                if np.any(wide <= 0) or np.any(value % np.maximum(wide, 1)) or np.any(rest <= 0):
-                    continue
-                found = solve_one(rest, used[1], kind)
-                if found:
-                    extents = (e1, best_extent(found, self.pool))
-                    parts = [add(block(kind, e, a.p, a.c), num(g))
-                             for e, a in zip(extents, used, strict=True)]
-                    return SizeLaw(mul(num(f), *parts), 3 + (f > 1), len(self.counts), False,
-                                   rivals_of(extents, used, kind))
+            for used in self.pairs(2):
+                extents = self._wide_pair(value, used, kind, g)
+                if extents is not None:
+                    return self.wide(extents, used, kind, f, g)
+        return None
+
+    def _wide_pair(self, value: np.ndarray, used: Sequence[Axis], kind: str,
+                   ghosts: tuple[int, int]) -> tuple[int, int] | None:
+        one, two = used
+        g, h = ghosts
+        most = math.isqrt(int((value * one.count * two.count).min())) + int(one.count.max())
+        low = math.isqrt(int((value * one.count * two.count).max()) // 4)
+        both = np.arange(min(most, low + MAX_EXTENTS), max(low, 2) - 1, -1)
+        for part in (slice(0, 4), slice(4, None)):
+            size = (block_size(kind, both[:, None], one.count[part], one.at[part]) + g) \
+                * (block_size(kind, both[:, None], two.count[part], two.at[part]) + h)
+            both = both[np.all(size == value[part], axis=1)]
+        if len(both):
+            e = best_extent([int(x) for x in both], self.pool)
+            return e, e
+        for e in self.pool.extents()[:8]:
+            wide = block_size(kind, e, one.count, one.at) + g
+            rest = value // np.maximum(wide, 1) - h
+            if np.any(wide <= 0) or np.any(value % np.maximum(wide, 1)) or np.any(rest <= 0):
+                continue
+            found = solve_one(rest, two, kind)
+            if found:
+                return e, best_extent(found, self.pool)
         return None
 
     def scalar(self, most: int = 9) -> SizeLaw | None:
@@ -244,8 +294,8 @@ class _Fit:
         law = fit_exact([{k: int(self.obs.env[k][i]) for k in names} for i in rows],
                         [int(v) for v in self.value[rows]], self.obs.ndims,
                         known=[*sorted(self.pool.typed), *self.pool.extents()])
-        if law is None or law.free > most:
-            return None
+        if law is None or law.free > most or (most == 1 and "block" in str(law.expr)):
+            return None  # a share rounded off is a block, whose rivals are known
         return SizeLaw(law.expr, law.free, law.points, law.even, law.rivals)
 
     def level_scalar(self) -> SizeLaw | None:

@@ -158,8 +158,7 @@ def _fit_items(work: Sequence[tuple[Entry, Item]], counts: Sequence[int],
     varying = {v for t in tables for v in t.moved}
     ranked = sorted(work, key=lambda w: _spread(w[1], counts), reverse=True)
     for entry, item in (*ranked, *ranked):
-        if "slots" in entry and not any(w in s["why"] for s in entry["slots"]
-                                        for w in (EVEN, OPEN)):
+        if "slots" in entry and not any(s["elements"].get("open") for s in entry["slots"]):
             continue
         entry["slots"] = fit_item(item, list(counts), pool,
                                   f"{entry['site']}:{entry['op']}" in varying)

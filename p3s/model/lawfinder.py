@@ -17,7 +17,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Integral
+from numbers import Rational
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,10 @@ from p3s.errors import P3SError
 from p3s.model import expr as ex
 from p3s.model.exact import exact_value
 from p3s.model.expr import Expr, mul, num
-from p3s.model.laws import AFFINE_BITS, PRODUCT_BITS, Candidate, candidates
+from p3s.model.laws import AFFINE_BITS, PRODUCT_BITS, Candidate, candidates, is_quotient
 from p3s.model.laws import MAX_DENOMINATOR as SMALL_DENOMINATOR
 from p3s.model.shapes import basis, bits_of
+from p3s.model.shares import remainder
 from p3s.model.worklaws import WorkLaw, fit_work
 
 Environment = Mapping[str, int]
@@ -39,6 +40,8 @@ MAX_DENOMINATOR = 1 << 12
 #: A law that costs so many bits more than the chosen one is no rival; rivals count where they
 #: differ at RIVALS_AT times the largest count.
 RIVAL_BITS, RIVALS_AT = 4.0, 16
+#: Bits of evidence for L mod n, which the search of exact laws asks more for.
+REMAINDER_EVIDENCE = 6.0
 
 EXACT, FITTED, AMBIGUOUS, REFUSED = "exact", "fitted", "ambiguous", "refused"
 
@@ -48,7 +51,8 @@ class Found:
     """A law with what is known about it.
 
     verdict: exact (an equation that meets every value, with points to spare), ambiguous (exact,
-    but the rivals meet them too and differ further on, or no point is to spare), fitted (a real
+    but rivals meet them too and differ at larger counts of the same form, or no point is to
+    spare), fitted (a real
     law with an interval), refused (the points cannot tell; reason says why). expr is None for
     real laws, work None for exact ones. points: counts used; free: numbers fitted.
     """
@@ -133,26 +137,25 @@ def _environment(n: int | Environment) -> dict[str, int]:
     return {"n": int(n)} if not isinstance(n, Mapping) else {k: int(v) for k, v in n.items()}
 
 
-def _read(points: Points) -> tuple[list[dict[str, int]], list[float]]:
+def _read(points: Points) -> tuple[list[dict[str, int]], list[Any]]:
     pairs = points.items() if isinstance(points, Mapping) else points
     envs: list[dict[str, int]] = []
-    values: list[float] = []
+    values: list[Any] = []
     for at, what in pairs:
         env = _environment(at)
         if env.get("n", 0) < 1 or any(v < 0 for v in env.values()):
             raise P3SError(f"law: {at} is no process count; counts are 1 and more")
-        for v in (what,) if isinstance(what, (int, float)) or not hasattr(what, "__len__") \
-                else what:
+        for v in np.atleast_1d(np.asarray(what)).tolist():
             if not math.isfinite(float(v)):
                 raise P3SError(f"law: the value {v} at {env['n']} processes is no number; "
                                "leave it out")
             envs.append(env)
-            values.append(int(v) if isinstance(v, Integral) else float(v))
+            values.append(v if isinstance(v, Rational) else float(v))
     order = sorted(range(len(envs)), key=lambda i: sorted(envs[i].items()))
     return [envs[i] for i in order], [values[i] for i in order]
 
 
-def _exact(envs: list[dict[str, int]], values: list[float], known: Collection[int]
+def _exact(envs: list[dict[str, int]], values: list[Any], known: Collection[int]
            ) -> Found | None:
     """Return the exact law of values that are fractions and equal wherever they are repeated."""
     at: dict[tuple[tuple[str, int], ...], Fraction] = {}
@@ -164,23 +167,39 @@ def _exact(envs: list[dict[str, int]], values: list[float], known: Collection[in
     if over > MAX_DENOMINATOR:
         return None
     where = [dict(k) for k in at]
-    ndims = max((sum(k.startswith("p") for k in e) for e in where), default=0) or 1
-    found = candidates(where, [int(v * over) for v in at.values()], ndims, known)
-    if not found:
+    if len(where) < 2:
         return None
+    ndims = max(sum(k.startswith("p") for k in e) for e in where) or 1
+    whole = [int(v * over) for v in at.values()]
+    found = candidates(where, whole, ndims, known)
+    if not found:
+        return _remainder(where, whole) if over == 1 else None
     best = found[0]
-    rivals = _rivals(found, where)
+    rivals, formal = _rivals(found, where)
     spare = len(at) > best.free
-    verdict = EXACT if spare and not rivals else AMBIGUOUS
+    verdict = EXACT if spare and not formal else AMBIGUOUS
     reason = None if spare else "no point is left to check the law"
     if rivals:
-        reason = "other laws meet the points and differ at larger counts: " + "; ".join(
-            ex.to_text(_over(r, over)) for r in rivals)
+        reason = f"{len(rivals)} other laws meet the points and differ at larger counts" + (
+            "" if formal else " of another form")
+    elif spare and over == 1 and is_quotient(best.expr) and best.expr[0] == "mul":
+        reason = "all counts divide it evenly: how a remainder is dealt with is open"
     return Found(verdict, _over(best.expr, over), None, len(at), best.free,
                  tuple(_over(r, over) for r in rivals), reason)
 
 
-def _irrational(envs: list[dict[str, int]], values: list[float]) -> Found | None:
+def _remainder(where: list[dict[str, int]], values: list[int]) -> Found | None:
+    """Return L mod n, ambiguous: no points tell L from L plus a multiple of all counts."""
+    found = remainder([e["n"] for e in where], values)
+    if found is None or found[2] < REMAINDER_EVIDENCE:
+        return None
+    extent, step, _ = found
+    rivals = tuple(["mod", num(extent + k * step), ex.sym("n")] for k in (1, 2))
+    return Found(AMBIGUOUS, ["mod", num(extent), ex.sym("n")], None, len(where), 1, rivals,
+                 f"the extent may be larger by any multiple of {step}")
+
+
+def _irrational(envs: list[dict[str, int]], values: list[Any]) -> Found | None:
     """Return the law of values that are no fractions themselves but follow one that is written
     with small ones, such as 4n - 4 sqrt(n): met to the last digits of a float, so not by chance.
     """
@@ -226,22 +245,43 @@ def _over(expr: Expr, denominator: int) -> Expr:
     return expr if denominator == 1 else mul(num(Fraction(1, denominator)), expr)
 
 
-def _rivals(found: Sequence[Candidate], where: Sequence[dict[str, int]]) -> list[Expr]:
-    """Return laws about as short as the first that differ from it at larger counts."""
+def _rivals(found: Sequence[Candidate], where: Sequence[dict[str, int]]
+            ) -> tuple[list[Expr], bool]:
+    """Return laws about as short as the first that differ from it at larger counts.
+
+    The second value says whether they differ at counts of the same form (powers of two, squares)
+    as those of the points.
+    """
     top = max(where, key=lambda e: e["n"])
-    far: list[dict[str, int]] = []
-    for factor in (2, 3, 4, RIVALS_AT):
-        env = {"n": top["n"] * factor}
-        ndims = len(top) - 1
-        for d in range(ndims):  # all processes added along the last dimension, or the first
-            env[f"p{d}"] = top[f"p{d}"] * (factor if d == ndims - 1 else 1)
-        far.append(env)
+    same, other = _factors([e["n"] for e in where])
     best = found[0]
-    value = [ex.evaluate(best.expr, e) for e in far]
     out: list[Expr] = []
+    formal = False
     for c in found[1:]:
-        if c.bits - best.bits <= RIVAL_BITS and any(
-                abs(ex.evaluate(c.expr, e) - v) > 1e-9 * max(1.0, abs(v))
-                for e, v in zip(far, value, strict=True)):
+        if c.bits - best.bits > RIVAL_BITS:
+            break
+        differs = [f for f in (*same, *other) if _differ(best.expr, c.expr, _larger(top, f))]
+        if differs:
             out.append(c.expr)
-    return out
+            formal = formal or any(f in same for f in differs)
+    return out, formal
+
+
+def _factors(ns: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return factors that lead to larger counts of the same form as ``ns``, and others."""
+    if all(n & (n - 1) == 0 for n in ns):
+        return (2, 4, RIVALS_AT), (3,)
+    if all(math.isqrt(n) ** 2 == n for n in ns):
+        return (4, 9, RIVALS_AT), (2, 3)
+    return (2, 3, 4, RIVALS_AT), ()
+
+
+def _larger(top: dict[str, int], factor: int) -> dict[str, int]:
+    """Return the symbols at ``factor`` times the processes, added along the last dimension."""
+    last = f"p{len(top) - 2}"
+    return {k: v * factor if k in ("n", last) else v for k, v in top.items()}
+
+
+def _differ(a: Expr, b: Expr, env: dict[str, int]) -> bool:
+    x, y = float(ex.evaluate(a, env)), float(ex.evaluate(b, env))
+    return abs(x - y) > 1e-9 * max(1.0, abs(x))

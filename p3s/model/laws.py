@@ -23,7 +23,8 @@ from p3s.model.expr import Expr, add, mul, num, sym
 from p3s.model.shapes import Basis, Envs, Shape, basis, bits_of, roundness
 from p3s.model.worklaws import WorkLaw, fit_work
 
-__all__ = ["Candidate", "Law", "WorkLaw", "candidates", "fit_exact", "fit_work", "roundness"]
+__all__ = ["Candidate", "Law", "WorkLaw", "candidates", "fit_exact", "fit_work",
+           "is_quotient", "roundness"]
 
 MAX_DENOMINATOR = 64
 REL_TOL = 1e-9
@@ -90,7 +91,7 @@ def candidates(envs: Envs, values: Sequence[int], ndims: int = 1,
     multiples = list(search.multiples())
     found = list(multiples)
     if m > 2:
-        even_share = any(_is_quotient(c.expr) for c in multiples)
+        even_share = any(is_quotient(c.expr) for c in multiples)
         found += search.products()
         if not even_share:
             found += (Candidate(expr, bits, free)
@@ -106,7 +107,8 @@ def candidates(envs: Envs, values: Sequence[int], ndims: int = 1,
     return sorted(believed, key=lambda c: c.bits)
 
 
-def _is_quotient(expr: Expr) -> bool:
+def is_quotient(expr: Expr) -> bool:
+    """Return whether a law is a number over a shape."""
     last = expr[-1] if expr[0] == "mul" else expr
     return last[0] == "pow" and last[2] < 0
 
@@ -196,7 +198,7 @@ class _Search:
                 yield Candidate(expr, AFFINE_BITS + shape.bits + bits_of(a) + bits_of(b), 2)
 
     def limited(self) -> Iterator[Candidate]:
-        """Try min(k * shape, m) and max(k * shape, m): two points at least on either side."""
+        """Try min(k * shape, m) and max(k * shape, m): two points at least beyond either end."""
         y = self.values
         for op, limit in (("min", max(self.y)), ("max", min(self.y))):
             free = [i for i, v in enumerate(self.y) if v != limit]
@@ -206,8 +208,8 @@ class _Search:
             bound = (np.minimum if op == "min" else np.maximum)(rows, float(limit))
             rest = [i for i in range(len(y)) if i not in free]
             for i in self.near(bound):
-                if not np.all(np.abs(rows[i, rest] - limit) > REL_TOL * self.size[rest]):
-                    continue  # the limit is met by the shape itself
+                if np.sum(np.abs(rows[i, rest] - limit) > REL_TOL * self.size[rest]) < 2:
+                    continue  # the shape itself explains them
                 shape = self.basis.shapes[i]
                 x = shape.exact(self.envs[free[0]])
                 k = Fraction(self.y[free[0]]) / x if x else Fraction(0)

@@ -48,6 +48,8 @@ UNSEEN_CONSTANT = 1.5
 #: caution widen it: the share that holds the truth is measured (benchmarks/laws.py).
 INSIDE = 0.87
 DRAWS, MAX_MODELS = 256, 16
+#: Where and how well the law has to agree with the mixture.
+FAR, MIDDLE = 16, 0.8
 
 
 @dataclass(frozen=True)
@@ -152,9 +154,9 @@ def _draws() -> tuple[np.ndarray, np.ndarray]:
 @lru_cache(maxsize=64)
 def _error_factors(dof: float) -> np.ndarray:
     """Return draws of 1/sqrt(chi squared) with ``dof`` degrees of freedom."""
-    from scipy.special import gammaincinv
-
-    return 1.0 / np.sqrt(2.0 * gammaincinv(dof / 2.0, _draws()[1]))
+    log_x = np.linspace(-24.0, np.log(dof + 40.0 + 8.0 * dof ** 0.5), 2000)
+    upto = np.cumsum(np.exp(dof / 2.0 * (log_x - np.log(dof)) - (np.exp(log_x) - dof) / 2.0))
+    return np.exp(-0.5 * np.interp(_draws()[1], upto / upto[-1], log_x))
 
 
 @dataclass(frozen=True)
@@ -228,11 +230,25 @@ def _window(models: list[Model], larger_by: float) -> list[Model]:
     return sorted(kept, key=lambda m: (m.which != best.which, -m.weight, m.which))
 
 
+def chosen(models: Sequence[Model], points: Points) -> Model:
+    """Return the likeliest model among those that do not contradict the others further on.
+
+    Points with large errors may leave many models, of which the likeliest is no more than one
+    voice: at FAR times the largest count it has to lie within the middle of the mixture.
+    """
+    at = columns(points.n[-1:] * FAR, float(points.n[-1]))[0]
+    values, weight = _values(models, at[None, :])
+    order = np.argsort(values[:, 0], kind="stable")
+    upto = np.cumsum(weight[order])
+    low, high = np.interp((1 - MIDDLE) / 2, upto, values[order, 0]), \
+        np.interp((1 + MIDDLE) / 2, upto, values[order, 0])
+    inside = [m for m in models if low <= float(at[list(m.which)] @ m.share) <= high]
+    return (inside or list(models))[0]
+
+
 def interval(models: Sequence[Model], points: Points, n: np.ndarray) -> np.ndarray:
     """Return the shortest interval with INSIDE of the mixture at every count: (low, high) rows."""
-    at = columns(n, float(points.n[-1])) * points.size[-1]
-    values = np.concatenate([m.draws @ at[:, list(m.which)].T for m in models])
-    weight = np.concatenate([m.draw_weight * m.weight for m in models])
+    values, weight = _values(models, columns(n, float(points.n[-1])))
     order = np.argsort(values, axis=0, kind="stable")
     below = np.linspace(0.001, 0.999 - INSIDE, 50)
     out = np.empty((len(n), 2))
@@ -242,4 +258,10 @@ def interval(models: Sequence[Model], points: Points, n: np.ndarray) -> np.ndarr
         low, high = np.interp(below, upto, v), np.interp(below + INSIDE, upto, v)
         k = int(np.argmin(high - low))
         out[i] = low[k], high[k]
-    return out
+    return out * points.size[-1]
+
+
+def _values(models: Sequence[Model], at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the draws of all models at the rows of shapes ``at``, and their weights."""
+    return (np.concatenate([m.draws @ at[:, list(m.which)].T for m in models]),
+            np.concatenate([m.draw_weight * m.weight for m in models]))

@@ -85,23 +85,36 @@ def residue(p: Sequence[int], v: Sequence[int]) -> tuple[int, int] | None:
     return x, m
 
 
-def _remainder(name: str, p: np.ndarray, value: np.ndarray, known: Collection[int]
-               ) -> Iterator[Found]:
-    """Yield L mod p where the extent is known, or where the counts tell it.
+def remainder(p: Sequence[int], v: Sequence[int], known: Collection[int] = ()
+              ) -> tuple[int, int, float] | None:
+    """Return (L, m, bits) for v = L mod p: all L + k*m fit; bits of evidence that it is no chance.
 
-    Counts that divide each other leave L open, and with it everything above them: no law then.
+    L is a known extent, else the smallest that is not below all of p. Counts that nearly divide
+    each other leave L open, and with it everything above them: None.
     """
-    top = int(p.max())
-    met = residue(p.tolist(), value.tolist())
+    met = residue(p, v)
     if met is None:
-        return
+        return None
     x, m = met
+    top = max(p)
     fits = [e for e in known if e % m == x and e >= top]
     if not fits and m < 8 * top:
-        return
-    extent = max(fits) if fits else (x if x >= top else x + m)
-    yield (["mod", num(extent), sym(name)],
-           REMAINDER_BITS + (2.0 if fits else bits_of(extent)) + (1.0 if name != "n" else 0.0), 1)
+        return None
+    evidence = math.log2(math.prod(p) / m)
+    if fits:
+        return max(fits), m, evidence + math.log2(m) - math.log2(1 + len(known))
+    return (x if x >= top else x + m), m, evidence
+
+
+def _remainder(name: str, p: np.ndarray, value: np.ndarray, known: Collection[int]
+               ) -> Iterator[Found]:
+    """Yield L mod p where the extent is known, or where the counts tell it."""
+    found = remainder(p.tolist(), value.tolist(), known)
+    if found is not None:
+        extent, _, evidence = found
+        spent = sum(bits_of(v) for v in value.tolist())
+        yield (["mod", num(extent), sym(name)],
+               spent - evidence + REMAINDER_BITS + (1.0 if name != "n" else 0.0), 1)
 
 
 def _product(a: str, b: str, p: np.ndarray, q: np.ndarray, value: np.ndarray,

@@ -333,7 +333,8 @@ def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixe
         if law is not None:
             slot["elements"] = {"expr": law.expr, "points": law.points, "free": law.free,
                                 "even": law.even, "rivals": [
-                                    *map(list, law.rivals), *({"expr": e} for e in law.others)]}
+                                    *map(list, law.rivals), *({"expr": e} for e in law.others)],
+                                "open": law.open()}
             if law.even:
                 slot["why"].append(EVEN)
             elif law.rivals or law.others:

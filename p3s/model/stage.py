@@ -87,9 +87,10 @@ def _check_shape(model: dict[str, Any]) -> None:
             raise ValueError("an item is in no phase")
         for slot in item["slots"]:
             _need("a slot", slot, _SLOT_KEYS)
-            for law in (slot["count"], slot["elements"]):
-                for key in ("expr", "total"):
-                    if key in law:
+            rivals = [r for r in slot["elements"].get("rivals", ()) if isinstance(r, dict)]
+            for law in (slot["count"], slot["elements"], slot.get("turns"), slot["root"], *rivals):
+                for key in ("expr", "total", "first", "number"):
+                    if law is not None and key in law:
                         check(law[key])
     for k, phase in enumerate(model["phases"]):
         _need("a phase", phase, _PHASE_KEYS)

@@ -63,7 +63,7 @@ def to_sympy(expr: Expr) -> sympy.Expr:
 
 
 def simplified(expr: Expr) -> sympy.Expr:
-    """Return the simplest of the plain, expanded and factored forms of ``expr`` in sympy."""
+    """Return the form of ``expr`` with the fewest operations: plain, factored or expanded."""
     return _simplified(json.dumps(expr))
 
 
@@ -74,8 +74,8 @@ def _simplified(data: str) -> sympy.Expr:
     plain = to_sympy(json.loads(data))
     forms = [plain]
     if plain.is_Add or plain.is_Mul:
-        forms += [sp.expand(plain), sp.factor_terms(plain)]
-    return min(forms, key=lambda e: (int(e.count_ops()), len(_text_printer().doprint(e))))
+        forms += [sp.factor_terms(plain), sp.expand(plain)]
+    return min(forms, key=lambda e: int(e.count_ops()))
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ these words in p3s/report.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -36,8 +36,9 @@ def law_text(law: Mapping[str, Any], unit: str = "") -> str:
         return f"{expression(law['total'])} in all, shared evenly"
     if "follows" in law:
         numerator, denominator = law["factor"]
-        return "as posted" + (
-            "" if numerator == denominator else f" x {numerator}/{denominator}")
+        if numerator == denominator:
+            return "as posted"
+        return f"as posted x {numerator}" + (f"/{denominator}" if denominator != 1 else "")
     return "about " + amount_text(law["stat"], unit)
 
 
@@ -175,6 +176,48 @@ def work_text(slot: Mapping[str, Any], unit: str = "") -> str:
     return WorkLaw.from_json(slot["work"]).text(unit)
 
 
+def segments_of(model: Model, i: int) -> list[tuple[str, str, float]]:
+    """Return the segments that lead to call ``i``: operation before, work, relative error."""
+    phase = model["phases"][model["items"][i]["phase"]]
+    for place in phase["work"].get("places", []):
+        if i in place["items"]:
+            return [(str(before[1]) if before is not None else "the start", segment_text(
+                segment["terms"]), float(segment["error"]))
+                for before, segment in zip(place["from"], place["segments"], strict=True)]
+    return []
+
+
+def one_segment(model: Model, i: int) -> list[Any] | None:
+    """Return the terms of the work before call ``i``; None if it depends on the call before."""
+    phase = model["phases"][model["items"][i]["phase"]]
+    for place in phase["work"].get("places", []):
+        if i in place["items"] and place["segments"]:
+            same = len({segment_text(s["terms"]) for s in place["segments"]}) == 1
+            terms: list[Any] = place["segments"][0]["terms"]
+            return terms if same else None
+    return None
+
+
+#: What a term of a segment is multiplied by besides its expression.
+FACTORS = {"here": "b", "before": "b0", "once": "1/m"}
+
+
+def segment_text(terms: Sequence[Sequence[Any]]) -> str:
+    """Return the work of a segment; b: bytes of the message, b0: of the one before it.
+
+    m: how many such segments a rank runs through.
+    """
+    parts = []
+    for coefficient, expr, factor in terms:
+        shape = expression(expr)
+        shape = f"({shape})" if " + " in shape or " - " in shape else shape
+        shapes = [shape] * (shape != "1") + [FACTORS.get(factor, "")] * bool(factor)
+        number = f"{coefficient:.4g}"
+        factors = [number, *shapes] if number != "1" or not shapes else shapes
+        parts.append("*".join(factors).replace("*1/m", "/m"))
+    return " + ".join(parts) or "0"
+
+
 def repeats(model: Model, phase: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
     """Return how often a call happens beside its phase; empty: once in every turn."""
     often, turns = _often(model, phase, slot["count"]), slot.get("turns")
@@ -182,16 +225,17 @@ def repeats(model: Model, phase: Mapping[str, Any], slot: Mapping[str, Any]) -> 
         return often
     first, number, step = expression(turns["first"]), expression(turns["number"]), turns["step"]
     walk = f"{first}, {first} + {step}, ..." if first != "0" else f"0, {step}, ..."
-    return (f"{often}, " if often else "") + f"shared by {number} turns t = {walk}"
+    return (f"{often}, " if often else "") + f"in {number} turns t = {walk}"
 
 
 def _often(model: Model, phase: Mapping[str, Any], law: Mapping[str, Any]) -> str:
     ratio = _per_turn(model, phase["weight"], law)
     if ratio is not None:
-        return "" if ratio == 1 else f"{ratio} times per turn"
+        return "" if ratio == 1 else f"{ratio} times in every turn"
     if "follows" in law:
         return law_text(law)
-    return f"{law_text(law)} times in the run"
+    words = law_text(law)
+    return "once in the run" if words == "1" else f"{words} times in the run"
 
 
 def _per_turn(model: Model, weight: Mapping[str, Any], law: Mapping[str, Any]) -> int | None:

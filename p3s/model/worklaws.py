@@ -21,6 +21,7 @@ from p3s.model.mixture import (
     SHAPES,
     Fit,
     Points,
+    chosen,
     columns,
     fits,
     interval,
@@ -112,7 +113,7 @@ class WorkLaw:
 
     def text(self, unit: str = "") -> str:
         """Return the law as one line of text."""
-        parts = [f"{coef:.4g}" + "".join(f"*{f}" for f in _factors(a, b, "n**({})"))
+        parts = [f"{coef:.4g}" + ("*log2(n)" if b else "") + _power_text(a)
                  for coef, a, b in self.terms]
         return (" + ".join(parts) or "0") + (f" {unit}" if unit else "")
 
@@ -134,13 +135,17 @@ class WorkLaw:
 
         if not name.isidentifier():
             raise P3SError(f"model: no function {name} can be written; choose a Python name")
-        parts = [" * ".join([repr(coef), *_factors(a, b, "n ** ({})", "math.log2(n)")])
-                 for coef, a, b in self.terms]
+        parts = [" * ".join([repr(coef), *_factors(a, b)]) for coef, a, b in self.terms]
         return f"def {name}(n):\n    return {' + '.join(parts) or '0.0'}\n"
 
 
-def _factors(a: Fraction, b: int, power: str, log: str = "log2(n)") -> list[str]:
-    return ([] if a == 0 else ["n" if a == 1 else power.format(a)]) + ([log] if b else [])
+def _factors(a: Fraction, b: int) -> list[str]:
+    return ([] if a == 0 else ["n" if a == 1 else f"n ** ({a})"]) + (["math.log2(n)"] if b else [])
+
+
+def _power_text(a: Fraction) -> str:
+    size = {1: "n", 2: "n**2", Fraction(1, 2): "sqrt(n)"}.get(abs(a), f"n**({abs(a)})")
+    return "" if a == 0 else ("*" if a > 0 else "/") + size
 
 
 def fit_work(ns: Sequence[int], values: Sequence[float]) -> WorkLaw:
@@ -173,7 +178,8 @@ def _fit(ns: tuple[float, ...], values: tuple[float, ...]) -> WorkLaw:
         ends = np.stack([law.value(at) - off, law.value(at) + off], axis=1)
     else:
         models = mixture(points)
-        law = _law(models[0].which, models[0].share, points, top)
+        best = chosen(models, points)
+        law = _law(best.which, best.share, points, top)
         ends = interval(models, points, at)
     value = np.maximum(law.value(at), 1e-300)
     low, high = np.clip(ends[:, 0] / value, 0.0, 1.0), np.maximum(ends[:, 1] / value, 1.0)

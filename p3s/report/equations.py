@@ -5,6 +5,7 @@ Everything fits 100 columns; what is left out says so, and that ``--all`` shows 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
@@ -23,6 +24,8 @@ SHARES = ("time", "events", "bytes")
 _HEAD = ("rule", "call", "destination", "volume (bytes)", "work", "verdict")
 #: No column of a table is made narrower, nor is any wider than this at first.
 _NARROWEST, _WIDEST = 12, 46
+#: A longer volume has lines of its own.
+_LONG = 66
 
 
 def render(model: Mapping[str, Any], places: Places | None = None, everything: bool = False) -> str:
@@ -79,9 +82,8 @@ def _title(model: Mapping[str, Any], phases: Sequence[PhaseRules]) -> list[str]:
 
 def _phase(phase: PhaseRules, model: Mapping[str, Any], everything: bool) -> list[str]:
     rules, hidden = chosen_rules(phase, everything)
-    inside = "" if phase.parent in (None, 0) else f" in phase {phase.parent}"
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
-    lines = wrap(f"phase {phase.phase}{inside}: {phase.name}  ({share})", WIDTH)
+    lines = wrap(f"phase {phase.phase}{phase.inside}: {phase.name}  ({share})", WIDTH)
     traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
     lines += _indented(f"weight w = {phase.weight}  [{phase.weight_verdict}]  (traced {traced})", 2)
     refused = model["phases"][phase.phase].get("trips")
@@ -105,7 +107,8 @@ def _table(rules: Sequence[Rule]) -> list[str]:
     """Lay the rules out; below each is where it is, who takes part, and how often if not once."""
     if not rules:
         return []
-    rows = [(r.label, r.call, r.destination, r.volume, r.work, r.verdict) for r in rules]
+    rows = [(r.label, r.call, r.destination, r.volume if len(r.volume) <= _LONG else "y, below",
+             r.work, r.verdict) for r in rules]
     wide = [max(len(row[i]) for row in [_HEAD, *rows]) for i in range(len(_HEAD))]
     wide = _squeezed([min(w, _WIDEST) for w in wide])
     lines = _cells(_HEAD, wide)
@@ -117,7 +120,15 @@ def _table(rules: Sequence[Rule]) -> list[str]:
         if rule.repeats:
             facts.append(rule.repeats)
         lines += _indented("; ".join(facts), wide[0] + 6)
+        if len(rule.volume) > _LONG:
+            lines += _long(f"y = {rule.volume}", wide[0] + 6)
     return lines
+
+
+def _long(line: str, by: int) -> list[str]:
+    """Return an equation of its own, indented; broken as in a cell."""
+    first, *rest = _wrapped(line, WIDTH - by - 4)
+    return [" " * by + first, *(" " * (by + 4) + each for each in rest)]
 
 
 def _squeezed(wide: list[int]) -> list[int]:
@@ -133,12 +144,28 @@ def _squeezed(wide: list[int]) -> list[int]:
 
 def _cells(row: Sequence[str], wide: Sequence[int]) -> list[str]:
     """Return a row of a table, on more lines where a cell is wider than its column."""
-    parts = [wrap(cell, size) or [""] for cell, size in zip(row, wide, strict=True)]
+    parts = [_wrapped(cell, size) for cell, size in zip(row, wide, strict=True)]
     lines = []
     for k in range(max(map(len, parts))):
         cells = [(part[k] if k < len(part) else "").ljust(size)
                  for part, size in zip(parts, wide, strict=True)]
         lines.append(("  " + "  ".join(cells)).rstrip())
+    return lines
+
+
+def _wrapped(cell: str, size: int) -> list[str]:
+    """Return a cell in lines of ``size``, broken at spaces and after signs of multiplication."""
+    lines = [""]
+    for word in re.findall(r"\s+|(?:[^\s*]|\*\*)+\*?|\*", cell):
+        while len(lines[-1]) + len(word) > size:
+            if lines[-1]:
+                lines[-1] = lines[-1].rstrip()
+                lines.append("")
+                word = word.lstrip()
+            else:
+                lines[-1], word = word[:size], word[size:]
+                lines.append("")
+        lines[-1] += word
     return lines
 
 
@@ -210,7 +237,7 @@ def holdout(model: Mapping[str, Any]) -> list[str]:
     if missed is not None:
         met = len(model["items"]) - len(missed)
         lines += wrap(f"{'rules':<13} {met} of {len(model['items'])} calls by an exact rule that "
-                      "it met" + (f"; not {_listed(missed)}" if missed else ""), WIDTH,
+                      "it met" + (f"; not {listed(missed)}" if missed else ""), WIDTH,
                       initial_indent="  ", subsequent_indent=" " * 16)  # fmt: skip
     if work:
         lines.append(f"  {'work':<13} mean error {percent(work['mean_abs_error'])}, largest "
@@ -225,7 +252,8 @@ def missed_rules(model: Mapping[str, Any]) -> list[int] | None:
     return [i for i, item in enumerate(model["items"]) if not item.get("met_holdout", True)]
 
 
-def _listed(numbers: Sequence[int], limit: int = 12) -> str:
+def listed(numbers: Sequence[int], limit: int = 12) -> str:
+    """Return numbers as text, the first few of many."""
     text_ = ", ".join(map(str, numbers[:limit]))
     return text_ + (f" and {len(numbers) - limit} more" if len(numbers) > limit else "")
 

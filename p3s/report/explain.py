@@ -11,7 +11,7 @@ from typing import Any
 
 from p3s.errors import P3SError, UsageError
 from p3s.model import text
-from p3s.model.evaluate import model_grid, phase_weight
+from p3s.model.evaluate import generate, model_grid, phase_weight
 from p3s.model.laws import WorkLaw
 from p3s.model.rivals import differ_at
 from p3s.report.equations import WIDTH
@@ -73,9 +73,9 @@ def _phase(model: Mapping[str, Any], number: int) -> list[str]:
     lines += _aligned(["processes", "traced", "by the law"], rows, 4)
     unit = text.unit_of(model)
     work = WorkLaw.from_json(phase["work"]["law"])
-    lines += _wrapped(f"work of a rank in the run = {work.text(unit)}"
-                      f"{'' if phase['work']['equal_ranks'] else ' (mean: ranks differ)'}", 2)
-    lines += _work_table(phase["work"]["points"], work, 4)
+    lines += _wrapped(f"work of a rank in the run, in the mean = {work.text(unit)}"
+                      f"{'' if phase['work']['equal_ranks'] else ' (ranks differ)'}", 2)
+    lines += _work_table(model, phase, 4)
     return lines
 
 
@@ -113,6 +113,7 @@ def _call(
     for k, slot in enumerate(item["slots"]):
         lines += _slot(model, phase, item, slot,
                        f"size {k + 1} of {len(item['slots'])}" if len(item["slots"]) > 1 else "")
+    lines += _segments(model, i)
     lines += _measured(item, everything)
     lines += [line for reason in _reasons(model, item) for line in _wrapped(reason, 2)]
     return lines
@@ -126,25 +127,39 @@ def _slot(
     target = text.in_words_of(model, text.destination(item, slot))
     word = text.kind_word(item["kind"])
     if target:
-        lines += _wrapped(f"destination  {word} {visible(target)}", 2)
-    lines += _wrapped(f"who          {visible(text.in_words_of(model, text.members(slot)))}", 2)
+        lines += _named("destination", f"{word} {visible(target)}")
+    lines += _named("who", visible(text.in_words_of(model, text.members(slot))))
     size = text.in_words_of(model, text.volume(item, slot))
     if size:
         law, width = slot["elements"], slot["elem_bytes"]
-        lines += _wrapped(f"volume       {size} bytes"
-                          + (f", elements of {width}" if width != 1 else ""), 2)  # fmt: skip
+        lines += _named("volume", f"{size} bytes"
+                        + (f", elements of {width}" if width != 1 else ""))  # fmt: skip
         lines += _wrapped(_why_chosen(law), 15)
-        lines += [line for rival in rivals(model, law) for line in _wrapped(rival, 15)]
+        lines += [line for rival in rivals(model, law, width) for line in _wrapped(rival, 15)]
     times = text.in_words_of(model, text.repeats(model, phase, slot)) or "once in every turn"
-    lines += _wrapped(f"how often    {visible(times)}", 2)
+    lines += _named("how often", visible(times))
     lines += _wrapped(_why_chosen(slot["count"]), 15)
     lines += [line for rival in rivals(model, slot["count"]) for line in _wrapped(rival, 15)]
     work, unit = WorkLaw.from_json(slot["work"]), text.unit_of(model)
     points = ", ".join(f"{n}: {_figures(v)} ({_figures(float(work.value(n)))})"
                        for n, v in slot.get("work_points", []))
-    lines += _wrapped(f"work before  {work.text(unit)}" + (
-        f"; traced (by the law): {points}" if points else ""), 2)
+    lines += _named("work before", f"{work.text(unit)} in the mean" + (
+        f"; traced (by the law): {points}" if points else ""))
+    if work.refused:
+        lines += _wrapped(f"no trend: {visible(str(work.refused))}", 15)
     return lines
+
+
+def _segments(model: Mapping[str, Any], i: int, limit: int = 6) -> list[str]:
+    """Return the work of the segments that lead to a call, by the call before it."""
+    found = text.segments_of(model, i)
+    unit = text.unit_of(model)
+    lines = []
+    for before, work, error in found[:limit]:
+        words = f"after {visible(before)}: {text.in_words_of(model, work)} {unit}"
+        lines += _wrapped(f"{words} (error where left out {percent(error)})", 15)
+    return [*lines, *_wrapped(f"and {len(found) - limit} more segments" if len(found) > limit
+                              else "", 15)]
 
 
 def _why_chosen(law: Mapping[str, Any]) -> str:
@@ -168,12 +183,16 @@ def _why_chosen(law: Mapping[str, Any]) -> str:
     return ""
 
 
-def rivals(model: Mapping[str, Any], law: Mapping[str, Any]) -> list[str]:
-    """Return the laws that fit as well as the chosen one, and from where on they differ."""
+def rivals(model: Mapping[str, Any], law: Mapping[str, Any], width: int = 1) -> list[str]:
+    """Return the laws that fit as well as the chosen one, and from where on they differ.
+
+    width: bytes of an element, where the law is one of elements.
+    """
     found = []
     for rival in law.get("rivals", [])[:MAX_RIVALS]:
         if isinstance(rival, Mapping):
-            words = text.in_words_of(model, text.expression(rival["expr"]))
+            words = text.in_words_of(model, text.expression(
+                text.bytes_of(rival["expr"], width)))
         else:
             _, kind, extent, other, other_extent = rival
             words = f"{other_extent} cut as block_{other} where {extent} is cut as block_{kind}"
@@ -259,7 +278,7 @@ def _both(traced: int, ruled: int) -> str:
 def _who(entry: Mapping[str, Any]) -> str:
     if entry["ranks"] == 1:
         return f"rank {entry['rank']}"
-    return f"{entry['ranks']:,} as rank {entry['rank']}"
+    return f"{entry['ranks']:,} like rank {entry['rank']}"
 
 
 def _values(values: Mapping[str, Any], requests: bool) -> str:
@@ -280,13 +299,17 @@ def _values(values: Mapping[str, Any], requests: bool) -> str:
     return words
 
 
-def _work_table(points: Sequence[Sequence[float]], law: WorkLaw, pad: int) -> list[str]:
+def _work_table(model: Mapping[str, Any], phase: Mapping[str, Any], pad: int) -> list[str]:
+    """Return the mean work of the ranks in a phase, traced and by the laws of its segments."""
     rows = []
-    for n, value in points:
-        ruled = float(law.value(n))
+    for n, value in phase["work"]["points"]:
+        made = generate(dict(model), int(n))
+        mine = made.phase == phase["phase"]
+        ranks = len(set(made.rank[mine].tolist()))
+        ruled = float((made.work * made.repeat)[mine].sum()) / max(ranks, 1)
         error = f"{100 * (ruled - value) / value:+.1f} %" if value else ""
         rows.append([f"{n:g}", _figures(value), _figures(ruled), error])
-    return _aligned(["processes", "traced", "by the law", "error"], rows, pad)
+    return _aligned(["processes", "traced", "by the laws", "error"], rows, pad)
 
 
 def _figures(value: float) -> str:
@@ -309,6 +332,11 @@ def _wrapped(line: str, by: int = 0) -> list[str]:
         return []
     pad = " " * by
     return wrap(line, WIDTH, initial_indent=pad, subsequent_indent=f"{pad}  ")
+
+
+def _named(name: str, line: str) -> list[str]:
+    """Return a line that begins with its name, what follows below it."""
+    return wrap(line, WIDTH, initial_indent=f"  {name:<13}", subsequent_indent=" " * 17)
 
 
 def _aligned(head: Sequence[str], rows: Sequence[Sequence[str]], by: int) -> list[str]:

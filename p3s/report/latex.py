@@ -48,7 +48,8 @@ def render(model: Mapping[str, Any], places: Places, everything: bool = False) -
         r"% Needs \usepackage{longtable,array}.", "",
         rf"\noindent Process grid: {escaped(text.grid_text(model), 2000)}.",
         r"$n$: processes; $r$: rank; $p_d$, $c_d$: extent of the grid and coordinate in dimension "
-        rf"$d$; work in {escaped(str(model['work_unit']))} before one call.", "",
+        rf"$d$; work in {escaped(str(model['work_unit']))} before one call "
+        "of $b$ bytes after one of $b_0$, $m$ of them on a rank.", "",
     ]  # fmt: skip
     for phase in shown:
         lines += [*_phase(model, phase), ""]
@@ -79,9 +80,15 @@ def _phase(model: Mapping[str, Any], phase: PhaseRules) -> list[str]:
 def _rule(model: Mapping[str, Any], rule: Rule) -> list[str]:
     item = model["items"][rule.calls[0]]
     slot = item["slots"][max(rule.slot, 0)]
-    work = f"${_work(slot['work'])}$" if len(rule.calls) == 1 else escaped(rule.work)
+    one = len(rule.calls) == 1 and (rule.slot >= 0 or len(item["slots"]) == 1)
+    terms = text.one_segment(model, rule.calls[0]) if one and rule.slot < 0 else None
+    work = f"${_work(slot['work'])}$" if one else escaped(rule.work)
+    if terms is not None:
+        work = f"${_segment(model, terms)}$"
+    size = escaped(rule.volume) if len(item["slots"]) > 1 and rule.slot < 0 else \
+        _volume(model, item, slot)
     cells = [escaped(rule.label), rf"\texttt{{{escaped(rule.call)}}}",
-             _destination(model, item, slot), _volume(model, item, slot), work,
+             _destination(model, item, slot), size, work,
              escaped(rule.verdict)]
     facts = [rf"\texttt{{{escaped(rule.place, 160)}}}"]
     facts += [f"for {escaped(rule.condition)}"] if rule.condition else []
@@ -153,6 +160,19 @@ def _work(law: Mapping[str, Any]) -> str:
             term += r"\,\log_{2} n" if log == 1 else rf"\,(\log_{{2}} n)^{{{int(log)}}}"
         terms.append(term)
     return " + ".join(terms) or "0"
+
+
+def _segment(model: Mapping[str, Any], terms: Sequence[Sequence[Any]]) -> str:
+    """Return the work of a segment in math mode; names as in text.segment_text."""
+    parts = []
+    for coefficient, expr, factor in terms:
+        part = _number(coefficient)
+        if expr != ["num", 1, 1]:
+            part += rf"\,\left({_math(model, expr)}\right)"
+        name = text.FACTORS.get(factor, "")
+        part += {"b": r"\,b", "b0": r"\,b_{0}", "1/m": "/m"}.get(name, "")
+        parts.append(part)
+    return " + ".join(parts) or "0"
 
 
 def _number(value: float) -> str:

@@ -13,6 +13,11 @@ from p3s.report.text import percent, visible
 def render(model: Mapping[str, Any], command: str) -> str:
     """Return the counts that would decide most, why, and the command; or that none would."""
     wanted = model.get("next", [])
+    open_ = open_share(model)
+    if not wanted and open_:
+        return "\n".join(wrap(
+            f"{open_} are ambiguous, but no count that the program is known to accept, up to some "
+            "ten times the largest, would decide them.", WIDTH))  # fmt: skip
     if not wanted:
         return "\n".join(wrap(
             "No further count is known to decide anything: no rule of this model is open between "
@@ -27,7 +32,6 @@ def render(model: Mapping[str, Any], command: str) -> str:
             words = visible(str(question["question"]), 400)
             words += f" ({percent(share)} of the program)" if share is not None else ""
             lines += wrap(words, WIDTH, initial_indent="  ", subsequent_indent="    ")
-    open_ = open_share(model)
     if open_:
         lines += wrap(f"open now: {open_}", WIDTH)
     return "\n".join([*lines, "", visible(command, 4000)])

@@ -419,7 +419,7 @@ def _function(expr: list[Any], name: str) -> str:
 
 def _work_source(law: Mapping[str, Any]) -> str:
     """Return a work law as an expression of n."""
-    if set(law) - {"terms", "rel_half_width", "max_n"}:
+    if set(law) - {"terms", "rel_half_width", "max_n", "band", "refused"}:
         raise NotExpressible("a statistical law of this kind has no plain Python form yet")
     terms = []
     for coefficient, power, log in WorkLaw.from_json(dict(law)).terms:

@@ -21,6 +21,8 @@ Places = Mapping[str, Where]
 Share = Mapping[str, float]
 #: A phase or rule with less of everything than this is not shown at first.
 RELEVANT = 0.01
+#: Sizes of one call that have rows of their own.
+MAX_SIZES = 3
 WHAT = ("events", "bytes", "time")
 
 
@@ -58,10 +60,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class PhaseRules:
-    """A phase with its rows in program order, its weight, and why rules are not surer."""
+    """A phase with its rows in program order, its weight, and why rules are not surer.
+
+    inside: in which phase it lies, to follow its name; empty where in none.
+    """
 
     phase: int
     parent: int | None
+    inside: str
     depth: int
     name: str
     weight: str
@@ -88,6 +94,9 @@ def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -
     unit = text.unit_of(model)
     alike: dict[str, list[tuple[int, int]]] = {}
     for i in phase["items"]:
+        if len(items[i]["slots"]) > MAX_SIZES:  # one row for all sizes of a call
+            alike[f"item {i}"] = [(i, k) for k in range(len(items[i]["slots"]))]
+            continue
         for k, slot in enumerate(items[i]["slots"]):
             alike.setdefault(_key(items[i], slot), []).append((i, k))
     reasons: dict[str, int] = {}
@@ -96,7 +105,8 @@ def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -
             reasons[why] = reasons.get(why, 0) + 1
     share = {what: sum(_share(items[i], what) for i in phase["items"]) for what in WHAT}
     return PhaseRules(
-        phase["phase"], phase["parent"], phase["depth"], visible(str(phase["name"])),
+        phase["phase"], phase["parent"], _inside(model, phase), phase["depth"],
+        visible(str(phase["name"])),
         text.in_words_of(model, text.weight_text(phase["weight"])),
         visible(str(phase.get("weight_verdict", "?"))),
         [(int(n), int(v)) for n, v in phase["weight_points"]],
@@ -104,6 +114,17 @@ def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -
         [_rule(model, phase, cells, places, unit) for cells in alike.values()],
         [(k, visible(why)) for why, k in reasons.items()],
     )  # fmt: skip
+
+
+def _inside(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
+    """Return in which phase another lies, with its weight if it has no rules of its own."""
+    if phase["parent"] in (None, 0):
+        return ""
+    parent = model["phases"][phase["parent"]]
+    words = f" in phase {int(phase['parent'])}"
+    if parent["items"]:
+        return words
+    return words + f" (w = {text.in_words_of(model, text.weight_text(parent['weight']))})"
 
 
 def _key(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
@@ -132,14 +153,46 @@ def _rule(
     share = {what: sum(_share(model["items"][i], what) / len(model["items"][i]["slots"])
                        for i, _ in cells) for what in WHAT}
     condition = text.in_words_of(model, text.condition(slot))
+    many = len(calls) == 1 and len(cells) > 1
+    slots = [model["items"][i]["slots"][j] for i, j in cells]
     return Rule(
-        calls, k if len(item["slots"]) > 1 else -1, visible(str(item["op"]).removeprefix("MPI_")),
+        calls, -1 if many or len(item["slots"]) == 1 else k,
+        visible(str(item["op"]).removeprefix("MPI_")),
         visible(_with_word(item, text.in_words_of(model, text.destination(item, slot)))),
-        text.in_words_of(model, text.volume(item, slot)),
-        _sum_of([model["items"][i]["slots"][j]["work"] for i, j in cells]).text(), item["verdict"],
+        text.in_words_of(model, _sizes(item, slots) if many else text.volume(item, slot)),
+        _mean_work(model, slots) if many else _work_of(model, cells, slots), item["verdict"],
         visible(joined_places(sites, places), 160), visible(condition),
-        visible(text.in_words_of(model, text.repeats(model, phase, slot))), share,
+        "" if many else visible(text.in_words_of(model, text.repeats(model, phase, slot))), share,
     )  # fmt: skip
+
+
+def _sizes(item: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
+    """Return the sizes of a call with many of them as one text."""
+    found = list(dict.fromkeys(text.volume(item, slot) for slot in slots))
+    if all(size.isdigit() for size in found):
+        return f"{min(map(int, found)):,}..{max(map(int, found)):,}, {len(found)} sizes"
+    return f"{found[0]} and {len(found) - 1} other sizes"
+
+
+def _work_of(
+    model: Mapping[str, Any], cells: Sequence[tuple[int, int]], slots: Sequence[Mapping[str, Any]]
+) -> str:  # fmt: skip
+    """Return the work before all calls of a row; sums of many terms at the largest count."""
+    if len(cells) == 1 and len(model["items"][cells[0][0]]["slots"]) == 1:
+        terms = text.one_segment(model, cells[0][0])
+        if terms is not None:
+            return text.in_words_of(model, text.segment_text(terms))
+    law = _sum_of([slot["work"] for slot in slots])
+    if len(slots) > 1 and len(law.terms) > 2:
+        return f"{float(law.value(law.max_n)):.4g} at {law.max_n}"
+    return law.text()
+
+
+def _mean_work(model: Mapping[str, Any], slots: Sequence[Mapping[str, Any]]) -> str:
+    """Return the work before one call, the mean over its sizes at the largest count."""
+    top = max(model["counts"])
+    values = [float(WorkLaw.from_json(slot["work"]).value(top)) for slot in slots]
+    return f"about {sum(values) / len(values):.4g}"
 
 
 def _with_word(item: Mapping[str, Any], destination: str) -> str:
@@ -166,22 +219,26 @@ def used_symbols(phases: Sequence[PhaseRules], ndims: int) -> list[tuple[str, st
     import re
 
     words = set(re.findall(r"[a-z]+\d*", " ".join(
-        f"{p.weight} " + " ".join(f"{r.destination} {r.volume} {r.condition} {r.repeats}"
+        f"{p.weight} " + " ".join(f"{r.destination} {r.volume} {r.condition} {r.repeats} {r.work}"
                                   for r in p.rules) for p in phases)))
     meanings = [("n", "processes"), ("r", "rank")]
-    for letter, what in (("p", "extents of the grid"), ("c", "coordinates in it"),
+    for letter, what in (("p", "extents of the grid"),
+                         ("c", "coordinates in it (no partner beyond it)"),
                          ("q", "coordinates of the partner")):
         names = [f"{letter}{d}" for d in range(ndims) if f"{letter}{d}" in words]
         if names:
             meanings.append((" ".join(names), what))
     meanings += [(name, what) for name, what in (("s", "stage"), ("t", "turn of the loop"))
                  if name in words]
+    meanings += [(name, what) for name, what in (
+        ("b", "bytes of the call"), ("b0", "bytes of the call before"),
+        ("m", "how often a rank computes this")) if name in words]
     blocks = {"block_first": "one more in the first", "block_last": "one more in the last",
               "block_floor": "cut at floor(c L/p)", "block_tail": "the rest in the last",
               "block_ceil": "ceil(L/p) until none is left"}
     if any(word.startswith("block") for word in words):
         kinds = sorted(name for p in phases for name in blocks if any(
-            name in r.volume + r.repeats for r in p.rules))
+            name in r.volume + r.repeats + r.work for r in p.rules))
         meanings += [(f"{name}(L, p, c)", f"block c of L in p blocks, {blocks[name]}")
                      for name in dict.fromkeys(kinds)]
     return meanings

@@ -9,6 +9,7 @@ from typing import Any
 from p3s import __version__
 from p3s.characterize.unmodelled import sentences
 from p3s.errors import P3SError
+from p3s.report.equations import listed, missed_rules
 from p3s.report.sections import Account, Equations, account_of, equations_of
 from p3s.report.text import factor, interval, percent, seconds, visible
 from p3s.study import Study, read_json
@@ -240,6 +241,11 @@ def _holdout(model: dict[str, Any]) -> list[str]:
                 f"{_plain(pair.get('predicted'))} predicted"
             )
     weights, work = held.get("weights"), held.get("work")
+    missed = missed_rules(model)
+    if missed is not None:
+        met = f"{len(model['items']) - len(missed)} of {len(model['items'])}"
+        lines.append(f"calls by an exact rule that it met: {met}"
+                     + (f"; not {listed(missed)}" if missed else ""))
     if isinstance(weights, dict):
         lines.append(f"weights: {_plain(weights.get('exact'))} of {_plain(weights.get('phases'))}")
     if isinstance(work, dict):
