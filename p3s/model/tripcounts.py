@@ -59,7 +59,7 @@ def judge_trips(phases: Sequence[Phase], items: Sequence[Entry], tables: Sequenc
                     "is over")
         elif "expr" not in law:
             _refuse(phase, "data", f"it turns {_listed(points)} times, by no rule found: it may "
-                    "run until something converges")
+                    "run until something converges, or as long as there is work")
 
 
 def _refuse(phase: Phase, kind: str, reason: str) -> None:
