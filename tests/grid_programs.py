@@ -415,12 +415,12 @@ def stage_sizes(kind: str) -> Program:
     return program
 
 
-def multigrid(dims: int = 1, wrap: bool = True, cycles: int = 3) -> Program:
-    """Levels with every 2^l-th rank of each dimension: smoothing, then one reduction."""
+def multigrid(dims: int = 1, wrap: bool = True, cycles: int = 3, last: bool = False) -> Program:
+    """Levels with every 2^l-th rank of each dimension (last: the last of 2^l go on working)."""
 
     def program(rec: Recorder) -> None:
         p = dims_balanced(rec.n, dims)
-        c = _grid(rec.rank, p)
+        c = [e - 1 - x if last else x for x, e in zip(_grid(rec.rank, p), p, strict=True)]
         for _ in range(cycles):
             level = 0
             while (1 << level) < min(p) and all(x % (1 << level) == 0 for x in c):
@@ -434,6 +434,8 @@ def multigrid(dims: int = 1, wrap: bool = True, cycles: int = 3) -> Program:
                             if 0 <= to < many:
                                 other = list(c)
                                 other[d] = to << level
+                                if last:
+                                    other = [e - 1 - x for x, e in zip(other, p, strict=True)]
                                 rec(op, site=f"{op}{d}{s}", peer=_rank(other, p), nbytes=80)
                 rec("Waitall", nbytes=4)
                 level += 1
@@ -713,5 +715,242 @@ def uneven_rows(size: int = 301) -> Program:
                     if 0 <= i + di < p and 0 <= j + dj < p:
                         rec(op, peer=(i + di) * p + j + dj,
                             nbytes=8 * block(size, p, j if di else i))
+
+    return program
+
+
+def cannon() -> Program:
+    """Cannon's products on a square torus: skew by row and column number, then shifts by one."""
+
+    def program(rec: Recorder) -> None:
+        p = round(rec.n ** 0.5)
+        i, j = divmod(rec.rank, p)
+        for site, to, frm in (("skew_a", (i, j - i), (i, j + i)),
+                              ("skew_b", (i - j, j), (i + j, j))):
+            rec("Sendrecv", site=site, peer=to[0] % p * p + to[1] % p, nbytes=80)
+            rec("Sendrecv_recv", site=site, peer=frm[0] % p * p + frm[1] % p, nbytes=80)
+        for _ in range(p - 1):
+            for site, di, dj in (("a", 0, 1), ("b", 1, 0)):
+                rec("Sendrecv", site=site, peer=(i - di) % p * p + (j - dj) % p, nbytes=80)
+                rec("Sendrecv_recv", site=site, peer=(i + di) % p * p + (j + dj) % p, nbytes=80)
+
+    return program
+
+
+def half_ring() -> Program:
+    """All pairs once: partners at distance 1 to n/2 on the ring."""
+    return messages(lambda r, n: [(r + s) % n for s in range(1, n // 2 + 1)],
+                    lambda r, n: [(r - s) % n for s in range(1, n // 2 + 1)])
+
+
+def bitonic() -> Program:
+    """Bitonic sorting: for every i the partners across bits i, i - 1, ..., 0."""
+    return both(lambda r, n: [r ^ 1 << j for i in range(n.bit_length() - 1)
+                              for j in range(i, -1, -1)])
+
+
+def scan() -> Program:
+    """A prefix sum: to r + 2^s, from r - 2^s."""
+    return messages(lambda r, n: [r + (1 << s) for s in range(8) if r + (1 << s) < n],
+                    lambda r, n: [r - (1 << s) for s in range(8) if r - (1 << s) >= 0])
+
+
+def quarter_rings(parts: int = 4) -> Program:
+    """A ring inside each quarter of the ranks, without communicators."""
+
+    def ring(step: int) -> Partners:
+        def partners(r: int, n: int) -> list[int]:
+            size = n // parts
+            return [r // size * size + (r % size + step) % size]
+        return partners
+
+    return messages(ring(1), ring(-1))
+
+
+def hexagonal() -> Program:
+    """Six neighbours on a bordered 2-D grid."""
+
+    def partners(r: int, n: int) -> list[int]:
+        c, p = _axes(r, n)
+        return [(c[0] + a) * p[1] + c[1] + b
+                for a, b in ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
+                if 0 <= c[0] + a < p[0] and 0 <= c[1] + b < p[1]]
+
+    return both(partners)
+
+
+def wide_halo() -> Program:
+    """Neighbours at distances one and two along both dimensions of a torus of squares."""
+
+    def partners(r: int, n: int) -> list[int]:
+        p = round(n ** 0.5)
+        i, j = divmod(r, p)
+        return [q for s in (1, -1, 2, -2) for q in ((i + s) % p * p + j, i * p + (j + s) % p)]
+
+    return both(partners)
+
+
+def row_gather() -> Program:
+    """Ranks send to the first of their row, these to rank 0; the last of a column sends back."""
+
+    def program(rec: Recorder) -> None:
+        (x, y), (px, py) = _axes(rec.rank, rec.n)
+        for _ in range(2):
+            if y:
+                rec("Send", site="row", peer=x * py, nbytes=80)
+            else:
+                for k in range(1, py):
+                    rec("Recv", site="row", peer=x * py + k, nbytes=80)
+                if x:
+                    rec("Send", site="first", peer=0, nbytes=160)
+                else:
+                    for k in range(1, px):
+                        rec("Recv", site="first", peer=k * py, nbytes=160)
+            if x == px - 1:
+                for k in range(px - 1):
+                    rec("Send", site="back", peer=k * py + y, nbytes=40)
+            else:
+                rec("Recv", site="back", peer=(px - 1) * py + y, nbytes=40)
+
+    return program
+
+
+def row_exchange() -> Program:
+    """All to all by hand in rows, recursive doubling in columns of powers of two."""
+
+    def program(rec: Recorder) -> None:
+        k = rec.n.bit_length() - 1
+        px, py = 1 << k - k // 2, 1 << k // 2
+        x, y = divmod(rec.rank, py)
+        for _ in range(2):
+            for s in range(1, py):
+                rec("Sendrecv", site="row", peer=x * py + (y + s) % py, nbytes=80)
+                rec("Sendrecv_recv", site="row", peer=x * py + (y - s) % py, nbytes=80)
+            mask = 1
+            while mask < px:
+                rec("Sendrecv", site="col", peer=(x ^ mask) * py + y, nbytes=40)
+                rec("Sendrecv_recv", site="col", peer=(x ^ mask) * py + y, nbytes=40)
+                mask *= 2
+
+    return program
+
+
+def io_server(last: bool = True) -> Program:
+    """All ranks but one halve a square grid; the other collects from all of them."""
+
+    def program(rec: Recorder) -> None:
+        p = round((rec.n - 1) ** 0.5)
+        server, first = (rec.n - 1, 0) if last else (0, 1)
+        if rec.rank == server:
+            for _ in range(3):
+                for q in range(rec.n):
+                    if q != server:
+                        rec("Recv", site="io", peer=q, nbytes=800)
+        else:
+            i, j = divmod(rec.rank - first, p)
+            for _ in range(3):
+                for op in ("Irecv", "Isend"):
+                    for a, b in ((0, 1), (0, -1), (1, 0), (-1, 0)):
+                        if 0 <= i + a < p and 0 <= j + b < p:
+                            rec(op, site=f"{op}h", peer=first + (i + a) * p + j + b, nbytes=80)
+                rec("Waitall", nbytes=4)
+                rec("Send", site="io", peer=server, nbytes=800)
+
+    return program
+
+
+def idle_ranks(power: bool = False) -> Program:
+    """Only the ranks of the largest square (or power of two) work; the others wait."""
+
+    def program(rec: Recorder) -> None:
+        p = int(rec.n ** 0.5 + 1e-9)
+        low = 1 << rec.n.bit_length() - 1
+        if power and rec.rank < low:
+            for _ in range(3):
+                for s in range(low.bit_length() - 1):
+                    rec("Sendrecv", peer=rec.rank ^ 1 << s, nbytes=80)
+                    rec("Sendrecv_recv", site="Sendrecv", peer=rec.rank ^ 1 << s, nbytes=80)
+        if not power and rec.rank < p * p:
+            i, j = divmod(rec.rank, p)
+            for _ in range(3):
+                for op in ("Irecv", "Isend"):
+                    for a, b in ((0, 1), (0, -1), (1, 0), (-1, 0)):
+                        if 0 <= i + a < p and 0 <= j + b < p:
+                            rec(op, site=f"{op}h", peer=(i + a) * p + j + b, nbytes=80)
+                rec("Waitall", nbytes=4)
+        rec("Barrier")
+
+    return program
+
+
+def block_cyclic(panels: int = 131) -> Program:
+    """Panel k is sent by the ranks of column k mod p along their rows, on squares."""
+
+    def program(rec: Recorder) -> None:
+        p = round(rec.n ** 0.5)
+        i, j = divmod(rec.rank, p)
+        for k in range(panels):
+            owner = k % p
+            if j == owner:
+                for c in range(p):
+                    if c != j:
+                        rec("Send", peer=i * p + c, nbytes=80)
+            else:
+                rec("Recv", peer=i * p + owner, nbytes=80)
+
+    return program
+
+
+def row_trees() -> Program:
+    """Binomial broadcasts along the rows from the diagonal, by hand, on squares."""
+
+    def program(rec: Recorder) -> None:
+        p = round(rec.n ** 0.5)
+        i, j = divmod(rec.rank, p)
+        v = (j - i) % p
+        for _ in range(2):
+            mask = 1
+            while mask < p and not v & mask:
+                mask *= 2
+            if v:
+                rec("Recv", peer=i * p + (v - mask + i) % p, nbytes=80)
+            mask //= 2
+            while mask:
+                if v + mask < p:
+                    rec("Send", peer=i * p + (v + mask + i) % p, nbytes=80)
+                mask //= 2
+
+    return program
+
+
+def leader_ring(k: int = 4) -> Program:
+    """The leaders of nodes of k ranks pass data around a ring."""
+
+    def program(rec: Recorder) -> None:
+        nodes = rec.n // k
+        for _ in range(4):
+            if rec.rank % k == 0:
+                rec("Send", peer=(rec.rank // k + 1) % nodes * k, nbytes=80)
+                rec("Recv", peer=(rec.rank // k - 1) % nodes * k, nbytes=80)
+            rec("Barrier")
+
+    return program
+
+
+def null_borders() -> Program:
+    """A bordered 3-D halo through one Sendrecv; beyond the border is MPI_PROC_NULL."""
+
+    def program(rec: Recorder) -> None:
+        c, p = _axes(rec.rank, rec.n, 3)
+        for _ in range(2):
+            for d in range(3):
+                for s in (1, -1):
+                    way = []
+                    for t in (s, -s):
+                        to = list(c)
+                        to[d] += t
+                        way.append(_rank(to, p) if 0 <= to[d] < p[d] else -3)
+                    rec("Sendrecv", peer=way[0], nbytes=80)
+                    rec("Sendrecv_recv", site="Sendrecv", peer=way[1], nbytes=80)
 
     return program

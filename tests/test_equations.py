@@ -202,9 +202,17 @@ def test_next_prints_a_command_that_can_be_run(study, capsys):
 
 
 def test_next_with_nothing_open_says_so(study, capsys):
-    write_json(study.model_path, {**models.built("ring"), "next": []})
+    model = {**models.built("ring"), "next": []}
+    model["shares"]["ambiguous"] = dict.fromkeys(("events", "bytes", "time"), 0.5)
+    write_json(study.model_path, model)
     assert run(["next", str(study.root), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"] == []
+    assert run(["next", str(study.root)]) == 0
+    assert "are ambiguous, but no count" in " ".join(capsys.readouterr().out.split())
+    model["shares"]["ambiguous"] = dict.fromkeys(("events", "bytes", "time"), 0.0)
+    for item in model["items"]:
+        item["verdict"] = "exact"
+    write_json(study.model_path, model)
     assert run(["next", str(study.root)]) == 0
     assert "No further count is known to decide anything" in capsys.readouterr().out
 
@@ -241,3 +249,10 @@ def test_model_as_latex_python_or_json_but_one_of_them(study, capsys):
     assert "process grid: " in capsys.readouterr().out
     assert run(["model", str(study.root), "--latex", "--json"]) == 2
     assert "give one of them" in capsys.readouterr().err
+
+
+def test_a_statistical_size_is_said_in_bytes():
+    law = {"expr": ["add", ["mul", ["num", 11512345, 100000], ["pow", ["sym", "n"], -1, 2]],
+                    ["num", 3, 1]], "rel_half_width": 0.1, "max_n": 16, "points": 4}  # fmt: skip
+    assert volume({"kind": "send"}, {"elements": {"stat": law}, "elem_bytes": 8}) == \
+        "about 24 + 921.0/sqrt(n)"

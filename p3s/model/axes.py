@@ -77,18 +77,19 @@ def _line(axis: Axis, g: GridAt) -> Line:
         for d, extent in enumerate(g.dims):
             if d != axis:
                 label = label * extent + g.coords[d]
-        table = np.empty((g.n // p, p), dtype=np.int64)
-        table[label, g.coords[axis]] = ranks
-        return Line(g.n, g.coords[axis], np.full(g.n, p), np.ones(g.n, dtype=bool), table, label)
+        on = g.inside
+        table = np.empty((int(np.prod(g.dims)) // p, p), dtype=np.int64)
+        table[label[on], g.coords[axis][on]] = ranks[on]
+        return Line(g.n, g.coords[axis], np.full(g.n, p), on, table, label)
     number, members = instances(axis, g)
     length = max((len(m) for m in members), default=0)
     table = np.full((max(len(members), 1), max(length, 1)), -1, dtype=np.int64)
-    c, lengths = np.full(g.n, -1, dtype=np.int64), np.zeros(g.n, dtype=np.int64)
+    place, size = np.full(g.n, -1, dtype=np.int64), np.zeros(g.n, dtype=np.int64)
     for i, m in enumerate(members):
         table[i, :len(m)] = m
-        c[list(m)] = np.arange(len(m))
-        lengths[list(m)] = len(m)
-    return Line(g.n, c, lengths, number >= 0, table, np.maximum(number, 0))
+        place[list(m)] = np.arange(len(m))
+        size[list(m)] = len(m)
+    return Line(g.n, place, size, number >= 0, table, np.maximum(number, 0))
 
 
 def low_powers(p: np.ndarray) -> np.ndarray:

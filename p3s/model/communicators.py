@@ -11,7 +11,8 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.model.grids import GridFamily
-from p3s.model.guards import GridAt, fit_guard, guard_cost
+from p3s.model.guardfit import fit_guard
+from p3s.model.guards import GridAt, guard_cost
 from p3s.model.places import CUTS, PlaceLaw, instances
 
 #: (count, number of the communicator in the table of the count)
@@ -25,9 +26,9 @@ _MAX_K = 64
 
 @dataclass
 class Cover:
-    """Laws that give a node's communicators, the law of each, and what they cost."""
+    """Laws that give a node's communicators, the law of each, and what each law costs."""
 
-    cost: float
+    costs: list[float] = field(default_factory=list)
     laws: list[PlaceLaw] = field(default_factory=list)
     law_of: dict[tuple[int, int], int] = field(default_factory=dict)
 
@@ -54,6 +55,17 @@ class Communicators:
             self._covers[used] = found
         return found
 
+    def cost(self, places: Sequence[Used]) -> float:
+        """Return what the communicators of all nodes cost: a law counts once, its uses little."""
+        laws: dict[str, float] = {}
+        for used in places:
+            cover = self.cover(used)
+            for law, cost in zip(cover.laws, cover.costs, strict=False):
+                name = repr(sorted((k, v) for k, v in law.items() if k != "ordinal"))
+                laws[name if law["kind"] != "odd" else f"{name}{sorted(used)}"] = cost
+        return sum(laws.values()) + 0.05 * sum(
+            law["kind"] != "world" for used in places for law in self.cover(used).laws)
+
     def _has(self, law: PlaceLaw, n: int, members: tuple[int, ...]) -> bool:
         per = self._sets.setdefault(repr(sorted(law.items())), {})
         if n not in per:
@@ -63,7 +75,7 @@ class Communicators:
     def _cover(self, used: Used) -> Cover:
         wanted = {u: self.members(*u) for u in used if u[0] in self.grids}
         known = {u: m for u, m in wanted.items() if m}
-        out = Cover(0.0)
+        out = Cover()
         for u, m in wanted.items():
             if not m:  # recorded without members: the world is what most calls use
                 out.law_of[u] = 0
@@ -109,7 +121,7 @@ class Communicators:
                 chosen.append(rest if rest is not None
                               else (2.0 * len(left) / len(self.tables), {"kind": "odd"}, left))
         for cost, law, hit in chosen:
-            out.cost += cost
+            out.costs.append(cost)
             out.laws.append(dict(law))
             for u in hit:
                 out.law_of.setdefault(u, len(out.laws) - 1)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
 
-from p3s.model.affine import fit_affine
+from p3s.model.affine import different, fit_affine
 from p3s.model.blocks import (
     GHOSTS,
     MAX_EXTENTS,
     MAX_FACTORS,
+    PADDED,
+    RARE,
     Axis,
     ExtentPool,
     Observations,
@@ -25,13 +28,23 @@ from p3s.model.blocks import (
     solve_product,
 )
 from p3s.model.diagonal import fit_diagonal
-from p3s.model.expr import add, block, block_size, mul, num, sym
+from p3s.model.expr import (
+    Expr,
+    add,
+    block,
+    block_size,
+    evaluate,
+    mul,
+    num,
+    sym,
+    symbols_of,
+)
 from p3s.model.laws import fit_exact
 from p3s.model.levels import fit_chunks, fit_levels, scalar_law
 from p3s.model.positions import composite_axes, decides, moving, plain_axes
 
-#: Shares rounded down or up whatever the block: products of these fit much that is none.
-PADDED = ("low", "high")
+#: Ways of writing sizes by one block that are compared.
+MAX_ALIKE = 24
 
 
 def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
@@ -47,10 +60,8 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     if len(obs.value) == 0:
         return None
     key = obs.digest()
-    if key not in pool.known:
-        pool.known[key] = (pool.state(), _fit(obs, pool))
-    state, law = pool.known[key]
-    if state != pool.state() and (law is None or law.open()):
+    state, law = pool.known.get(key, (None, None))
+    if state is None or (state != pool.state() and (law is None or law.open())):
         law = _fit(obs, pool)
         pool.known[key] = (pool.state(), law)
     return law
@@ -73,8 +84,12 @@ def _fit(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
         return SizeLaw(num(int(obs.value[0])), 1, len(counts))
     if len(counts) < 2 or np.any(obs.value < 0):
         return None
-    return next((law for step in _steps(_Fit(obs, pool, counts)) if (law := step()) is not None),
-                None)
+    fit = _Fit(obs, pool, counts)
+    law = next((law for step in _steps(fit) if (law := step()) is not None), None)
+    if law is None or moving(obs) or law.even or law.others:
+        return law
+    return replace(law, even=law.free <= 2 and fit.fractional(law.expr),
+                   others=different(obs, law.expr, list(fit.alike(law.free + 1))))
 
 
 def _steps(fit: _Fit) -> Iterator[Callable[[], SizeLaw | None]]:
@@ -94,8 +109,11 @@ def _steps(fit: _Fit) -> Iterator[Callable[[], SizeLaw | None]]:
         yield from (lambda: fit.one_block(in_line), lambda: fit.scalar(1))
     else:
         yield from (lambda: fit.one_block(fit.axes), lambda: fit.scalar(1), fit.products)
-    yield from (fit.factor, fit.ghost, fit.products_with_factor, fit.factor_and_ghost,
-                fit.widened, lambda: fit.products(PADDED),
+    for kinds in (fit.common, RARE):
+        yield from (lambda kinds=kinds: fit.factor(kinds), lambda kinds=kinds: fit.ghost(kinds),
+                    lambda kinds=kinds: fit.products_with_factor(kinds),
+                    lambda kinds=kinds: fit.factor_and_ghost(kinds))
+    yield from (fit.header, fit.widened, lambda: fit.products(PADDED),
                 lambda: fit.products_with_factor(PADDED), fit.scalar, fit.multiplied,
                 fit.over_two, fit.affine, lambda: fit_diagonal(fit.obs, fit.pool),
                 fit.complement)
@@ -113,6 +131,7 @@ class _Fit:
         self.plain = [a for a in self.axes if a.c[0] == "sym" and a.c[1][0] in "cr"]
         self.kinds = pool.kinds()
         self.cuts = [k for k in self.kinds if k not in PADDED]
+        self.common = [k for k in self.kinds if k not in RARE]
         self.factors = divisors(int(np.gcd.reduce(obs.value)))[:MAX_FACTORS]
         self.even = all(len(np.unique(obs.value[obs.env["n"] == n])) == 1 for n in counts)
 
@@ -211,16 +230,16 @@ class _Fit:
         return SizeLaw(mul(num(factor), *parts), len(parts) + (factor > 1) + any(ghosts),
                        len(self.counts), law.even, law.rivals)
 
-    def factor(self) -> SizeLaw | None:
+    def factor(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
         """Try a factor times one block."""
         return next((law for f, axis in product(self.factors[1:], self.single)
-                     for kind in kinds_possible(self.value // f, axis, self.kinds)
+                     for kind in kinds_possible(self.value // f, axis, kinds or self.kinds)
                      if (law := self.solved(self.value // f, axis, kind, f)) is not None), None)
 
-    def ghost(self) -> SizeLaw | None:
+    def ghost(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
         """Try one block widened by a ghost width."""
         for g, axis in product(GHOSTS[1:], self.single):
-            for kind in kinds_possible(self.value - g, axis, self.kinds):
+            for kind in kinds_possible(self.value - g, axis, kinds or self.kinds):
                 law = self.solved(self.value - g, axis, kind, 1, g)
                 if law is not None:
                     return law
@@ -235,15 +254,67 @@ class _Fit:
                     return self.done(extents, used, kind, f)
         return None
 
-    def factor_and_ghost(self) -> SizeLaw | None:
+    def factor_and_ghost(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
         """Try a factor times one widened block."""
         for g, f, axis in product(GHOSTS[1:], self.factors[1:16], self.single):
             value = self.value // f - g
-            for kind in kinds_possible(value, axis, self.kinds) if np.all(value > 0) else ():
+            for kind in kinds_possible(value, axis, kinds or self.kinds) \
+                    if np.all(value > 0) else ():
                 law = self.solved(value, axis, kind, f, f * g)
                 if law is not None:
                     return law
         return None
+
+    def header(self) -> SizeLaw | None:
+        """Try a factor times one block and a few elements more than any ghost width explains.
+
+        Only where blocks differ inside a count: their difference is the factor.
+        """
+        step = 0
+        for n in self.counts:
+            sizes = np.unique(self.value[self.obs.env["n"] == n])
+            step = int(np.gcd.reduce(np.append(np.diff(sizes), step)))
+        if step < 1:
+            return None
+        first = int(self.value[0]) % step
+        for k, axis in product(range(first, first + 8 * step + 1, step), self.single):
+            value = (self.value - k) // step
+            for kind in kinds_possible(value, axis, self.common) if np.all(value > 0) else ():
+                law = self.solved(value, axis, kind, step, k)
+                if law is not None:
+                    return law
+        return None
+
+    def alike(self, most: int) -> Iterator[Expr]:
+        """Yield ways to write the sizes by one block with no more than ``most`` numbers."""
+        found = 0
+        for g, f, axis in product(GHOSTS, self.factors[:16], self.single):
+            value = self.value // f - g
+            if 1 + (f > 1) + (g > 0) > most or np.any(value <= 0):
+                continue
+            for kind in kinds_possible(value, axis, self.kinds):
+                extents = solve_one(value, axis, kind)
+                if extents:
+                    e = best_extent(extents, self.pool)
+                    yield mul(num(f), add(block(kind, e, axis.p, axis.c), num(g)))
+                    found += 1
+                    if found == MAX_ALIKE:
+                        return
+
+    def fractional(self, expr: Expr) -> bool:
+        """Tell whether a law gives fractions at counts like those seen: what is done then is open.
+        """
+        ns = [int(n) for n in self.counts]
+        top = ns[-1]
+        kinds: list[tuple[Callable[[int], bool], list[int]]] = [
+            (lambda n: n & (n - 1) == 0, [2 * top, 4 * top]),
+            (lambda n: math.isqrt(n) ** 2 == n, [(math.isqrt(top) + k) ** 2 for k in (1, 2, 3)])]
+        more = next((far for like, far in kinds if len(ns) > 2 and all(map(like, ns))),
+                    [top + 1, top + 2, 2 * top])
+        if symbols_of(expr) - {"n"}:
+            return False
+        value = np.asarray(evaluate(expr, {"n": np.array(more)}), dtype=float)
+        return bool(np.any(np.abs(value - np.rint(value)) > 1e-6))
 
     def widened(self) -> SizeLaw | None:
         """Try a factor times two blocks both wider by a ghost width, of one extent or a known."""

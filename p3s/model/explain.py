@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from p3s.model.axes import Axis, line
-from p3s.model.guards import GridAt, fit_guard, guard_cost
+from p3s.model.guardfit import fit_guard
+from p3s.model.guards import GridAt, guard_cost
 from p3s.model.relations import (
     FAMILIES,
-    PERMUTATIONS,
     Relation,
     at_stage,
     partners,
+    place_on,
     relation_key,
     walks,
 )
@@ -28,6 +29,8 @@ MAX_REACH = 4
 MIN_LINE = 4
 #: What a guard costs beside its relation; a shift, a family for whose ranks there is no rule.
 GUARD_WEIGHT, NO_GUARD, NO_FAMILY = 0.15, 3.0, 12.0
+#: What partners without a rule cost.
+NO_RULE = 12.0
 #: More relations than this in one node are a neighbourhood without a rule.
 MAX_MIXED = 6
 
@@ -62,6 +65,12 @@ def _covered(rel: Relation, pairs: Sequence[Pairs]) -> list[np.ndarray]:
     return out
 
 
+def _on_grid(p: Pairs) -> Pairs:
+    """Return the pairs of which both are on the grid."""
+    both = p.grid.inside[p.rank] & p.grid.inside[p.peer]
+    return p if both.all() else Pairs(p.grid, p.rank[both], p.peer[both])
+
+
 def _shift_vectors(
     pairs: Sequence[Pairs], periods: tuple[bool, ...] | None
 ) -> tuple[list[Relation], set[int]]:
@@ -71,6 +80,7 @@ def _shift_vectors(
     unclear: list[tuple[Pairs, np.ndarray]] = []
     for p in pairs:
         dims = np.array(p.grid.dims)[:, None]
+        p = _on_grid(p)
         delta = p.grid.coords[:, p.peer] - p.grid.coords[:, p.rank]
         open_sign = ((2 * np.abs(delta) == dims) | (dims == 1)).any(axis=0)
         unclear.append((p, open_sign))
@@ -121,6 +131,23 @@ def _shift(vec: tuple[int, ...], flags: list[bool], periods: tuple[bool, ...] | 
     return {"kind": "shift", "vec": list(vec), "wrap": wrap}
 
 
+def _levels(rel: Relation, there: np.ndarray, table: np.ndarray, g: GridAt) -> int:
+    """Return how many stages, or levels of a tree, of a family are used.
+
+    there: cells of the table of partners that are used. Where only the root of a tree has
+    children it is a star, not a tree.
+    """
+    stages = np.flatnonzero(there.any(axis=1))
+    if rel["kind"] not in ("heap", "tree"):
+        return len(stages)
+    parent = np.where(rel["sign"] > 0, np.arange(g.n)[None, :], table)[there]
+    ln = line(rel["axis"], g)
+    root = place_on(rel.get("root", 0), ln.p, g)
+    if not bool((ln.c != root)[parent].any()):
+        return 1
+    return 2 if rel["kind"] == "heap" else len(np.unique(stages // (rel.get("base", 2) - 1)))
+
+
 def _along(ndims: int, axis: Axis) -> list[tuple[float, Relation]]:
     """Return what may lead along one axis, with its cost."""
     far = 0.0 if isinstance(axis, int) or (axis is None and ndims == 1) else \
@@ -129,32 +156,41 @@ def _along(ndims: int, axis: Axis) -> list[tuple[float, Relation]]:
     for sign in (1, -1):
         out += [(1.55, {"kind": "stride", "sign": sign, "wrap": w}) for w in (True, False)]
         out += [(1.6, {"kind": "level", "sign": sign, "wrap": w, "all": every})
-                for w in (True, False) for every in ((False, True) if ndims > 1 else (False,))]
+                for w in (True, False) for every in ((True, False) if ndims > 1 else (False,))]
+        out += [(1.75, {"kind": "level", "sign": sign, "wrap": w, "all": every, "anchor": "last"})
+                for w in (True, False) for every in ((True, False) if ndims > 1 else (False,))]
         out += [(1.6, {"kind": "tree", "sign": sign, "root": 0}),
                 (1.65, {"kind": "tree", "sign": sign, "root": 0, "form": "low"}),
                 (1.8, {"kind": "tree", "sign": sign, "root": -1}),
                 (1.85, {"kind": "tree", "sign": sign, "root": "half"})]
         out += [(1.9, {"kind": "heap", "k": k, "sign": sign}) for k in (2, 3, 4)]
         out += [(1.4, {"kind": "fold", "sign": sign})]
-        out += [(1.5 + k / 20, {"kind": "far", "k": k, "sign": sign, "wrap": w})
+        out += [(1.5 + k / 20 if k > 2 else 1.1, {"kind": "far", "k": k, "sign": sign, "wrap": w})
                 for k in (2, 3, 4) for w in (False, True) if not (w and k == 2 and sign < 0)]
+        if isinstance(axis, int):
+            out += [(1.85, {"kind": "tree", "sign": sign, "root": f"c{d}"})
+                    for d in range(ndims) if d != axis]
     out += [(1.6, {"kind": "xor", "fold": "power"}), (1.7, {"kind": "xor", "fold": "pairs"})]
     out += [(2.0, {"kind": "others"})]
     out += [(1.95, {"kind": "tree", "sign": sign, "root": 0, "base": k})
+            for sign in (1, -1) for k in (3, 4)]
+    out += [(1.95, {"kind": "stride", "sign": sign, "wrap": True, "base": k})
             for sign in (1, -1) for k in (3, 4)]
     return [(cost + far, {**rel, "axis": axis}) for cost, rel in out]
 
 
 def _once(ndims: int, axis: Axis) -> list[tuple[float, Relation]]:
     """Return single partners along one axis: a place, the next, the mirrored one."""
-    far = 0.1 if isinstance(axis, int) else 0.3
+    far = 0.1 if isinstance(axis, int) else 0.15
     out: list[tuple[float, Relation]] = []
     if axis is not None:
         out += [(1.0 + far, {"kind": "place", "axis": axis, "rank": k}) for k in (0, -1)]
         out += [(1.3 + far, {"kind": "place", "axis": axis, "rank": "half"})]
     if isinstance(axis, int):
-        out += [(1.2 + far, {"kind": "place", "axis": axis, "of": d})
+        out += [(1.2 + far, {"kind": "place", "axis": axis, "rank": f"c{d}"})
                 for d in range(ndims) if d != axis]
+        out += [(1.4 + far, {"kind": "skew", "axis": axis, "of": d, "sign": sign})
+                for d in range(ndims) if d != axis for sign in (1, -1)]
     if ndims > 1 or axis is not None:
         out += [(1.1 + far, {"kind": "mirror", "axis": axis})]
     if not isinstance(axis, int) and (ndims > 1 or axis is not None):
@@ -198,6 +234,10 @@ def _block_axes(pairs: Sequence[Pairs]) -> list[dict[str, Any]]:
             out.append({"kind": "nodes", "size": k, "ordinal": 0})
             break
     steps = [gcd(*(int(d) for d in np.unique(np.abs(p.peer - p.rank)))) for p in pairs]
+    for k in (8, 4, 3, 2):
+        if not out and all(p.grid.n % k == 0 and (p.rank * k // p.grid.n
+                                                  == p.peer * k // p.grid.n).all() for p in pairs):
+            out.append({"kind": "parts", "k": k, "ordinal": 0})
     step = gcd(*steps)
     if 1 < step <= 64 and n > step:
         out.append({"kind": "modulo", "k": step, "ordinal": 0})
@@ -249,12 +289,12 @@ class _Search:
         """Return whether something complete is already as cheap."""
         return any(not e.unexplained and e.cost <= cost for e in self.options)
 
-    def guards(self, rels: Sequence[Relation]) -> float:
-        """Return what the guards of the relations cost together."""
+    def guards(self, rels: Sequence[Relation]) -> tuple[float, int]:
+        """Return what the guards of the relations cost together, and how many have none."""
         if self.loose:
-            return 0.0
+            return 0.0, 0
         tables = [[partners(rel, p.grid) for rel in rels] for p in self.pairs]
-        cost = 0.0
+        cost, missing = 0.0, 0
         for k, rel in enumerate(rels):
             grids, sets, peers, care = [], [], [], []
             for p, tabs, used in zip(self.pairs, tables, self.used, strict=True):
@@ -268,14 +308,18 @@ class _Search:
             guard = fit_guard(grids, sets, peers, care) if grids else []
             if guard is None:
                 cost += NO_GUARD if rel["kind"] == "shift" else NO_FAMILY
+                missing += 1
             else:
                 cost += GUARD_WEIGHT * guard_cost(guard)
-        return cost
+        return cost, missing
 
     def offer(self, rels: list[Relation], cost: float, ambiguous: Sequence[int] = ()) -> None:
         """Add a set of relations that explains all pairs, if it may be the cheapest."""
-        if not self.beaten(cost):
-            self.options.append(Explanation(rels, cost + self.guards(rels), 0, list(ambiguous)))
+        if self.beaten(cost):
+            return
+        extra, missing = self.guards(rels)
+        if not missing or cost + extra < NO_RULE:
+            self.options.append(Explanation(rels, cost + extra, 0, list(ambiguous)))
 
     def fixed_partners(self) -> None:
         """Try self and one rank for all."""
@@ -325,7 +369,7 @@ class _Search:
         lines: list[Axis] = [*range(self.ndims)] if self.ndims > 1 else []
         lines += [None, *axes, *_block_axes(self.pairs)]
         candidates: list[tuple[float, Relation]] = [
-            (1.2, {"kind": "mirror", "axis": None}), (1.2, {"kind": "opposite"})]
+            (1.2, {"kind": "mirror", "axis": None}), (1.1, {"kind": "opposite"})]
         candidates += [(1.2, {"kind": "transpose", "axes": list(a)})
                        for a in combinations(range(self.ndims), 2)]
         for axis in lines:
@@ -343,23 +387,22 @@ class _Search:
                 self.consider(cost, rel)
 
     def _leads(self, rel: Relation) -> bool:
-        """Whether a family has two stages somewhere, and most of what it says is there."""
-        if rel["kind"] not in FAMILIES and rel["kind"] not in PERMUTATIONS:
-            return True
-        stages, hit, said = 0, 0, 0
-        ranks = 0
-        for p, used in zip(self.pairs, self.used, strict=True):
+        """Whether a family is used in two stages somewhere, and much of what it says is there."""
+        last = self.pairs[-1]
+        if rel["kind"] not in FAMILIES:
+            return bool((partners(rel, last.grid)[:, last.rank] == last.peer[None, :]).any())
+        hit, said, levels = 0, 0, 0
+        for p, used in zip(self.pairs[::-1], self.used[::-1], strict=True):
             table = partners(rel, p.grid)
-            stages = max(stages, len(table))
             there = used[np.arange(p.grid.n)[None, :], table] & (table >= 0)
             took = np.zeros(p.grid.n, dtype=bool)
             took[p.rank] = True
             hit += int(there.sum())
             said += int((table[:, took] >= 0).sum())
-            ranks += int(took.sum())
-        if rel["kind"] in FAMILIES and stages < 2 and rel["kind"] != "heap":
-            return False
-        return hit > 0 and (self.loose or 4 * hit >= said or rel["kind"] == "level")
+            if not hit:  # nothing at the largest count
+                return False
+            levels = max(levels, _levels(rel, there, table, p.grid))
+        return levels > 1 and (self.loose or 4 * hit >= said or rel["kind"] == "level")
 
     def mixtures(self) -> None:
         """Try several relations through one call (a shared wrapper line, a list of partners)."""
@@ -400,12 +443,12 @@ class _Search:
     def best(self) -> Explanation:
         """Return the cheapest option; one that leaves pairs unexplained costs dearly."""
         if not self.options:
-            return Explanation([], 12.0, self.total)
+            return Explanation([], NO_RULE, self.total)
         ranked = sorted(self.options, key=lambda e: (e.unexplained > 0, e.cost))
         best = ranked[0]
         if best.unexplained:
             best.cost += 10.0
-            return best
+            return best if best.cost < 2 * NO_RULE else Explanation([], NO_RULE, self.total)
         mine = {relation_key(r) for r in best.relations}
         best.rivals = [e.relations for e in ranked[1:4]
                        if not e.unexplained and e.cost <= best.cost + 0.1
@@ -436,3 +479,13 @@ def order_family(rel: Relation, seen: Sequence[tuple[GridAt, np.ndarray, np.ndar
             both = next_ & (stage[1:] >= 0) & (stage[:-1] >= 0)
             wrong[k] += int((stage[1:] < stage[:-1])[both].sum())
     return ways[int(np.argmin(wrong))]
+
+
+def rough_cost(grids: Sequence[GridAt], pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+    """Return how many different steps on the grid a node's pairs need, four at most."""
+    most = 0
+    for g, (rank, peer) in zip(grids, pairs, strict=True):
+        dims = np.array(g.dims)[:, None]
+        step = (g.coords[:, peer] - g.coords[:, rank]) % dims
+        most = max(most, len(np.unique(np.ravel_multi_index(tuple(step), g.dims))))
+    return min(most, 4.0)

@@ -13,26 +13,18 @@ from p3s.errors import P3SError
 from p3s.model import admissible
 from p3s.model.amounts import fit_amounts
 from p3s.model.blocks import ExtentPool
+from p3s.model.choose import GridChoice, cart_grids, choose_grid, decide_splits
 from p3s.model.compare import compare
 from p3s.model.evaluate import Model, generate
 from p3s.model.expr import mul, num
 from p3s.model.growth import growth
 from p3s.model.irregular import sample_relation
+from p3s.model.items import empty_rows, items_of
 from p3s.model.judge import judge_items, judge_weights, phase_key, shares
 from p3s.model.laws import fit_work
 from p3s.model.measured import add_measured
 from p3s.model.nextcount import next_counts
-from p3s.model.nodes import (
-    GridChoice,
-    Node,
-    cart_grids,
-    choose_grid,
-    collect_nodes,
-    decide_splits,
-    empty_rows,
-    items_of,
-    tag_splits,
-)
+from p3s.model.nodes import Node, collect_nodes, tag_splits
 from p3s.model.order import fit_order
 from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item, sample_slot
 from p3s.model.tree import build_tree, phases_of, weight_law

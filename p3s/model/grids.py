@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.model.guards import GridAt
+from p3s.model.guards import GridAt, low_power
 
 
 def prime_factors(n: int) -> list[int]:
@@ -94,7 +94,9 @@ class GridFamily:
     the position of the fixed extent is order[0], its value ``extent``, the kind of the rest
     ``rest``; for bits, the dimensions to which the bits of the rank are dealt in turn, from the
     highest down (extent 0) or from the lowest up (extent 1). layout: row-major, column-major, or
-    row-major from the last rank down (reverse).
+    row-major from the last rank down (reverse). part: which ranks form the grid: all (empty), all
+    but the last or the first one (last, first), the first of a number that the rule admits: the
+    largest square, cube, ... (root) or power of two (power).
     """
 
     kind: str
@@ -103,9 +105,22 @@ class GridFamily:
     extent: int = 0
     rest: str = "balanced"
     layout: str = "row"
+    part: str = ""
+
+    def members(self, n: int) -> tuple[int, int]:
+        """Return the first rank of the grid and how many ranks it has."""
+        if self.part == "root":
+            k = int(n ** (1 / self.ndims) + 1e-9)
+            return 0, k**self.ndims
+        if self.part == "power":
+            return 0, low_power(n)
+        return (int(self.part == "first"), n - 1) if self.part else (0, n)
 
     def dims(self, n: int) -> tuple[int, ...] | None:
         """Return the extents at ``n`` processes, or None where the rule does not admit ``n``."""
+        n = self.members(n)[1]
+        if n < 1:
+            return None
         if self.kind == "line":
             return (n,)
         name = self.kind.removesuffix("_up")
@@ -133,6 +148,11 @@ class GridFamily:
         dims = self.dims(n)
         if dims is None:
             return None
+        if self.part:
+            first, m = self.members(n)
+            coords = np.full((len(dims), n), -1, dtype=np.int64)
+            coords[:, first:first + m] = coords_of(dims, m)
+            return GridAt(n, dims, coords, np.arange(first, first + m), layout=self.part)
         if self.kind == "bits":
             coords = _dealt(n, self.order, bool(self.extent))
             order = np.empty(n, dtype=np.int64)
@@ -156,6 +176,8 @@ class GridFamily:
             out["rest"] = self.rest
         if self.layout != "row":
             out["layout"] = self.layout
+        if self.part:
+            out["part"] = self.part
         return out
 
     @staticmethod
@@ -163,7 +185,7 @@ class GridFamily:
         """Return the rule from :meth:`to_json` data."""
         return GridFamily(str(data["kind"]), int(data["ndims"]), tuple(data["order"]),
                           int(data["extent"]), str(data.get("rest", "balanced")),
-                          str(data.get("layout", "row")))
+                          str(data.get("layout", "row")), str(data.get("part", "")))
 
     def text(self) -> str:
         """Return a short description for people."""
@@ -181,8 +203,11 @@ class GridFamily:
             else f"bits of the rank dealt from the lowest up, dimension {first} first",
         }
         order = {"row": "", "column": ", column-major", "reverse": ", last rank first"}
+        parts = {"": "", "last": ", the last rank apart", "first": ", the first rank apart",
+                 "root": ", of the largest such number of ranks",
+                 "power": ", of the largest power of two of the ranks"}
         return ("1-D" if self.kind == "line" else f"{self.ndims}-D {what[self.kind]}") \
-            + order[self.layout]
+            + order[self.layout] + parts[self.part]
 
 
 def _dealt(n: int, order: tuple[int, ...], upwards: bool) -> np.ndarray:
@@ -222,6 +247,23 @@ def all_families(counts: Sequence[int]) -> list[GridFamily]:
                     for rest in ("cube", "balanced", "balanced_up", "greedy", "greedy_up")]
             out += [GridFamily("fixed", 3, (pos, *o), e, "power2") for o in ((0, 1), (1, 0))]
     return out
+
+
+def part_families(counts: Sequence[int]) -> list[GridFamily]:
+    """Return rules of grids that leave ranks out: servers, ranks beyond a square."""
+    out = []
+    for part in ("last", "first", "root", "power"):
+        for nd in (1, 2, 3):
+            forward = tuple(range(nd))
+            rules = [GridFamily("cube", nd)] if part == "root" else [
+                GridFamily("cube", nd), GridFamily("balanced", nd), GridFamily("balanced_up", nd),
+                GridFamily("power2", nd, forward), GridFamily("power2", nd, forward[::-1])]
+            if nd == 1:
+                rules = [GridFamily("line", 1)]
+            out += [replace(f, part=part) for f in rules]
+    return [f for f in out if all(f.dims(n) is not None for n in counts)
+            and any(f.members(n)[1] < n for n in counts) and not (f.ndims == 1 and f.part == "root")
+            and (f.ndims == 1 or any(sum(x > 1 for x in f.dims(n) or ()) > 1 for n in counts))]
 
 
 def candidate_families(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,8 @@ Atom = list[Any]
 class GridAt:
     """The process grid at one count: n, extents, coordinates (ndims, n).
 
-    order: rank at each place of the grid in row-major order (None: the place itself). stage of
+    order: rank at each place of the grid in row-major order (None: the place itself); ranks that
+    are not on the grid have coordinates of -1. stage of
     how many stages, turn: where guards are evaluated.
     """
 
@@ -46,6 +46,11 @@ class GridAt:
         """Return the ranks at ``coords``, shape (ndims, m), all inside the grid."""
         place = np.ravel_multi_index(tuple(coords), self.dims).astype(np.int64)
         return place if self.order is None else self.order[place]
+
+    @property
+    def inside(self) -> np.ndarray:
+        """Which ranks are on the grid; the coordinates of the others are -1."""
+        return np.asarray(self.coords[0] >= 0)
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -84,6 +89,11 @@ def _bound(name: int | str, n: int) -> int:
 
 
 def _coordinate_atom(atom: Atom, g: GridAt) -> np.ndarray | None:
+    value = _on_grid(atom, g)
+    return value if value is None or len(g.dims) == 0 or g.inside.all() else value & g.inside
+
+
+def _on_grid(atom: Atom, g: GridAt) -> np.ndarray | None:
     op = atom[0]
     if op == "parity":  # of the sum of all coordinates
         return np.asarray(g.coords.sum(axis=0) % 2 == atom[1])
@@ -113,6 +123,9 @@ def _stage_atom(atom: Atom, g: GridAt, r: np.ndarray) -> np.ndarray | None:
     if op in ("stage", "notstage"):  # the first or the last stage
         hit = s == (0 if atom[1] == 0 else g.stages - 1)
         return np.full(g.n, hit if op == "stage" else not hit)
+    if op in ("early", "late"):  # the first half of the stages
+        hit = s < (g.stages + atom[1]) // 2
+        return np.full(g.n, hit if op == "early" else not hit)
     if op in ("turn", "notturn"):
         hit = g.turn == atom[1]
         return np.full(g.n, hit if op == "turn" else not hit)
@@ -143,8 +156,15 @@ def eval_atom(atom: Atom, g: GridAt, peers: np.ndarray | None = None) -> np.ndar
                 "up": peers > ranks}[op]
     if op == "not":
         return ~eval_guard(atom[1:], g, peers)
+    if op == "partner":  # what the partner is
+        there = np.zeros(g.n, dtype=bool)
+        if peers is not None:
+            there[peers >= 0] = eval_atom(atom[1], g)[peers[peers >= 0]]
+        return there
     if op == "above":  # only at more than atom[1] processes
         return np.full(g.n, g.n > atom[1])
+    if op in ("ingrid", "outgrid"):
+        return g.inside if op == "ingrid" else ~g.inside
     for kind in (_rank_atom(atom, g, ranks), _coordinate_atom(atom, g),
                  _stage_atom(atom, g, ranks)):
         if kind is not None:
@@ -162,8 +182,8 @@ def eval_guard(guard: Sequence[Atom], g: GridAt, peers: np.ndarray | None = None
 
 _COST = {"wide": 1.2, "mod": 1.5, "parity": 1.4, "diag": 1.4, "offdiag": 1.2, "less": 1.5,
          "anti": 1.6, "lower": 1.5, "upper": 1.5, "mid": 1.6, "notmid": 1.6, "down": 1.1,
-         "up": 1.1, "stage": 1.3, "notstage": 1.3, "turn": 1.3, "notturn": 1.3, "within": 1.5,
-         "beyond": 1.5, "smod": 1.3, "sbit": 1.4, "peer": 0.0}
+         "up": 1.1, "stage": 1.3, "notstage": 1.3, "early": 1.5, "late": 1.5, "turn": 1.3,
+         "notturn": 1.3, "within": 1.5, "beyond": 1.5, "smod": 1.3, "sbit": 1.4, "peer": 0.0}
 
 
 def atom_cost(atom: Atom) -> float:
@@ -171,6 +191,8 @@ def atom_cost(atom: Atom) -> float:
     op = atom[0]
     if op == "not":
         return 0.4 + guard_cost(atom[1:])
+    if op == "partner":
+        return 0.4 + atom_cost(atom[1])
     if op in ("rankmod", "notrankmod"):
         return 2.0 + atom[1] / 16
     if op == "mod" and atom[2] > 2:
@@ -182,180 +204,14 @@ def atom_cost(atom: Atom) -> float:
     return _COST.get(op, 1.0)
 
 
+#: Atoms up to this cost speak of places on the grid; dearer ones of numbers. Above the second a
+#: guard is no obvious one, and less usual ones are tried.
+GEOMETRIC, DEAR = 1.7, 2.2
+
+
 def guard_cost(guard: Sequence[Atom]) -> float:
     """Return the cost of a conjunction."""
     return sum(atom_cost(a) for a in guard) + 0.2 * max(len(guard) - 1, 0)
-
-
-def _candidates(ndims: int, staged: bool, turned: bool, numbers: Sequence[int]) -> list[Atom]:
-    atoms: list[Atom] = [["rank", 0], ["notrank", 0], ["rank", -1], ["notrank", -1]]
-    for d in range(ndims):
-        atoms += [["first", d], ["notfirst", d], ["last", d], ["notlast", d]]
-    atoms += [["wide", d, k] for d in range(ndims) for k in (1, 2)]
-    atoms += [[w, a, b] for a, b in combinations(range(ndims), 2) for w in ("offdiag", "diag")]
-    atoms += [["parity", k] for k in (0, 1)]
-    for d in range(ndims):
-        atoms += [["mod", d, m, k] for m in (2, 4, 8) for k in range(m)]
-        atoms += [[w, d] for w in ("lower", "upper", "mid", "notmid")]
-    for a, b in combinations(range(ndims), 2):
-        atoms += [["less", a, b], ["less", b, a], ["anti", a, b]]
-    atoms += [[w, b] for b in ("half", "pairs", "power", "rest", "folded")
-              for w in ("below", "from")]
-    atoms += [["rankmod", m, k] for m in range(2, 9) for k in range(m)]
-    atoms += [["notrankmod", m, k] for m in range(3, 9) for k in range(m)]
-    atoms += [[w, k] for k in numbers for w in ("below", "from", "rank", "notrank")]
-    if staged:
-        atoms += [[w, k] for k in (0, -1) for w in ("stage", "notstage")]
-        where = [-1, *([-2, *range(ndims)] if ndims > 1 else [])]
-        atoms += [["smod", d, k] for d in where for k in (0, 1)]
-        atoms += [["sbit", d, k] for d in where if d != -2 for k in (0, 1)]
-        atoms += [[w, k] for k in (0, 1) for w in ("within", "beyond")]
-    if turned:
-        atoms += [["turn", 0], ["notturn", 0]]
-    return atoms
-
-
-_MATRICES: dict[Any, tuple[list[Atom], np.ndarray]] = {}
-
-
-def _matrix(grids: Sequence[GridAt], numbers: tuple[int, ...]) -> tuple[list[Atom], np.ndarray]:
-    """Return all atoms that need no partner and their values, shape (atoms, cells)."""
-    key = (numbers, *((g.key, g.stage, g.stages, g.turn) for g in grids))
-    found = _MATRICES.get(key)
-    if found is None:
-        atoms = _candidates(len(grids[0].dims), any(g.stages > 1 for g in grids),
-                            any(g.turn for g in grids), numbers)
-        values = np.array([np.concatenate([eval_atom(a, g) for g in grids]) for a in atoms])
-        # of atoms equal everywhere the first, the simplest, stands for all
-        order = sorted(range(len(atoms)), key=lambda i: atom_cost(atoms[i]))
-        first: dict[bytes, int] = {}
-        for i in order:
-            first.setdefault(values[i].tobytes(), i)
-        kept = list(first.values())
-        found = ([atoms[i] for i in kept], values[kept])
-        if len(_MATRICES) > 256 or values.size > 1 << 24:
-            _MATRICES.clear()
-        _MATRICES[key] = found
-    return found
-
-
-def fit_guard(
-    grids: Sequence[GridAt], sets: Sequence[np.ndarray],
-    peers: Sequence[np.ndarray] | None = None, care: Sequence[np.ndarray] | None = None,
-) -> list[Atom] | None:
-    """Return the simplest guard equal to the observed sets at every count, or None.
-
-    grids: one per count, stage and turn (GridAt.at); sets: a bool array over ranks for each;
-    peers: the partner per rank (-1 outside); care: ranks whose membership is known (others are
-    left out of the comparison).
-    """
-    found = fit_guards(grids, sets, peers, care)
-    return found[0] if found else None
-
-
-def fit_guards(
-    grids: Sequence[GridAt], sets: Sequence[np.ndarray],
-    peers: Sequence[np.ndarray] | None = None, care: Sequence[np.ndarray] | None = None,
-) -> list[list[Atom]]:
-    """Return the guards equal to the observed sets, cheapest first (a few of them at most)."""
-    cares = np.concatenate(list(care)) if care is not None else None
-    whole = np.concatenate(list(sets))
-    truth = whole if cares is None else whole[cares]
-    start = np.ones(len(truth), dtype=bool)
-    base: list[Atom] = []
-    if peers is not None:
-        base = [["peer"]]
-        inside = np.concatenate([p >= 0 for p in peers])
-        start = inside if cares is None else inside[cares]
-    if np.array_equal(start, truth):
-        return [base]
-    if np.any(truth & ~start):
-        return []
-    atoms, values = _matrix(grids, _numbers(grids, sets))
-    if peers is not None:
-        more: list[Atom] = [["notself"], ["down"], ["up"]]
-        atoms = [*more, *atoms]
-        values = np.concatenate([np.array([np.concatenate(
-            [eval_atom(a, g, p) for g, p in zip(grids, peers, strict=True)])
-            for a in more]), values])
-    if cares is not None:
-        values = values[:, cares]
-    costs = np.array([atom_cost(a) for a in atoms])
-    found = [(guard_cost(c), [*base, *c]) for c in _cover(atoms, values, costs, start, truth)]
-    if not found or found[0][0] > 2.2:
-        found += [(0.4 + guard_cost(c), [*base, ["not", *c]])
-                  for c in _cover(atoms, values, costs, start, start & ~truth) if len(c) > 1]
-    return [g for _, g in sorted(found, key=lambda f: f[0])][:6]
-
-
-def _numbers(grids: Sequence[GridAt], sets: Sequence[np.ndarray]) -> tuple[int, ...]:
-    """Return numbers that may bound the ranks: how many there are, if always the same."""
-    sizes = {int(s.sum()) for s in sets if s.any()}
-    if len(sizes) != 1 or len({g.n for g in grids}) < 2:
-        return ()
-    size = sizes.pop()
-    low = {int(np.argmax(s)) for s in sets if s.any()}
-    rest = {g.n - size for g in grids}
-    out = {size} | (low if len(low) == 1 else set()) | (rest if len(rest) == 1 else set())
-    return tuple(sorted(k for k in out if 0 < k <= 64))
-
-
-def _cover(atoms: Sequence[Atom], values: np.ndarray, costs: np.ndarray, start: np.ndarray,
-           truth: np.ndarray) -> list[list[Atom]]:
-    """Return conjunctions equal to ``truth`` inside ``start``, cheapest first.
-
-    An atom is of use if it holds for all of the truth; a conjunction is right if no rank outside
-    the truth is in all of its atoms.
-    """
-    useful = np.flatnonzero((values | ~truth).all(axis=1))
-    useful = useful[np.argsort(costs[useful], kind="stable")]
-    wrong = values[useful][:, start & ~truth].astype(np.float32)
-    keep = wrong.sum(axis=1) < wrong.shape[1]  # the others exclude nobody
-    useful, wrong = useful[keep], wrong[keep]
-    cost = costs[useful]
-    found: list[tuple[float, tuple[int, ...]]] = []
-    found += [(float(cost[i]), (int(i),)) for i in np.flatnonzero(wrong.sum(axis=1) == 0)[:3]]
-    if found and found[0][0] <= 1.6:
-        return [[atoms[useful[i]] for i in c] for _, c in found]
-    pairs = np.argwhere(np.triu(wrong @ wrong.T == 0, 1))
-    if len(pairs):
-        total = cost[pairs].sum(axis=1) + 0.2
-        found += [(float(total[k]), tuple(int(x) for x in pairs[k]))
-                  for k in np.argsort(total, kind="stable")[:3]]
-    if not found:
-        few = wrong[:48]
-        for i in range(len(few)):
-            rest = np.argwhere(np.triu((few * few[i]) @ few.T == 0, 1))
-            rest = rest[rest[:, 0] > i]
-            if len(rest):
-                total = cost[i] + cost[rest].sum(axis=1) + 0.4
-                k = int(np.argmin(total))
-                found.append((float(total[k]), (i, int(rest[k][0]), int(rest[k][1]))))
-    if not found and len(wrong):
-        found += _greedy(wrong, cost)
-    found.sort(key=lambda f: f[0])
-    return [[atoms[useful[i]] for i in c] for _, c in found[:4]]
-
-
-def _greedy(wrong: np.ndarray, cost: np.ndarray) -> list[tuple[float, tuple[int, ...]]]:
-    """Return a conjunction of at most six atoms, each the one that excludes most."""
-    left = np.ones(wrong.shape[1], dtype=bool)
-    chosen: list[int] = []
-    cheap = np.flatnonzero(cost <= 1.6)  # many atoms that are not geometric fit anything
-    while left.any() and len(chosen) < 6:
-        out = (wrong[cheap][:, left] == 0).sum(axis=1)
-        if not len(out) or out.max() == 0:
-            return []
-        best = int(cheap[int(np.argmax(out))])
-        chosen.append(best)
-        left &= wrong[best] > 0
-    if left.any():
-        return []
-    for i in list(chosen):
-        rest = [j for j in chosen if j != i]
-        if rest and not (wrong[rest] > 0).all(axis=0).any():
-            chosen = rest
-    return [(float(cost[chosen].sum()) + 0.2 * (len(chosen) - 1), tuple(chosen))]
 
 
 _BOUNDS = {"half": "n//2", "pairs": "2*(n//2)", "power": "2**floor(log2 n)",
@@ -379,7 +235,9 @@ def _text(a: Atom) -> str:
     return {
         "peer": lambda: "partner in grid", "notself": lambda: "partner != self",
         "down": lambda: "partner < r", "up": lambda: "partner > r",
-        "not": lambda: f"not ({text(a[1:])})", "above": lambda: f"n > {a[1]}",
+        "partner": lambda: f"partner's {_text(a[1])}", "not": lambda: f"not ({text(a[1:])})",
+        "above": lambda: f"n > {a[1]}", "ingrid": lambda: "on the grid",
+        "outgrid": lambda: "not on the grid",
         "rank": lambda: f"r == {end(a[1])}", "notrank": lambda: f"r != {end(a[1])}",
         "rankmod": lambda: f"r mod {a[1]} == {a[2]}",
         "notrankmod": lambda: f"r mod {a[1]} != {a[2]}",
@@ -397,6 +255,7 @@ def _text(a: Atom) -> str:
         "anti": lambda: f"c{a[1]} + c{a[2]} == p{a[1]}-1",
         "stage": lambda: "first stage" if a[1] == 0 else "last stage",
         "notstage": lambda: "not the first stage" if a[1] == 0 else "not the last stage",
+        "early": lambda: "first half of the stages", "late": lambda: "second half of the stages",
         "turn": lambda: f"t == {a[1]}", "notturn": lambda: f"t != {a[1]}",
         "within": lambda: f"r < 2**(s+{a[1]})", "beyond": lambda: f"r >= 2**(s+{a[1]})",
         "smod": lambda: f"{who(a[1])} mod 2**(s+{a[2]}) == 0",

@@ -76,7 +76,7 @@ def labels(law: PlaceLaw, g: GridAt) -> np.ndarray:
         for d, p in enumerate(g.dims):
             if d not in law["axes"]:
                 label = label * p + g.coords[d]
-        return label
+        return np.where(g.inside, label, -1)
     if kind == "odd":
         return np.full(g.n, -1, dtype=np.int64)
     raise P3SError(f"model: unknown communicator law {kind!r}; made by another version")
@@ -90,8 +90,9 @@ def instances(law: PlaceLaw, g: GridAt) -> tuple[np.ndarray, list[tuple[int, ...
     if order == "reverse":
         sequence = sequence[::-1]
     elif order == "grid":
-        place = np.ravel_multi_index(tuple(g.coords), g.dims)
-        sequence = np.argsort(place, kind="stable")
+        on = np.flatnonzero(g.inside)
+        place = np.ravel_multi_index(tuple(g.coords[:, on]), g.dims)
+        sequence = on[np.argsort(place, kind="stable")]
     sequence = sequence[label[sequence] >= 0]
     names, number_of = np.unique(label[sequence], return_inverse=True)
     number = np.full(g.n, -1, dtype=np.int64)

@@ -7,9 +7,10 @@ partners of all ranks at one count.
 
     self; shift vec wrap                  the grid moved by a vector, bordered or periodic
     root rank                             rank 0, -1 (the last), "half", or any other, for all
-    place axis rank | of                  place 0, -1, "half", k of the axis, or own coordinate "of"
+    place axis rank                       place 0, -1, "half", k or own coordinate "c0" of the axis
     along axis by wrap                    c + by
-    far axis k sign wrap                  c + sign * (p // k)
+    skew axis of sign                     c plus or minus own coordinate "of", periodic
+    far axis k sign wrap                  c + sign * (p // k), bordered: inside k equal parts
     mirror axis; opposite                 p - 1 - c; (r + n // 2) mod n
     transpose axes                        coordinates exchanged (also 2:1)
     modulo k                              r mod k
@@ -17,7 +18,8 @@ partners of all ranks at one count.
     xor axis fold                         c xor 2**s; fold "power": c < 2**floor(log2 p) only;
                                           "pairs": of the numbers left when the first ranks pair up
     stride axis sign wrap base            c + sign * base**s
-    level axis sign wrap all              ((c >> s) + sign) << s of the multiples of 2**s
+    level axis sign wrap all anchor       ((c >> s) + sign) << s of the multiples of 2**s; all: of
+                                          all coordinates; anchor "last": counted from the end
     tree sign root form axis base         binomial tree; form "low": 2**s ranks hand on in stage s
     heap axis k sign                      children k c + 1 + s (sign 1); parent (c - 1) // k (-1)
     others axis walk                      all others: (c + s), (c - s), c xor s, (s - c), s
@@ -80,11 +82,10 @@ def _stack(rows: list[np.ndarray], n: int) -> np.ndarray:
     return np.array(rows, dtype=np.int64).reshape(len(rows), n)
 
 
-def _index(rank: int | str, p: Any) -> Any:
-    """Return a place given as 0, 1, ..., -1 (the last) or "half", on lines of length p."""
-    if rank == "half":
-        return p // 2
-    assert isinstance(rank, int)
+def place_on(rank: int | str, p: Any, g: GridAt) -> Any:
+    """Return a place on lines of length p: 0, 1, ..., -1 (the last), "half", or own "c0"."""
+    if isinstance(rank, str):
+        return p // 2 if rank == "half" else g.coords[int(rank[1:])]
     return rank + 0 * p if rank >= 0 else p + rank
 
 
@@ -94,7 +95,7 @@ def _partners(rel: Relation, g: GridAt) -> np.ndarray:
     if kind == "self":
         return ranks[None, :].copy()
     if kind == "root":
-        r = int(_index(rel["rank"], g.n))
+        r = int(place_on(rel["rank"], g.n, g))
         return np.full((1, g.n), r if 0 <= r < g.n else -1, dtype=np.int64)
     if kind == "shift":
         return _shifted(rel, g)
@@ -109,14 +110,19 @@ def _partners(rel: Relation, g: GridAt) -> np.ndarray:
     if kind == "mirror":
         return ln.ranks(p - 1 - c)[None, :]
     if kind == "place":
-        to = g.coords[rel["of"]] if "of" in rel else _index(rel["rank"], p)
+        to = place_on(rel["rank"], p, g)
         return ln.ranks(to)[None, :]
     if kind == "along":
         to = c + rel["by"]
         return ln.ranks(to % np.maximum(p, 1) if rel["wrap"] else to)[None, :]
+    if kind == "skew":
+        return ln.ranks((c + rel["sign"] * g.coords[rel["of"]]) % np.maximum(p, 1))[None, :]
     if kind == "far":
         to = c + rel["sign"] * (p // rel["k"])
-        return ln.ranks(to % np.maximum(p, 1) if rel["wrap"] else to)[None, :]
+        if rel["wrap"]:
+            return ln.ranks(to % np.maximum(p, 1))[None, :]
+        parts = rel["k"] * (p // rel["k"])
+        return ln.ranks(to, (c < parts) & (to < parts))[None, :]
     if kind == "fold":
         low = low_powers(p)
         up = rel["sign"] > 0
@@ -129,7 +135,7 @@ def _partners(rel: Relation, g: GridAt) -> np.ndarray:
 
 def _shifted(rel: Relation, g: GridAt) -> np.ndarray:
     coords = g.coords + np.array(rel["vec"], dtype=np.int64)[:, None]
-    inside = np.ones(g.n, dtype=bool)
+    inside = g.inside.copy()
     for d, p in enumerate(g.dims):
         if rel["wrap"][d]:
             coords[d] %= p
@@ -153,7 +159,9 @@ def _transposed(axes: list[int], g: GridAt) -> np.ndarray:
         to[a], to[b] = 2 * j + i % 2, i // 2
     else:
         return np.full((1, g.n), -1, dtype=np.int64)
-    return g.rank_at(to)[None, :]
+    out = np.full(g.n, -1, dtype=np.int64)
+    out[g.inside] = g.rank_at(to[:, g.inside])
+    return out[None, :]
 
 
 def _digits(p: int, base: int = 2) -> int:
@@ -193,21 +201,27 @@ def _stride(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
 
 
 def _level(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
+    last = rel.get("anchor") == "last"  # those that go on working are the last of their groups
+    c = ln.p - 1 - ln.c if last else ln.c
+    sign = -rel["sign"] if last else rel["sign"]
     out = []
     for s in range(_digits(ln.longest)):
         many = (ln.p + (1 << s) - 1) >> s
-        works = ln.c % (1 << s) == 0
-        if rel.get("all"):
-            works = works & (g.coords % (1 << s) == 0).all(axis=0)
-        to = (ln.c >> s) + rel["sign"]
+        works = c % (1 << s) == 0
+        if rel.get("all"):  # all dimensions coarsen to as many working ranks
+            for d, p in enumerate(g.dims):
+                step = max((p << s) // max(ln.longest, 1), 1)
+                works = works & ((p - 1 - g.coords[d] if last else g.coords[d]) % step == 0)
+        to = (c >> s) + sign
         if rel["wrap"]:
             to = to % np.maximum(many, 1)
-        out.append(ln.ranks(np.where(to >= 0, to << s, -1), works & (many > 1)))
+        to = np.where(to >= 0, to << s, -1)
+        out.append(ln.ranks(np.where((to >= 0) & last, ln.p - 1 - to, to), works & (many > 1)))
     return out
 
 
 def _tree(rel: Relation, g: GridAt, ln: Line) -> list[np.ndarray]:
-    root = _index(rel.get("root", 0), ln.p)
+    root = place_on(rel.get("root", 0), ln.p, g)
     p = np.maximum(ln.p, 1)
     v, base, out = (ln.c - root) % p, rel.get("base", 2), []
     for s in range(_digits(ln.longest, base)):
@@ -281,7 +295,7 @@ def text(rel: Relation) -> str:
         return "+" if k > 0 else "-"
 
     def end(k: Any) -> str:
-        return "half-way" if k == "half" else str(k) if k >= 0 else "last"
+        return {"half": "half-way", -1: "last"}.get(k, str(k))
 
     wrap = " mod p" if rel.get("wrap") else ""
     base = rel.get("base", 2)
@@ -291,9 +305,9 @@ def text(rel: Relation) -> str:
             f"{v:+d}{' periodic' if w and v else ''}" if v else "0"
             for v, w in zip(rel["vec"], rel["wrap"], strict=True)) + ")",
         "root": lambda: "rank " + {"half": "n//2", -1: "n-1"}.get(rel["rank"], str(rel["rank"])),
-        "place": lambda: (f"place c{rel['of']}" if "of" in rel else f"place {end(rel['rank'])}")
-        + where,
+        "place": lambda: f"place {end(rel['rank'])}{where}",
         "along": lambda: f"c {rel['by']:+d}{wrap}{where}",
+        "skew": lambda: f"c {sign(rel['sign'])} c{rel['of']} mod p{where}",
         "far": lambda: f"c {sign(rel['sign'])} p//{rel['k']}{wrap}{where}",
         "mirror": lambda: f"p - 1 - c{where}" if axis is not None else "n - 1 - r",
         "opposite": lambda: "(r + n//2) mod n",
@@ -305,7 +319,9 @@ def text(rel: Relation) -> str:
                                                    "pairs": ", the first ranks paired up"}.get(
             rel.get("fold", ""), "") + where,
         "stride": lambda: f"c {sign(rel['sign'])} {base}**s{wrap}{where}",
-        "level": lambda: f"next multiple of 2**s, {sign(rel['sign'])}{wrap}{where}",
+        "level": lambda: f"next multiple of 2**s, {sign(rel['sign'])}{wrap}{where}"
+        + (", from the end" if rel.get("anchor") else "")
+        + (", others idle in all dimensions" if rel.get("all") else ""),
         "tree": lambda: ("doubling" if rel.get("form") else "binomial" if base == 2
                          else f"{base}-nomial") + " tree, "
         + ("r + " if rel["sign"] > 0 else "r - ") + f"{base}**s"

@@ -150,7 +150,7 @@ def _predicted(model: Mapping[str, Any], n: int, traced: Container[tuple[int, in
 def group_guard(model: Mapping[str, Any], phase: int, group: int) -> list[Any] | None:
     """Return which ranks are in a group at every traced count, as a guard; None without a rule."""
     from p3s.model.evaluate import model_grid
-    from p3s.model.guards import fit_guard
+    from p3s.model.guardfit import fit_guard
 
     grids, sets = [], []
     for n, groups in model["phases"][phase]["work"]["measured"].items():

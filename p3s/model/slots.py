@@ -17,7 +17,8 @@ from p3s.model.amounts import Amount
 from p3s.model.blocks import ExtentPool, Observations
 from p3s.model.elements import fit_elements
 from p3s.model.expr import evaluate_int
-from p3s.model.guards import GridAt, fit_guard
+from p3s.model.guardfit import fit_guard
+from p3s.model.guards import GridAt
 from p3s.model.laws import WorkLaw, fit_exact, fit_work
 from p3s.model.rankcounts import fit_rank_count
 from p3s.model.relations import at_stage
@@ -262,6 +263,8 @@ def _fit_count(slot: Slot, item: Item, times: dict[int, np.ndarray], counts: lis
         law = fit_exact(envs, [int(v) for v in values], ndims)
         if law is not None:
             slot["count"] = {"expr": law.expr, "points": law.points, "free": law.free}
+            if law.others:
+                slot["count"]["rivals"] = [{"expr": e} for e in law.others]
             return
         slot["why"].append("no exact law for the number of communications")
     elif not varying:

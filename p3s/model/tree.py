@@ -238,6 +238,8 @@ def weight_law(ns: Sequence[int], values: Sequence[int], grids: Mapping[int, Gri
         law = fit_exact(envs[skip:], values[skip:], ndims)
         if law is not None and (not skip or law.free < law.points):
             found = {"expr": law.expr, "points": law.points, "free": law.free}
+            if law.others:
+                found["rivals"] = [{"expr": e} for e in law.others]
             return {**found, "from": ns[skip]} if skip else found
     return {"stat": fit_work(ns, [float(v) for v in values]).to_json()}
 

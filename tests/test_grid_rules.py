@@ -1,0 +1,165 @@
+"""Grids, relations, guards and communicator laws, each on its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from corpus import table
+from grid_programs import split_by
+
+from p3s.model.choose import choose_grid
+from p3s.model.explain import Pairs, explain
+from p3s.model.grids import GridFamily, all_families, candidate_families, dims_nested
+from p3s.model.guardfit import fit_guard
+from p3s.model.guards import eval_guard
+from p3s.model.guards import text as guard_text
+from p3s.model.nodes import collect_nodes
+from p3s.model.places import instances, labels
+from p3s.model.relations import partners
+from p3s.model.relations import text as relation_text
+
+LINE = GridFamily("line", 1)
+
+
+@pytest.mark.parametrize("family", [
+    GridFamily("balanced", 2, layout="column"), GridFamily("balanced", 2, layout="reverse"),
+    GridFamily("bits", 2, (0, 1)), GridFamily("bits", 3, (2, 1, 0), 1),
+    GridFamily("fixed", 3, (1,), 2, "balanced"), GridFamily("cube", 2, part="last")])
+def test_ranks_and_places_are_each_others_inverse(family):
+    n = 17 if family.part else 16
+    grid = family.at(n)
+    ranks = np.flatnonzero(grid.inside)
+    assert np.array_equal(grid.rank_at(grid.coords[:, ranks]), ranks)
+    assert GridFamily.from_json(family.to_json()) == family
+    assert family.text() and int(np.prod(grid.dims)) == len(ranks)
+
+
+def test_recursive_bisection_deals_the_highest_bits_first():
+    grid = GridFamily("bits", 2, (0, 1)).at(8)
+    assert grid.dims == (4, 2)
+    # rank 6 is 110 in bits: dimension 0 gets the first and the third, dimension 1 the second
+    assert grid.coords[:, 6].tolist() == [2, 1] and grid.coords[:, 5].tolist() == [3, 0]
+
+
+def test_extents_by_nested_divisors():
+    assert dims_nested(36, 3) == (3, 3, 4)
+    assert dims_nested(64, 3) == (4, 4, 4)
+    assert dims_nested(7, 2) == (1, 7)
+
+
+def test_families_have_names_and_survive_as_data():
+    families = all_families([12, 24, 48])
+    assert len({f.text() + str(f.to_json()) for f in families}) == len(families)
+    assert all(GridFamily.from_json(f.to_json()) == f for f in families)
+
+
+def test_a_cartesian_communicator_gives_extents_and_order():
+    cart = {4: (2, 2), 6: (3, 2)}
+    order = {n: tuple(range(n))[::-1] for n in cart}
+    assert {f.layout for f in candidate_families([4, 6], cart, order)} == {"reverse"}
+    assert {f.layout for f in candidate_families([4, 6], cart)} == {"row"}
+
+
+@pytest.mark.parametrize(("relation", "n", "rank", "expected"), [
+    ({"kind": "xor", "axis": None}, 6, 5, [4, -1, 1]),
+    ({"kind": "xor", "axis": None, "fold": "power"}, 6, 1, [0, 3]),
+    ({"kind": "xor", "axis": None, "fold": "pairs"}, 6, 3, [1, 5]),
+    ({"kind": "fold", "axis": None, "sign": -1}, 6, 5, [1]),
+    ({"kind": "tree", "axis": None, "sign": 1, "root": 3}, 6, 3, [4, 5, 1]),
+    ({"kind": "tree", "axis": None, "sign": -1, "root": -1}, 6, 0, [5, -1, -1]),
+    ({"kind": "heap", "axis": None, "k": 2, "sign": 1}, 6, 1, [3, 4]),
+    ({"kind": "level", "axis": None, "sign": 1, "wrap": True, "all": False}, 6, 4, [5, 0, 0]),
+    ({"kind": "others", "axis": None, "walk": "xor"}, 4, 1, [0, 3, 2]),
+    ({"kind": "others", "axis": None, "walk": "minus"}, 4, 1, [0, 3, 2]),
+    ({"kind": "far", "axis": None, "k": 2, "sign": 1, "wrap": False}, 7, 2, [5]),
+    ({"kind": "far", "axis": None, "k": 2, "sign": 1, "wrap": False}, 7, 3, [-1]),
+    ({"kind": "modulo", "k": 3}, 8, 7, [1]),
+    ({"kind": "along", "axis": {"kind": "nodes", "size": 3, "ordinal": 0}, "by": 1, "wrap": True},
+     8, 5, [3]),
+])
+def test_partners(relation, n, rank, expected):
+    table = partners(relation, LINE.at(n))
+    assert table[:, rank].tolist() == expected
+    assert relation_text(relation)
+
+
+def test_descending_families_run_backwards():
+    relation = {"kind": "xor", "axis": None, "descending": True}
+    assert partners(relation, LINE.at(8))[:, 0].tolist() == [4, 2, 1]
+
+
+def test_guards_are_geometric_before_they_are_numbers():
+    grids = [GridFamily("cube", 2).at(n) for n in (4, 9, 16)]
+    border = [((g.coords == 0) | (g.coords == g.dims[0] - 1)).any(axis=0) for g in grids]
+    guard = fit_guard(grids, border)
+    big = GridFamily("cube", 2).at(64)
+    assert eval_guard(guard, big).sum() == 28 and guard_text(guard).startswith("not (")
+    red = [g.coords.sum(axis=0) % 2 == 0 for g in grids]
+    assert fit_guard(grids, red) == [["parity", 0]]
+    low = [g.coords[0] < g.coords[1] for g in grids]
+    assert fit_guard(grids, low) == [["less", 0, 1]]
+
+
+def test_guards_may_follow_the_stage_and_the_partner():
+    grids, sets, peers = [], [], []
+    for n in (4, 8, 16):
+        g = LINE.at(n)
+        for s in range(n.bit_length() - 1):
+            grids.append(g.at(s, n.bit_length() - 1))
+            sets.append(np.arange(n) % (2 << s) == 0)
+    assert fit_guard(grids, sets) == [["smod", -1, 1]]
+    grids = [LINE.at(n) for n in (4, 9, 16, 25)]
+    peers = [(np.arange(g.n) - 1) % g.n for g in grids]
+    sets = [p % 4 != 0 for p in peers]
+    assert fit_guard(grids, sets, peers) == [["peer"], ["partner", ["notrankmod", 4, 0]]]
+
+
+def test_a_guard_needs_evidence():
+    """Two ranks of sixteen, at the largest count alone, could be anything."""
+    grids = [GridFamily("balanced", 2).at(n) for n in (4, 8, 16)]
+    sets = [np.isin(np.arange(g.n), (7, 13)) & (g.n == 16) for g in grids]
+    assert fit_guard(grids, sets) is None
+
+
+def test_partners_without_a_rule_have_none():
+    rng = np.random.default_rng(5)
+    for family in (LINE, GridFamily("balanced", 2)):
+        pairs = [Pairs(family.at(n), np.arange(n), rng.permutation(n)) for n in (8, 12, 16)]
+        found = explain(pairs)
+        assert found.unexplained and not found.relations
+
+
+@pytest.mark.parametrize("dims", [1, 2])
+def test_a_star_is_no_tree(dims):
+    family = LINE if dims == 1 else GridFamily("cube", 2)
+    pairs = []
+    for n in (4, 9, 16):
+        g = family.at(n)
+        pairs.append(Pairs(g, np.zeros(n - 1, dtype=np.int64), np.arange(1, n)))
+    assert [r["kind"] for r in explain(pairs).relations] [0] in ("others", "steps")
+
+
+@pytest.mark.parametrize(("law", "n", "expected"), [
+    ({"kind": "nodes", "size": 3}, 7, [(0, 1, 2), (3, 4, 5), (6,)]),
+    ({"kind": "modulo", "k": 3}, 5, [(0, 3), (1, 4), (2,)]),
+    ({"kind": "parts", "k": 2, "cut": "tail"}, 5, [(0, 1), (2, 3, 4)]),
+    ({"kind": "parts", "k": 2, "cut": "first"}, 5, [(0, 1, 2), (3, 4)]),
+    ({"kind": "parts", "k": 3, "cut": "short"}, 7, [(0, 1), (2, 3), (4, 5), (6,)]),
+    ({"kind": "parts", "k": 2, "cut": "tail", "order": "reverse"}, 5, [(1, 0), (4, 3, 2)]),
+    ({"kind": "where", "guard": [["rankmod", 4, 0]]}, 9, [(0, 4, 8)]),
+    ({"kind": "without", "rank": -1}, 4, [(0, 1, 2)]),
+])
+def test_members_of_communicators(law, n, expected):
+    number, members = instances(law, LINE.at(n))
+    assert members == expected
+    assert [members[i].count(r) if i >= 0 else 0 for r, i in enumerate(number)] == \
+        (labels(law, LINE.at(n)) >= 0).astype(int).tolist()
+
+
+def test_the_colour_law_of_a_split_is_found():
+    tables = [table(split_by(lambda r, n: r // 4), n) for n in (4, 8, 12, 16)]
+    nodes = collect_nodes(tables, {})
+    choice = choose_grid(nodes, tables)
+    part = next(n for n in nodes if n.site == "part")
+    used = frozenset((n, int(p)) for n, ids in part.place_id.items() for p in np.unique(ids))
+    assert [law["kind"] for law in choice.communicators.cover(used).laws] == ["nodes"]
