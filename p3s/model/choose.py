@@ -13,7 +13,7 @@ from p3s.model.communicators import Communicators, Used
 from p3s.model.explain import Explanation, Pairs, explain, rough_cost
 from p3s.model.grids import GridFamily, candidate_families, part_families
 from p3s.model.guards import GridAt
-from p3s.model.nodes import Node, collect_nodes, pairs_on, unique_pairs, used
+from p3s.model.nodes import Node, unique_pairs, used
 from p3s.model.places import PlaceLaw
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
 
@@ -246,25 +246,37 @@ def decide_splits(splits: Mapping[tuple[str, str], bool | None], tables: Sequenc
     At equal cost, and where directions stay open without the tags, the tags are used.
     """
     out = {k: bool(v) for k, v in splits.items()}
-    counts = [t.np for t in tables]
-    by_place: dict[bool, dict[tuple[str, str], list[Node]]] = {False: {}, True: {}}
-    for split, places in by_place.items():
-        for node in collect_nodes(tables, {k: bool(v) if v is not None else split
-                                           for k, v in splits.items()}):
-            places.setdefault((node.site, node.op), []).append(node)
     known: dict[bytes, Explanation] = {}
 
-    def explained(node: Node) -> Explanation:
-        pairs = [pairs_on(node.rows[c], choice.grids[c]) for c in counts if c in node.rows]
-        key = b"|".join(repr((p.grid.key, p.rank.tolist(), p.peer.tolist())).encode()
+    def explained(pairs: Sequence[Pairs]) -> Explanation:
+        key = b"|".join(np.array([p.grid.n]).tobytes() + p.rank.tobytes() + p.peer.tobytes()
                         for p in pairs)
-        if key not in known:  # many places have the same partners
+        if key not in known:
             known[key] = explain(pairs, choice.periods)
         return known[key]
 
     for key in (k for k, v in splits.items() if v is None):
-        whole = [explained(n) for n in by_place[False].get(key, [])]
-        apart = [explained(n) for n in by_place[True].get(key, [])]
-        out[key] = any(e.ambiguous for e in whole) \
-            or sum(e.cost for e in apart) <= sum(e.cost for e in whole)
+        found = {split: [explained(pairs) for pairs in _pairs_by_tag(tables, key, split, choice)]
+                 for split in (False, True)}
+        cost = {split: sum(e.cost for e in each) for split, each in found.items()}
+        out[key] = any(e.ambiguous for e in found[False]) or cost[True] <= cost[False]
     return out
+
+
+def _pairs_by_tag(tables: Sequence[PointTable], key: tuple[str, str], split: bool,
+                  choice: GridChoice) -> list[list[Pairs]]:
+    """Return the pairs of one (site, operation) at all counts, of each tag if ``split``."""
+    out: dict[int, list[Pairs]] = {}
+    for t in tables:
+        tag = {i: g.tag if split else 0 for i, g in enumerate(t.groups)
+               if (g.site, g.op) == key}
+        rows = np.flatnonzero(np.isin(t.group, list(tag)))
+        peer = np.array([t.groups[g].peer for g in t.group[rows].tolist()], dtype=np.int64)
+        tags = np.array([tag[g] for g in t.group[rows].tolist()], dtype=np.int64)
+        for each in dict.fromkeys(tags.tolist()):
+            mine = (tags == each) & (peer >= 0)
+            both = np.unique(np.stack([t.rank[rows][mine], peer[mine]], axis=1), axis=0)
+            out.setdefault(each, []).append(Pairs(
+                choice.grids[t.np], np.ascontiguousarray(both[:, 0]),
+                np.ascontiguousarray(both[:, 1])))
+    return list(out.values())

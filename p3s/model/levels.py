@@ -142,7 +142,7 @@ def fit_levels(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw
             for n in np.unique(obs.env["n"]):
                 rows = obs.env["n"] == n
                 edge[rows] = obs.env[u][rows].max() if at_end else obs.env[u][rows].min()
-            if not at_end and np.any(edge):
+            if not at_end and np.any(edge) or not _scales(obs, e, obs.env[u] == edge):
                 continue
             level = obs.take(obs.env[u] == edge)
             level.env[u] = np.zeros(len(level.value), dtype=np.int64)
@@ -154,6 +154,19 @@ def fit_levels(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw
                 if np.array_equal(evaluate_int(expr, obs.env), obs.value):
                     return SizeLaw(expr, law.free, points, law.even, law.rivals)
     return None
+
+
+def _scales(obs: Observations, e: Expr, finest: np.ndarray) -> bool:
+    """Tell whether the coarsest level is smaller or larger by about a power of 2**e at all.
+
+    Sizes that depend on the data are of one magnitude at all turns; this is seen at once.
+    """
+    level = np.asarray(evaluate(e, obs.env), dtype=float) + np.zeros(len(obs.value))
+    top = float(level.max(initial=0.0))
+    mean, far = float(obs.value[finest].mean()), float(obs.value[level == top].mean())
+    if top < 2 or mean < 4.0 * 2.0 ** top or far <= 0:
+        return True  # too near to each other, or rounding is all there is
+    return abs(np.log2(far / mean)) >= 0.5 * top - 0.5
 
 
 def _coarser(expr: Expr, e: Expr, grouped: bool) -> Iterator[Expr]:
