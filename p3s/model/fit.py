@@ -31,6 +31,7 @@ from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item, sample_slot
 from p3s.model.tree import items_of_nodes, phases_of, weight_law
 from p3s.model.tripcounts import (
     as_traced,
+    follow_counts,
     judge_trips,
     per_turn,
     resolve,
@@ -103,6 +104,7 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
     model["order"] = fit_order(model, tables, tree,
                                {n: generate(as_traced(model, n), n) for n in counts},
                                choice.grids)
+    follow_counts(model)
     judge_items(model, tables)
     return model
 

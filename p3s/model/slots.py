@@ -305,8 +305,9 @@ def _fit_turns(slot: Slot, item: Item, counts: list[int]) -> None:
     for n in counts:
         if len(item.rows[n].rank):
             env, rows, stage = _known_rows(item, n)
-            parts.append((env, stage * item.grids[n].n + rows.rank, rows.count))
-    slot["turns"] = fit_turns(parts, len(item.grids[counts[0]].dims))
+            if len(rows.rank):  # else all cells are shared with another relation
+                parts.append((env, stage * item.grids[n].n + rows.rank, rows.count))
+    slot["turns"] = fit_turns(parts, len(item.grids[counts[0]].dims)) if parts else None
 
 
 def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixed: bool) -> None:
