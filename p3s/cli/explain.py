@@ -21,7 +21,7 @@ Next:
 def explain(
     study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
     phase: int = typer.Argument(..., metavar="PHASE", help="Number of the phase."),
-    call: int | None = typer.Argument(None, metavar="[CALL]", help="Number of one of its calls."),
+    call: int | None = typer.Argument(None, metavar="CALL", help="Number of one of its calls."),
     everything: bool = typer.Option(False, "--all", help="All calls, all classes of ranks."),
     json_: bool = JSON_OPTION,
 ) -> int:

@@ -34,13 +34,14 @@ from p3s.model.expr import (
     block,
     block_size,
     evaluate,
+    evaluate_int,
     mul,
     num,
     sym,
     symbols_of,
 )
 from p3s.model.laws import fit_exact
-from p3s.model.levels import fit_chunks, fit_levels, scalar_law
+from p3s.model.levels import blocks_in, fit_chunks, fit_levels, replaced, scalar_law
 from p3s.model.positions import composite_axes, decides, moving, plain_axes
 
 #: Ways of writing sizes by one block that are compared.
@@ -89,7 +90,8 @@ def _fit(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     if law is None or moving(obs) or law.even or law.others:
         return law
     return replace(law, even=law.free <= 2 and fit.fractional(law.expr),
-                   others=different(obs, law.expr, list(fit.alike(law.free + 1))))
+                   others=different(obs, law.expr, [*fit.alike(law.free + 1),
+                                                      *fit.multiples(law.expr)]))
 
 
 def _steps(fit: _Fit) -> Iterator[Callable[[], SizeLaw | None]]:
@@ -144,7 +146,9 @@ class _Fit:
             pool.note(e, kind)
             if not rivals:
                 pool.certain[(e, kind)] = pool.certain.get((e, kind), 0) + 1
-        sure = {k for _, k in pool.certain if k not in ("low", "high")}
+        if kind in PADDED and rivals and all((e, kind) in pool.certain for e in extents):
+            rivals = ()  # shares of this very extent are rounded so at other slots
+        sure = {k for _, k in pool.certain if k not in PADDED}
         if kind in sure:  # the program cuts in one way: other slots have shown which
             rivals = tuple(r for r in rivals if r[3] in sure
                            and (r[3] != kind or (r[2], kind) not in pool.certain))
@@ -300,6 +304,16 @@ class _Fit:
                     found += 1
                     if found == MAX_ALIKE:
                         return
+
+    def multiples(self, expr: Expr) -> Iterator[Expr]:
+        """Yield equations with a smaller extent times a factor, for cuts that allow of both."""
+        for b in blocks_in(expr):
+            extent = b[2][1] if b[2][0] == "num" else 0
+            for f in (f for f in range(2, 9) if b[1] in RARE and extent and extent % f == 0):
+                other = replaced(expr, lambda x, b=b, f=f: mul(  # type: ignore[misc]
+                    num(f), ["block", b[1], num(b[2][1] // f), *b[3:]]) if x == b else x)
+                if np.array_equal(evaluate_int(other, self.obs.env), self.value):
+                    yield other
 
     def fractional(self, expr: Expr) -> bool:
         """Tell whether a law gives fractions at counts like those seen: what is done then is open.

@@ -195,29 +195,31 @@ def _coarser(expr: Expr, e: Expr, grouped: bool) -> Iterator[Expr]:
         first = mul(["quot", c, two], two)
         return ["sum", two, ["block", kind, extent, p, add(first, sym("j"))]]
 
-    blocks = _blocks_in(expr)
+    blocks = blocks_in(expr)
     for how in ways if blocks else ():
-        yield _replace(expr, lambda b, how=how: inside(b, how))  # type: ignore[misc]
+        yield replaced(expr, lambda b, how=how: inside(b, how))  # type: ignore[misc]
     if len(blocks) > 1:
         for only in blocks:
             for how in ways:
-                yield _replace(expr, lambda b, how=how, only=only:  # type: ignore[misc]
+                yield replaced(expr, lambda b, how=how, only=only:  # type: ignore[misc]
                                inside(b, how) if b == only else b)
     yield ["quot", expr, two]
     yield up(expr)
     yield mul(two, expr)
 
 
-def _blocks_in(expr: Expr) -> list[Expr]:
+def blocks_in(expr: Expr) -> list[Expr]:
+    """Return all blocks in an equation."""
     if expr[0] == "block":
         return [expr]
-    return [b for a in expr[1:] if isinstance(a, list) for b in _blocks_in(a)]
+    return [b for a in expr[1:] if isinstance(a, list) for b in blocks_in(a)]
 
 
-def _replace(expr: Expr, by: Callable[[Expr], Expr]) -> Expr:
+def replaced(expr: Expr, by: Callable[[Expr], Expr]) -> Expr:
+    """Return an equation with every block replaced."""
     if expr[0] == "block":
         return by(expr)
-    return [_replace(a, by) if isinstance(a, list) else a for a in expr]
+    return [replaced(a, by) if isinstance(a, list) else a for a in expr]
 
 
 def fit_chunks(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw | None:

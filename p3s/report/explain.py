@@ -23,6 +23,8 @@ from p3s.report.text import percent, visible
 MAX_CALLS, MAX_CLASSES = 12, 4
 #: Rivals are compared up to this many times the largest traced count; so many are listed.
 _FAR, MAX_RIVALS = 8, 4
+#: Counts above this one are not tried one by one.
+_MOST = 512
 
 
 def chosen(model: Mapping[str, Any], phase: int, call: int | None) -> list[int]:
@@ -67,6 +69,7 @@ def _phase(model: Mapping[str, Any], number: int) -> list[str]:
     weight = text.in_words_of(model, text.weight_text(law))
     lines += _wrapped(f"weight w = {weight}  [{verdict}]", 2)
     lines += _wrapped(_why_chosen(law), 4)
+    lines += [line for rival in rivals(model, law) for line in _wrapped(rival, 4)]
     lines += _wrapped(_weight_reason(model, phase), 4)
     if phase.get("trips"):
         lines += _wrapped(f"turns: {visible(str(phase['trips'].get('reason', '')), 400)}", 4)
@@ -211,15 +214,15 @@ def rivals(model: Mapping[str, Any], law: Mapping[str, Any], width: int = 1) -> 
 
 def _first_difference(model: Mapping[str, Any], law: Mapping[str, Any], rival: Any) -> str:
     """Say at which count the program may take two laws differ first."""
-    top = max(model["counts"])
-    for n in range(2, _FAR * top + 1):
+    top = min(_FAR * max(model["counts"]), _MOST)
+    for n in range(2, top + 1):
         try:
             grid = model_grid(dict(model), n)
         except P3SError:
             continue
         if differ_at({**law, "rivals": [rival]}, grid):
             return f"differs first at {n} processes ({'x'.join(map(str, grid.dims))})"
-    return f"the same up to {_FAR * top} processes"
+    return f"the same up to {top} processes"
 
 
 def _met(item: Mapping[str, Any], n: int) -> str:
