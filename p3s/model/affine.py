@@ -279,9 +279,20 @@ def further(obs: Observations) -> dict[str, np.ndarray]:
             env = {"n": np.full(n, n), "r": np.arange(n), "s": np.full(n, s), "t": np.full(n, t)}
             for d, p in enumerate(dims):
                 env |= {f"p{d}": np.full(n, p), f"c{d}": coords[d],
-                        f"q{d}": (coords[d] + 1) % p}
+                        f"q{d}": (coords[d] + _step(obs, d)) % p}
             parts.append(env)
     return {k: np.concatenate([e[k] for e in parts]) for k in parts[0]} if parts else {}
+
+
+def _step(obs: Observations, d: int) -> int:
+    """Return how far partners are along a dimension, where that is the same for all, else 1."""
+    if f"q{d}" not in obs.env:
+        return 1
+    apart = (obs.env[f"q{d}"] - obs.env[f"c{d}"]) % obs.env[f"p{d}"]
+    for step in (0, 1, -1):
+        if np.array_equal(apart, step % obs.env[f"p{d}"]):
+            return step
+    return 1
 
 
 def different(obs: Observations, expr: Expr, others: Sequence[Expr], most: int = 3
