@@ -226,18 +226,19 @@ def _numbered(pairs: Sequence[Pairs]) -> list[tuple[float, Relation]]:
 
 
 def _block_axes(pairs: Sequence[Pairs]) -> list[dict[str, Any]]:
-    """Return the nodes of k ranks, or the ranks equal modulo k, that no message leaves."""
+    """Return nodes of k ranks, k parts, ranks equal modulo k that no message leaves."""
     out: list[dict[str, Any]] = []
     n = max(p.grid.n for p in pairs)
-    for k in range(2, min(n - 1, 65)):
+    for k in range(2, min(n // 2, 64) + 1):
         if all((p.rank // k == p.peer // k).all() for p in pairs):
             out.append({"kind": "nodes", "size": k, "ordinal": 0})
             break
     steps = [gcd(*(int(d) for d in np.unique(np.abs(p.peer - p.rank)))) for p in pairs]
     for k in (8, 4, 3, 2):
-        if not out and all(p.grid.n % k == 0 and (p.rank * k // p.grid.n
-                                                  == p.peer * k // p.grid.n).all() for p in pairs):
+        if all(p.grid.n % k == 0 and (p.rank * k // p.grid.n == p.peer * k // p.grid.n).all()
+               for p in pairs):
             out.append({"kind": "parts", "k": k, "ordinal": 0})
+            break
     step = gcd(*steps)
     if 1 < step <= 64 and n > step:
         out.append({"kind": "modulo", "k": step, "ordinal": 0})
