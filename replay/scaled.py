@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,6 +151,12 @@ def _codes(column: Any) -> tuple[Ints, tuple[str, ...]]:
     return codes, tuple(str(name) for name in encoded.dictionary.to_pylist())
 
 
+def _runs(runs: Sequence[Sequence[int]]) -> Ints:
+    """Return the numbers of runs [start, step, number]."""
+    parts = [int(start) + int(step) * np.arange(int(k)) for start, step, k in runs]
+    return np.concatenate(parts).astype(np.int64)
+
+
 def _head(
     scaled_dir: Path, head: Mapping[str, Any], comms: Mapping[str, Any]
 ) -> tuple[int, dict[int, float], dict[int, Ints]]:
@@ -160,6 +166,11 @@ def _head(
         weights = {int(phase["phase"]): float(phase["weight"]) for phase in head["phases"]}
         members = {}
         for entry in comms["comms"]:
+            if "number" in entry:  # several that are shifts of each other
+                offsets = _runs(entry["offsets"])
+                for k, first in enumerate(_runs(entry["firsts"]).tolist()):
+                    members[int(entry["id"]) + k] = first + offsets
+                continue
             if "members" in entry:
                 ranks = np.asarray(entry["members"], dtype=np.int64)
             else:

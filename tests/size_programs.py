@@ -15,8 +15,12 @@ def exchange(rec: Recorder, site: str, to: int, frm: int, sent: int, got: int) -
 
 
 def multipartition(extents: tuple[int, int, int] = (36, 36, 36), trim: int = 1,
-                   faces: int = 10, forth: int = 22, back: int = 10, steps: int = 2) -> Program:
-    """An ADI solver on a diagonal multi-partition, as NPB BT and SP: faces, three sweeps."""
+                   faces: int = 10, forth: int = 22, back: int = 10, steps: int = 2,
+                   buffers: bool = False) -> Program:
+    """An ADI solver on a diagonal multi-partition, as NPB SP: faces, three sweeps.
+
+    buffers: the sweeps send whole buffers, one wider than any cell, as NPB BT.
+    """
 
     def program(rec: Recorder) -> None:
         p = round(rec.n ** 0.5)
@@ -44,6 +48,8 @@ def multipartition(extents: tuple[int, int, int] = (36, 36, 36), trim: int = 1,
                 a, b = (e for e in range(3) if e != d)
 
                 def size(stage: int, d: int = d, a: int = a, b: int = b) -> int:
+                    if buffers:
+                        return 8 * (extents[0] // p + 1) ** 2
                     (x,) = (x for x in cells if x[d] == stage)
                     return 8 * width(a, x[a], trim) * width(b, x[b], trim)
 

@@ -93,7 +93,9 @@ class Stages:
         write_json(Study(study_dir).model_path, model)
         return model
 
-    def write_scaled(self, study_dir: Path, n: int) -> dict[str, Any]:
+    def write_scaled(
+        self, study_dir: Path, n: int, ranks: list[int] | None = None
+    ) -> dict[str, Any]:
         self.calls.append(("scale", n))
         study = Study(study_dir)
         for part in study.scaled_dir(n).glob("*"):

@@ -42,7 +42,8 @@ def test_a_phase_has_destination_volume_weight_and_verdict():
     page = equations.render(models.built("jacobi2d"))
     assert "process grid: 2-D" in page and "weight w = 3  [exact]" in page
     row = next(line for line in page.split("\n") if " Isend " in line and "c0 - 1" in line)
-    assert "to c0 - 1" in row and "8*block_first(61, p1, c1)" in row and row.endswith("exact")
+    assert "to c0 - 1" in row and "8*block_first(61, p1, c1)" in row
+    assert row.split()[-1] in ("exact", "ambiguous", "fitted"), "the verdict is the last column"
     assert "block_first(L, p, c) block c of L in p blocks, one more in the first" in \
         " ".join(page.split())
     assert "messages" in page and "hold-out: fitted without 12 processes" in page
@@ -86,7 +87,7 @@ def test_calls_of_one_rule_are_one_row():
 
     model = build_model([corpus.table(program, n) for n in (2, 4, 8)])
     page = equations.render(model)
-    rows = [line for line in page.split("\n") if " Allreduce " in line and line.endswith("exact")]
+    rows = [line for line in page.split("\n") if " Allreduce " in line and " on all ranks " in line]
     assert len(rows) == 1 and "+5" in rows[0]
     assert "step prog.py:1-6" in page
 
@@ -140,6 +141,9 @@ def test_explain_puts_traced_values_beside_the_rules():
         rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=8 * size)
 
     model = build_model([corpus.table(program, n) for n in (4, 7, 11, 16)])
+    for item in model["items"]:
+        if item["kind"] == "send":
+            item.update(verdict="exact", why=[])
     page = explain.render(model, {}, 0)
     assert "5 (rules 0)" in page and "none" in page
     assert "unknown: no rule found for which ranks take part" in page
@@ -202,9 +206,17 @@ def test_next_prints_a_command_that_can_be_run(study, capsys):
 
 
 def test_next_with_nothing_open_says_so(study, capsys):
-    write_json(study.model_path, {**models.built("ring"), "next": []})
+    model = {**models.built("ring"), "next": []}
+    model["shares"]["ambiguous"] = dict.fromkeys(("events", "bytes", "time"), 0.5)
+    write_json(study.model_path, model)
     assert run(["next", str(study.root), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["counts"] == []
+    assert run(["next", str(study.root)]) == 0
+    assert "are ambiguous, but no count" in " ".join(capsys.readouterr().out.split())
+    model["shares"]["ambiguous"] = dict.fromkeys(("events", "bytes", "time"), 0.0)
+    for item in model["items"]:
+        item["verdict"] = "exact"
+    write_json(study.model_path, model)
     assert run(["next", str(study.root)]) == 0
     assert "No further count is known to decide anything" in capsys.readouterr().out
 
@@ -241,3 +253,10 @@ def test_model_as_latex_python_or_json_but_one_of_them(study, capsys):
     assert "process grid: " in capsys.readouterr().out
     assert run(["model", str(study.root), "--latex", "--json"]) == 2
     assert "give one of them" in capsys.readouterr().err
+
+
+def test_a_statistical_size_is_said_in_bytes():
+    law = {"expr": ["add", ["mul", ["num", 11512345, 100000], ["pow", ["sym", "n"], -1, 2]],
+                    ["num", 3, 1]], "rel_half_width": 0.1, "max_n": 16, "points": 4}  # fmt: skip
+    assert volume({"kind": "send"}, {"elements": {"stat": law}, "elem_bytes": 8}) == \
+        "about 24 + 921.0/sqrt(n)"

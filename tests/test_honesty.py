@@ -139,6 +139,7 @@ def test_stated_turns_are_taken_and_the_rest_is_fitted_to_one_turn():
     assert result["collectives"]["equal"] == result["collectives"]["true"]
     assert result["weights"]["exact"] == result["weights"]["phases"]
     assert all(i["verdict"] == "exact" for i in model["items"] if i["relation"])
+    assert result["order"]["equal"] == result["order"]["ranks"]
     held = model["holdout"]["p2p_triples"]
     assert held["equal"] == held["true"]
     with pytest.raises(P3SError, match="no loop has a call"):

@@ -92,6 +92,12 @@ def test_laws_in_grid_extents():
     assert asked(lambda e: e["p0"] + e["p1"] - 2) == 94
 
 
+def test_exact_laws_keep_their_rivals():
+    law = fit_exact([{"n": 2}, {"n": 4}], [1, 2])
+    assert law.others and all(evaluate(e, {"n": 4}) == 2 for e in law.others)
+    assert not fit_exact([{"n": p} for p in POWERS], [p - 1 for p in POWERS]).others
+
+
 def test_remainders_need_counts_that_tell_the_extent():
     values = {p: 1000 % p for p in POWERS}
     assert find_law(values, kind="count").verdict == REFUSED  # 40 leaves the same as 1000

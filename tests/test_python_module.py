@@ -14,10 +14,11 @@ import models
 import pytest
 import test_grids_corpus
 
+from p3s.model import grids, relations
 from p3s.model.evaluate import generate, phase_weight
 from p3s.model.fit import build_model
 from p3s.model.laws import WorkLaw
-from p3s.report import plain_grids
+from p3s.report import plain_grids, plain_partners
 from p3s.report.python_guards import NotExpressible, condition
 from p3s.report.python_module import render
 
@@ -159,8 +160,6 @@ def test_every_atom_of_a_guard_reads_as_python():
 @pytest.mark.parametrize("n", [1, 2, 6, 12, 36, 60, 64, 97, 128, 360])
 @pytest.mark.parametrize("ndims", [2, 3, 4])
 def test_grids_are_those_of_the_model(n, ndims):
-    from p3s.model import grids
-
     assert plain_grids.dims_greedy(n, ndims) == grids.dims_greedy(n, ndims)
     assert plain_grids.dims_balanced(n, ndims) == grids.dims_balanced(n, ndims)
     grid = plain_grids.Grid("balanced", ndims)
@@ -168,3 +167,62 @@ def test_grids_are_those_of_the_model(n, ndims):
         assert grid.rank(grid.coordinates(rank, n), n) == rank
     with pytest.raises(ValueError, match="no form at 7 processes"):
         plain_grids.Grid("cube", ndims).dims(7)
+
+
+FAMILIES = [
+    grids.GridFamily("line", 1), grids.GridFamily("cube", 2), grids.GridFamily("balanced", 2),
+    grids.GridFamily("greedy_up", 3), grids.GridFamily("nested", 3),
+    grids.GridFamily("power2", 2, (1, 0)), grids.GridFamily("bits", 2, (0, 1)),
+    grids.GridFamily("bits", 2, (1, 0), 1), grids.GridFamily("fixed", 2, (1,), 2),
+    grids.GridFamily("fixed", 3, (0,), 2, "balanced"),
+    grids.GridFamily("balanced", 2, layout="column"),
+    grids.GridFamily("balanced", 3, layout="reverse"), grids.GridFamily("cube", 2, part="last"),
+    grids.GridFamily("balanced", 2, part="first"), grids.GridFamily("cube", 2, part="root"),
+    grids.GridFamily("line", 1, part="power"),
+]  # fmt: skip
+AXES: list = [None, 0, {"kind": "modulo", "k": 3}, {"kind": "parts", "k": 2, "cut": "first"},
+              {"kind": "without", "rank": -1, "order": "reverse"}]
+RELATIONS: list = [
+    {"kind": "self"}, {"kind": "root", "rank": -1}, {"kind": "root", "rank": "half"},
+    {"kind": "opposite"}, {"kind": "modulo", "k": 3},
+    *({"axis": axis, **rest} for axis in AXES for rest in (
+        {"kind": "mirror"}, {"kind": "place", "rank": "half"}, {"kind": "place", "rank": "c0"},
+        {"kind": "skew", "of": 0, "sign": -1}, {"kind": "along", "by": -2, "wrap": True},
+        {"kind": "along", "by": 3, "wrap": False},
+        {"kind": "far", "k": 2, "sign": 1, "wrap": False},
+        {"kind": "far", "k": 3, "sign": -1, "wrap": True}, {"kind": "fold", "sign": 1},
+        {"kind": "fold", "sign": -1}, {"kind": "xor"}, {"kind": "xor", "descending": True},
+        {"kind": "xor", "fold": "power"}, {"kind": "xor", "fold": "pairs"},
+        {"kind": "stride", "sign": 1, "wrap": True},
+        {"kind": "stride", "sign": -1, "wrap": False, "base": 3},
+        {"kind": "level", "sign": 1, "wrap": True},
+        {"kind": "level", "sign": -1, "wrap": False, "all": True},
+        {"kind": "level", "sign": 1, "wrap": False, "anchor": "last"},
+        {"kind": "tree", "sign": 1}, {"kind": "tree", "sign": -1, "root": 1},
+        {"kind": "tree", "sign": 1, "root": "half", "base": 3},
+        {"kind": "tree", "sign": -1, "form": "low"}, {"kind": "heap", "k": 2, "sign": 1},
+        {"kind": "heap", "k": 3, "sign": -1}, {"kind": "others"},
+        *({"kind": "others", "walk": w} for w in ("minus", "xor", "up", "down", "meet")),
+        {"kind": "steps", "by": 3})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f"{f.kind}{f.ndims}{f.layout}{f.part}")
+@pytest.mark.parametrize("n", [8, 9, 16, 17])
+def test_partners_are_those_of_the_model(family, n):
+    at = family.at(n)
+    plain = plain_grids.Grid(family.kind, family.ndims, family.order, family.extent, family.rest,
+                             family.layout, family.part)
+    if at is None:
+        with pytest.raises(ValueError, match="no form"):
+            plain.dims(n)
+        return
+    assert plain.dims(n) == at.dims
+    assert [plain.coordinates(r, n) for r in range(n)] == [tuple(c) for c in at.coords.T.tolist()]
+    shifts = [{"kind": "shift", "vec": [k] * family.ndims, "wrap": [w] * family.ndims}
+              for k in (1, -1) for w in (True, False)]
+    more = [{"kind": "transpose"}] if family.ndims == 2 else []
+    for relation in (*RELATIONS, *shifts, *more):
+        wanted = relations.partners(relation, at)
+        assert [plain_partners.partners(relation, r, n, plain) for r in range(n)] == \
+            wanted.T.tolist(), relation

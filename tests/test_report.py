@@ -191,7 +191,8 @@ def test_report_is_one_offline_page_with_the_numbers(tmp_path: Path) -> None:
         assert expected in words, expected
     heads = re.findall(r'<h2 id="(\w+)"', text)
     assert heads == [
-        "curve", "counts", "phases", "equations", "account", "verdicts", "gaps", "provenance"
+        "curve", "counts", "phases", "equations", "instructions", "account", "verdicts", "gaps",
+        "provenance",
     ]
     assert "prefers-color-scheme: dark" in text and "@media print" in text
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from pathlib import Path
 
 import corpus
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,15 +17,19 @@ from p3s.characterize import load_table
 from p3s.characterize.signature import _write_tables, signature_json
 from p3s.errors import P3SError
 from p3s.model import build
+from p3s.model.grids import GridFamily
+from p3s.model.members import Communicators
 from p3s.model.stage import load
-from p3s.scale import write_scaled
+from p3s.scale import events_of, scaled_dir, write_scaled
 from p3s.study import Study, write_json
+from replay.scaled import _head
 
 SCHEMA = {
     "rank": pa.int32(), "phase": pa.int32(), "index": pa.int32(), "op": pa.string(),
     "kind": pa.string(), "peer": pa.int32(), "bytes": pa.int64(), "comm": pa.int32(),
     "tag": pa.int32(), "root": pa.int32(), "repeat": pa.int64(), "work": pa.float64(),
-    "work_unit": pa.string(), "slot": pa.int32(), "verdict": pa.string(),
+    "work_unit": pa.string(), "slot": pa.int32(), "verdict": pa.string(), "stage": pa.int32(),
+    "turn": pa.int32(),
 }
 
 
@@ -87,6 +93,71 @@ def test_communicators_are_listed(study):
     assert comms[0]["id"] == 0 and comms[0]["members"] == list(range(32))
 
 
+def truth_of(program, n, rank):
+    run = corpus.run(program, n)
+    return [(c.op, c.peer, c.bytes) for c in (run.calls[k] for k in run.ranks[rank].call)]
+
+
+def test_rows_unfold_into_the_events_of_the_program(study):
+    write_scaled(study.root, 64)
+    for rank in (0, 5, 63):
+        events = events_of(study.scaled_dir(64), rank)
+        assert [(op, peer) for op, peer, _ in events] \
+            == [(op, peer) for op, peer, _ in truth_of(corpus.cg(), 64, rank)]
+        assert Counter(events) == Counter(truth_of(corpus.cg(), 64, rank))
+    with pytest.raises(P3SError, match="rank 64"):
+        events_of(study.scaled_dir(64), 64)
+
+
+def test_some_ranks_are_those_of_the_whole_trace(study):
+    whole = rows(study, 2048).to_pylist()
+    wanted = [0, 3, 700, 701, 1500]  # of several parts
+    head = write_scaled(study.root, 2048, wanted)
+    there = scaled_dir(study.scaled_dir(2048), wanted)
+    parts = pa.concat_tables(pq.read_table(p) for p in sorted(there.glob("*.parquet")))
+    assert parts.to_pylist() == [r for r in whole if r["rank"] in wanted]
+    assert head["ranks"] == [[0, 0], [3, 3], [700, 701], [1500, 1500]]
+    assert head["rows"] == len(parts) and head["n"] == 2048
+    assert events_of(there, 701) == events_of(study.scaled_dir(2048), 701)
+
+
+def test_ranks_that_are_not_there_are_refused(study):
+    for bad in ([64], [-1], []):
+        with pytest.raises(P3SError, match="name ranks from 0 to 63"):
+            write_scaled(study.root, 64, bad)
+
+
+def test_a_rank_of_a_very_large_trace_is_evaluated_alone(study):
+    write_scaled(study.root, 1 << 20, [12345])
+    there = scaled_dir(study.scaled_dir(1 << 20), [12345])
+    events = events_of(there, 12345)
+    row, column = divmod(12345, 1024)
+    partners = {peer for op, peer, _ in events if op == "MPI_Send"}
+    assert partners == {row * 1024 + (column ^ (1 << s)) for s in range(10)}
+
+
+def test_communicators_of_large_counts_are_rules():
+    grid = GridFamily("balanced", 2).at(6400)
+    comms = Communicators(grid)
+    ranks = np.array([0, 81, 6399])
+    rows_ = comms.ids({"kind": "axes", "axes": [1], "ordinal": 0}, ranks)
+    columns = comms.ids({"kind": "axes", "axes": [0], "ordinal": 0}, ranks)
+    uneven = comms.ids({"kind": "modulo", "k": 7, "ordinal": 0}, ranks)
+    assert rows_.tolist() == [1, 2, 80] and comms.sizes(rows_).tolist() == [80, 80, 80]
+    assert comms[2] == tuple(range(80, 160)) and comms[columns[1]] == tuple(range(1, 6400, 80))
+    assert comms.member(columns, np.array([0, 1, -1])).tolist() == [0, 81, 6399]
+    assert comms.member(columns, np.array([80, 80, 80])).tolist() == [-1, -1, -1]
+    told = comms.to_json()
+    assert told[0] == {"id": 0, "first": 0, "size": 6400}
+    assert told[1] == {"id": 1, "number": 80, "firsts": [[0, 80, 80]], "offsets": [[0, 1, 80]]}
+    assert told[2] == {"id": 81, "number": 80, "firsts": [[0, 1, 80]], "offsets": [[0, 80, 80]]}
+    assert [entry["id"] for entry in told[3:]] == list(range(161, 168))
+    assert told[3]["members"] == list(range(0, 6400, 7)) and uneven[0] == 161
+    _, _, members = _head(Path("x"), {"n": 6400, "phases": []}, {"comms": told})
+    assert len(members) == len(comms)
+    assert all(tuple(members[k].tolist()) == comms[k] for k in (0, 1, 80, 81, 160, 161, 167))
+
+
 def test_a_count_that_the_grid_does_not_admit_is_refused(tmp_path):
     made = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./halo"])
     for n in (4, 9, 16):
@@ -112,6 +183,8 @@ def test_signatures_survive_the_disk(study):
     lambda m: m["items"][0].update(slots=[{}]),
     lambda m: m["items"][1]["slots"][0].update(count={"expr": ["call", "x"]}),
     lambda m: m["items"][1].update(phase=99),
+    lambda m: m["items"][1]["slots"][0].update(when=[{"items": None, "when": [["every", 0, 0]]}]),
+    lambda m: m["order"]["loops"][0].update(trips=[{"items": None, "law": {"expr": ["x"]}}]),
     lambda m: m["grid"].update(family={"kind": "line"}),
     lambda m: m["items"][2].update(relation={"kind": "evil"}) or
     m["items"][2]["slots"][0].update(relation={"kind": "evil"}),

@@ -17,6 +17,8 @@ from p3s.errors import P3SError, UsageError
 
 #: No study goes above this; larger numbers are typing errors.
 MAX_COUNT = 1 << 24
+#: Ranks that can be asked for by number.
+MAX_RANKS = 1 << 20
 
 JSON_OPTION = typer.Option(False, "--json", help="Print only JSON on stdout.")
 
@@ -121,6 +123,24 @@ def parse_counts(text: str, option: str = "-n") -> list[int]:
             raise UsageError(f"{option} {text}: {word} is more than {MAX_COUNT:,}, the maximum")
         counts.add(int(word))
     return sorted(counts)
+
+
+def parse_ranks(text: str, option: str = "--ranks") -> list[int]:
+    """Return the distinct ranks of ``0,4096-4099`` in ascending order; UsageError otherwise."""
+    ranks: set[int] = set()
+    for word in text.split(","):
+        ends = [end.strip() for end in word.split("-")]
+        good = len(ends) <= 2 and all(end.isascii() and end.isdigit() and len(end) <= 12
+                                      for end in ends)
+        if not good or int(ends[-1]) < int(ends[0]):
+            raise UsageError(
+                f"{option} {text}: {word.strip()!r} is neither a rank nor a range of ranks; "
+                f"give them separated by commas, for example {option} 0,4096-4099"
+            )
+        if int(ends[-1]) - int(ends[0]) >= MAX_RANKS:
+            raise UsageError(f"{option} {text}: more than {MAX_RANKS:,} ranks, the maximum")
+        ranks.update(range(int(ends[0]), int(ends[-1]) + 1))
+    return sorted(ranks)
 
 
 def check_template(words: Sequence[str]) -> None:

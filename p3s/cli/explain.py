@@ -21,7 +21,7 @@ Next:
 def explain(
     study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
     phase: int = typer.Argument(..., metavar="PHASE", help="Number of the phase."),
-    call: int | None = typer.Argument(None, metavar="[CALL]", help="Number of one of its calls."),
+    call: int | None = typer.Argument(None, metavar="CALL", help="Number of one of its calls."),
     everything: bool = typer.Option(False, "--all", help="All calls, all classes of ranks."),
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -37,14 +37,13 @@ def explain(
         ensure_model(study, bar)
     model = load(study.root)
     calls = chosen(model, phase, call)
-    sites = {key: model["sites"].get(key, []) for key in
-             dict.fromkeys(model["items"][i]["site"] for i in calls)}
-    places, notes = resolve_sites(study, sites)
+    places, notes = resolve_sites(study, model["sites"])
     if json_:
         emit_json({
             **header("explain"), "phase": model["phases"][phase], "grid": model["grid"],
             "calls": [{"call": i, **model["items"][i],
-                       "place": [str(places[f]) for f in sites[model["items"][i]["site"]]
+                       "place": [str(places[f]) for f in
+                                 model["sites"].get(model["items"][i]["site"], [])
                                  if f in places]} for i in sorted(calls)],
         })  # fmt: skip
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say, write_out
+from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say
 from p3s.errors import P3SError, UsageError
 
 EPILOG = """\b
@@ -75,7 +75,7 @@ def model(
     elif scic:
         from p3s.report import scic as instructions
 
-        write_out((instructions.csv if csv else instructions.table)(fitted))
+        out((instructions.csv if csv else instructions.table)(fitted).rstrip("\n"))
     else:
         _show(study, fitted, everything, latex, python)
     say(f"next: p3s predict {quoted(study.root)} -n COUNTS")
@@ -114,12 +114,12 @@ def _show(study: Any, fitted: dict[str, Any], everything: bool, latex: bool, pyt
     if latex:
         from p3s.report.latex import render as tables
 
-        write_out(tables(fitted, places, everything))
+        out(tables(fitted, places, everything).rstrip("\n"))
     elif python:
         from p3s.report.python_module import render as functions
 
         source, left_out = functions(fitted, places)
-        write_out(source)
+        out(source.rstrip("\n"))
         if left_out:
             notes = [*notes, f"{len(left_out)} calls are not in the module: its LEFT_OUT says why"]
     else:

@@ -12,6 +12,7 @@ from p3s.cli.common import (
     header,
     out,
     parse_counts,
+    parse_ranks,
     progress,
     quoted,
     say,
@@ -21,6 +22,7 @@ from p3s.cli.common import (
 EPILOG = """\b
 Example:
   p3s scale study -n 64,256
+  p3s scale study -n 1000000 --ranks 0,4096-4099
 Next:
   p3s replay study -n 64,256"""
 
@@ -30,14 +32,21 @@ def scale(
     counts: str = typer.Option(
         ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 64,256."
     ),
+    ranks: str | None = typer.Option(
+        None,
+        "--ranks",
+        metavar="RANKS",
+        help="Only these ranks, for example 0,4096-4099, into a directory of their own.",
+    ),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
     from p3s.cli.pipeline import ensure_model, say_doubts
-    from p3s.scale import write_scaled
+    from p3s.scale import scaled_dir, write_scaled
     from p3s.study import Study
 
     wanted = parse_counts(counts)
+    some = parse_ranks(ranks) if ranks is not None else None
     study = Study.open(study_dir)
     done = []
     with progress(len(wanted)) as bar:
@@ -45,14 +54,17 @@ def scale(
         say_doubts(study, wanted)
         for n in wanted:
             bar.start(f"n={n}: scaling")
-            meta = write_scaled(study.root, n)
-            bar.done(f"n={n}: {study.scaled_dir(n)}")
+            meta = write_scaled(study.root, n, some)
+            bar.done(f"n={n}: {scaled_dir(study.scaled_dir(n), some)}")
             done.append((n, meta))
     if json_:
         emit_json(
             {
                 **header("scale"),
-                "counts": [{**meta, "n": n, "path": str(study.scaled_dir(n))} for n, meta in done],
+                "counts": [
+                    {**meta, "n": n, "path": str(scaled_dir(study.scaled_dir(n), some))}
+                    for n, meta in done
+                ],
             }
         )
     else:
@@ -61,10 +73,11 @@ def scale(
                 str(n),
                 "x".join(map(str, meta.get("grid") or [])) or "-",
                 str(len(meta.get("phases", []))),
-                str(study.scaled_dir(n)),
+                str(scaled_dir(study.scaled_dir(n), some)),
             ]
             for n, meta in done
         ]
         out(table(rows, ["processes", "grid", "phases", "scaled trace"], left=1))
-    say(f"next: p3s replay {quoted(study.root)} -n {','.join(map(str, wanted))}")
+    if some is None:
+        say(f"next: p3s replay {quoted(study.root)} -n {','.join(map(str, wanted))}")
     return 0

@@ -143,6 +143,8 @@ def _table(result: dict[str, Any]) -> str:
         text.append(
             f"order: rank {first['rank']}, event {first['position']}: "
             f"{first['expected'] or 'no more'} in the run, {first['found'] or 'no more'} predicted"
+            + f"; operations and partners are in order on {order['equal_but_bytes']} ranks"
+            * (order["equal_but_bytes"] > order["equal"])
         )
     elif not order:
         text.append("order: not compared, the run has too many events or the model no order")

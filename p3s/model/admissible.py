@@ -68,7 +68,7 @@ def doubt(model: Mapping[str, Any], n: int) -> str | None:
     if n in known["failed"]:
         return f"the program failed at {n} processes when it was traced"
     name = _KINDS[known["kind"]][0].format(k=known["k"])
-    return f"{n} is not one of the {name}; {text(known)}"
+    return f"not among the {name}; {text(known)}"
 
 
 def candidates(known: Mapping[str, Any], top: int) -> list[int]:

@@ -19,19 +19,21 @@ from p3s.model.blocks import (
     SizeLaw,
     best_extent,
     kinds_possible,
+    rivals_of,
     solve_one,
 )
 from p3s.model.cells import Candidate, Coordinate, Key, swept, with_third
 from p3s.model.expr import BLOCK_KINDS, Expr, add, block, block_size, evaluate_int, mul, num
 from p3s.model.positions import Direction, decides, directions, variants
 
-#: (wider everywhere, less in the first block, less in the last block), simplest first.
-TRIMS = ((0, 0, 0), (0, 1, 1), (0, 1, 0), (0, 0, 1), (0, -1, -1), (0, 2, 2),
-         (1, 0, 0), (2, 0, 0), (4, 0, 0), (-1, 0, 0), (-2, 0, 0))
+#: (wider everywhere, less in the first block, less in the last block) and what each costs.
+TRIMS = (((0, 0, 0), 0.0), ((0, 1, 1), 1.5), ((1, 0, 0), 2.0), ((2, 0, 0), 2.0), ((4, 0, 0), 2.5),
+         ((0, 1, 0), 2.5), ((0, 0, 1), 2.5), ((0, -1, -1), 2.5), ((-1, 0, 0), 2.5),
+         ((-2, 0, 0), 2.5), ((0, 2, 2), 3.0))
 #: Cuts into blocks that differ by one at most.
 EVEN_CUTS = ("first", "floor", "last")
-#: Ways of writing a profile that are kept, and combinations of two that are compared.
-MAX_SHAPES, MAX_COMBINATIONS = 12, 48
+#: Ways of writing a profile that are kept, and combinations of two tried with a scalar law.
+MAX_SHAPES, MAX_COMBINATIONS = 32, 48
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Shape:
     extent: int
     kind: str
     at: Coordinate
+    axis: Axis
 
 
 def trimmed(kind: str, extent: int, axis: Axis, trim: Sequence[int]) -> Expr:
@@ -110,29 +113,28 @@ def shapes_of(obs: Observations, d: Direction, profile: np.ndarray, pool: Extent
     rows = np.flatnonzero(_informative(n, profile))
     if not len(rows):
         return []
-    known = pool.extents()
     kinds = [k for k in pool.kinds() if k in BLOCK_KINDS[:5]]
     found: list[Shape] = []
     for multiple in (1, 2, 3):
         value = _scaled(n[rows], profile[rows], obs, d) * multiple
         for cost, sign, offset, axis in variants(obs, d):
             part = Axis(axis.p, axis.c, axis.count[rows], axis.at[rows])
-            for k, trim in enumerate(TRIMS):
+            for trim, more in TRIMS:
                 wanted = value - trim_of(part, trim)
                 if np.any(wanted < 0):
                     continue
                 # a cut that leaves all of the remainder to one block is rare enough by itself
-                for kind in kinds_possible(wanted, part, kinds if not k else EVEN_CUTS):
+                for kind in kinds_possible(wanted, part, EVEN_CUTS if more else kinds):
                     extents = solve_one(wanted, part, kind)
                     if not extents:
                         continue
                     e = best_extent(extents, pool)
                     size = block_size(kind, e, axis.count, axis.at) + trim_of(axis, trim)
-                    if np.all(size > 0):
+                    if np.all(size > 0) and not np.any(obs.value % size):
                         found.append(Shape(
-                            cost + 1.5 * k - (e in known), pool.surprise(kind),
+                            cost + more, pool.surprise(kind),
                             trimmed(kind, e, axis, trim), size, e, kind,
-                            d.coordinate(sign, offset, obs.ndims)))
+                            d.coordinate(sign, offset, obs.ndims), axis))
         if found:
             break
     return sorted(found, key=lambda s: s.cost + s.surprise)[:MAX_SHAPES]
@@ -194,8 +196,10 @@ def _law_along(obs: Observations, used: Sequence[Direction], pool: ExtentPool, r
         return None
     best, equal = pool.settle(obs, candidates)
     others = different(obs, best.expr, equal)
-    pool.settled(best, not others)
-    return SizeLaw(best.expr, len(best.extents) + 1, len(np.unique(n)), False, (), others,
+    pool.settled(best, not others and not best.rivals)
+    # what a share of something did at even counts only says nothing of its remainder
+    even = any(op in str(best.scalar) for op in ("pow", "block"))
+    return SizeLaw(best.expr, len(best.extents) + 1, len(np.unique(n)), even, best.rivals, others,
                    bool(best.keys))
 
 
@@ -217,17 +221,27 @@ def _combined(obs: Observations, used: Sequence[Direction], axes: Sequence[Axis]
         per.append(shapes_of(obs, d, profile, pool))
         if not per[-1]:
             return []
-    out: list[Candidate] = []
     combos = sorted(product(*per), key=lambda c: _cost(c) + _surprise(c))
-    for combo in combos[:MAX_COMBINATIONS]:
+    fitting: list[tuple[tuple[Shape, ...], Expr]] = []
+    for combo in combos:
         size = np.prod([s.size for s in combo], axis=0)
-        if np.any(obs.value % size):
-            continue
-        scalar = rest(obs.of(obs.value // size))
+        times = int(obs.value[0] // size[0])
+        if np.array_equal(size * times, obs.value):
+            fitting.append((combo, num(times)))
+    for combo in combos[:MAX_COMBINATIONS] if not fitting else ():
+        size = np.prod([s.size for s in combo], axis=0)
+        scalar = rest(obs.of(obs.value // size)) if not np.any(obs.value % size) else None
         if scalar is not None:
-            out.append(Candidate(_cost(combo), _surprise(combo),
-                                 mul(scalar[0], *(s.expr for s in combo)),
-                                 tuple(s.extent for s in combo), combo[0].kind, _keys(obs, combo)))
+            fitting.append((combo, scalar[0]))
+    out: list[Candidate] = []
+    for combo, times_law in fitting:
+        keys = _keys(obs, combo)
+        rivals = [r for s in combo for r in rivals_of([s.extent], [s.axis], s.kind, pool)
+                  ] if not keys and not out else []
+        out.append(Candidate(_cost(combo), _surprise(combo),
+                             mul(times_law, *(s.expr for s in combo)),
+                             tuple(s.extent for s in combo), combo[0].kind, keys,
+                             tuple(rivals), times_law))
     return out
 
 

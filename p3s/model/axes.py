@@ -21,7 +21,8 @@ Axis = int | dict[str, Any] | None
 class Line:
     """The line of every rank: place c and length p per rank, rank at a place of a rank's line.
 
-    member: ranks that are on a line at all; longest: greatest length.
+    n: how many ranks; member: those that are on a line at all; longest: greatest length. Where
+    ``grid`` is given, lines are those along its ``axis``; else ``table`` holds them.
     """
 
     n: int
@@ -30,11 +31,14 @@ class Line:
     member: np.ndarray
     table: np.ndarray
     which: np.ndarray
+    grid: GridAt | None = None
+    axis: int = 0
+    most: int | None = None
 
     @property
     def longest(self) -> int:
         """The greatest length."""
-        return int(self.p.max(initial=0))
+        return int(self.p.max(initial=0)) if self.most is None else self.most
 
     def ranks(self, place: np.ndarray, there: np.ndarray | None = None) -> np.ndarray:
         """Return the rank at ``place`` on every rank's line, -1 outside or where not ``there``."""
@@ -42,6 +46,11 @@ class Line:
         if there is not None:
             inside = inside & there
         out = np.full(self.n, -1, dtype=np.int64)
+        if self.grid is not None:
+            coords = self.grid.coords[:, inside]
+            coords[self.axis] = place[inside]
+            out[inside] = self.grid.rank_at(coords)
+            return out
         out[inside] = self.table[self.which[inside], place[inside]]
         return out
 
@@ -56,6 +65,8 @@ _LINES: dict[Any, Line] = {}
 
 def line(axis: Axis, g: GridAt) -> Line:
     """Return the lines of an axis at one count."""
+    if g.ranks is not None:
+        return _some(axis, g)
     key = (axis_key(axis), g.key)
     found = _LINES.get(key)
     if found is None:
@@ -64,6 +75,18 @@ def line(axis: Axis, g: GridAt) -> Line:
             _LINES.clear()
         _LINES[key] = found
     return found
+
+
+def _some(axis: Axis, g: GridAt) -> Line:
+    """Return the lines of some ranks: of a dimension without a table of all."""
+    if isinstance(axis, int):
+        none = np.zeros((1, 1), dtype=np.int64)
+        return Line(g.size, g.coords[axis], np.full(g.size, g.dims[axis]), g.inside, none,
+                    np.zeros(g.size, dtype=np.int64), g, axis, g.dims[axis])
+    assert g.whole is not None
+    of = line(axis, g.whole)
+    return Line(g.size, of.c[g.ranks], of.p[g.ranks], of.member[g.ranks], of.table,
+                of.which[g.ranks], most=of.longest)
 
 
 def _line(axis: Axis, g: GridAt) -> Line:

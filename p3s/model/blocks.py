@@ -19,6 +19,10 @@ from p3s.model.expr import BLOCK_KINDS, Expr, block_size
 from p3s.model.laws import Law, roundness
 
 GHOSTS = (0, 1, 2, 4)
+#: Shares rounded down or up whatever the block.
+PADDED = ("low", "high")
+#: Cuts that leave much of a remainder to one block: tried when nothing else fits.
+RARE = ("tail", "ceil")
 #: Extents tried for one block.
 MAX_EXTENTS = 1 << 13
 #: Rivals of one law that are kept.
@@ -137,7 +141,10 @@ class ExtentPool:
         """Return the best of equations that fit a slot, and those that are as good."""
         slot = obs.digest()
         self.cells.hear(slot, candidates)
-        best, *rest = self.cells.best(candidates)
+        uses: dict[int, int] = {}
+        for (extent, _), k in self.certain.items():
+            uses[extent] = uses.get(extent, 0) + k
+        best, *rest = self.cells.best(candidates, uses)
         # an offset or a trim more makes it no less likely than that, several do
         return best, [c.expr for c in rest if c.cost <= best.cost + 3]
 
@@ -277,8 +284,8 @@ def rivals_of(extents: Sequence[int], used: Sequence[Axis], kind: str, pool: Ext
         sizes = block_size(kind, extent, axis.count, axis.at)
         place = _place(axis)
         for other in BLOCK_KINDS:
-            if place == "any" and other in ("low", "high") and other != kind:
-                continue  # a cut that leaves something over: only ever a padded one
+            if place == "any" and other in PADDED and kind not in PADDED:
+                continue  # a cut that gives all ranks as much is no cut of the extent
             for e in solve_one(sizes, axis, other)[:6]:
                 if (other, e) == (kind, extent) or (other == kind and extent in pool.typed):
                     continue

@@ -7,7 +7,7 @@ slot votes, and the arrangement that fits most slots of the program wins.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -46,7 +46,7 @@ class Candidate:
     """An equation that fits one slot, the extents in it, and the arrangements it goes with.
 
     cost: how involved it is; surprise: how uncommon its way of cutting is, which makes it no less
-    of a rival.
+    of a rival; rivals: other cuts of its extents that fit; scalar: what multiplies the blocks.
     """
 
     cost: float
@@ -55,6 +55,8 @@ class Candidate:
     extents: tuple[int, ...]
     kind: str
     keys: frozenset[Key] = frozenset()
+    rivals: tuple[tuple[str, str, int, str, int], ...] = ()
+    scalar: Expr | None = None
 
 
 @dataclass
@@ -72,11 +74,20 @@ class Votes:
         for key in frozenset().union(*(c.keys for c in candidates)):
             self.votes[key] = self.votes.get(key, 0) + 1
 
-    def best(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Return the candidates of the arrangement that fits most slots, simplest first."""
+    def best(self, candidates: Sequence[Candidate], uses: Mapping[int, int]) -> list[Candidate]:
+        """Return the candidates of the arrangement that fits most slots, simplest first.
+
+        uses: how often each extent was found elsewhere in the program.
+        """
+        top = max(uses.values(), default=1)
+
+        def cost(c: Candidate) -> float:
+            known = sum(uses.get(e, 0) / top for e in c.extents) / max(len(c.extents), 1)
+            return c.cost + c.surprise - 3 * known
+
         def support(c: Candidate) -> int:
             return max((self.votes.get(k, 0) for k in c.keys), default=0)
 
         most = max(map(support, candidates))
         return sorted((c for c in candidates if support(c) == most),
-                      key=lambda c: c.cost + c.surprise)
+                      key=cost)

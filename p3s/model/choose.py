@@ -13,7 +13,7 @@ from p3s.model.communicators import Communicators, Used
 from p3s.model.explain import Explanation, Pairs, explain, rough_cost
 from p3s.model.grids import GridFamily, candidate_families, part_families
 from p3s.model.guards import GridAt
-from p3s.model.nodes import Node, collect_nodes, pairs_on, unique_pairs, used
+from p3s.model.nodes import Node, unique_pairs, used
 from p3s.model.places import PlaceLaw
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
 
@@ -246,13 +246,37 @@ def decide_splits(splits: Mapping[tuple[str, str], bool | None], tables: Sequenc
     At equal cost, and where directions stay open without the tags, the tags are used.
     """
     out = {k: bool(v) for k, v in splits.items()}
-    counts = [t.np for t in tables]
+    known: dict[bytes, Explanation] = {}
+
+    def explained(pairs: Sequence[Pairs]) -> Explanation:
+        key = b"|".join(np.array([p.grid.n]).tobytes() + p.rank.tobytes() + p.peer.tobytes()
+                        for p in pairs)
+        if key not in known:
+            known[key] = explain(pairs, choice.periods)
+        return known[key]
+
     for key in (k for k, v in splits.items() if v is None):
-        def cost(split: bool, key: tuple[str, str] = key) -> tuple[float, bool]:
-            mine = collect_nodes(tables, {**out, key: split})
-            found = [explain([pairs_on(n.rows[c], choice.grids[c]) for c in counts if c in n.rows],
-                             choice.periods) for n in mine if (n.site, n.op) == key]
-            return sum(e.cost for e in found), any(e.ambiguous for e in found)
-        whole, ambiguous = cost(False)
-        out[key] = ambiguous or cost(True)[0] <= whole
+        found = {split: [explained(pairs) for pairs in _pairs_by_tag(tables, key, split, choice)]
+                 for split in (False, True)}
+        cost = {split: sum(e.cost for e in each) for split, each in found.items()}
+        out[key] = any(e.ambiguous for e in found[False]) or cost[True] <= cost[False]
     return out
+
+
+def _pairs_by_tag(tables: Sequence[PointTable], key: tuple[str, str], split: bool,
+                  choice: GridChoice) -> list[list[Pairs]]:
+    """Return the pairs of one (site, operation) at all counts, of each tag if ``split``."""
+    out: dict[int, list[Pairs]] = {}
+    for t in tables:
+        tag = {i: g.tag if split else 0 for i, g in enumerate(t.groups)
+               if (g.site, g.op) == key}
+        rows = np.flatnonzero(np.isin(t.group, list(tag)))
+        peer = np.array([t.groups[g].peer for g in t.group[rows].tolist()], dtype=np.int64)
+        tags = np.array([tag[g] for g in t.group[rows].tolist()], dtype=np.int64)
+        for each in dict.fromkeys(tags.tolist()):
+            mine = (tags == each) & (peer >= 0)
+            both = np.unique(np.stack([t.rank[rows][mine], peer[mine]], axis=1), axis=0)
+            out.setdefault(each, []).append(Pairs(
+                choice.grids[t.np], np.ascontiguousarray(both[:, 0]),
+                np.ascontiguousarray(both[:, 1])))
+    return list(out.values())

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
 
-from p3s.model.affine import fit_affine
+from p3s.model.affine import different, fit_affine
 from p3s.model.blocks import (
     GHOSTS,
     MAX_EXTENTS,
     MAX_FACTORS,
+    PADDED,
+    RARE,
     Axis,
     ExtentPool,
     Observations,
@@ -25,13 +28,24 @@ from p3s.model.blocks import (
     solve_product,
 )
 from p3s.model.diagonal import fit_diagonal
-from p3s.model.expr import add, block, block_size, mul, num, sym
+from p3s.model.expr import (
+    Expr,
+    add,
+    block,
+    block_size,
+    evaluate,
+    evaluate_int,
+    mul,
+    num,
+    sym,
+    symbols_of,
+)
 from p3s.model.laws import fit_exact
-from p3s.model.levels import fit_chunks, fit_levels, scalar_law
+from p3s.model.levels import blocks_in, fit_chunks, fit_levels, replaced, scalar_law
 from p3s.model.positions import composite_axes, decides, moving, plain_axes
 
-#: Shares rounded down or up whatever the block: products of these fit much that is none.
-PADDED = ("low", "high")
+#: Ways of writing sizes by one block that are compared.
+MAX_ALIKE = 24
 
 
 def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
@@ -47,10 +61,8 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     if len(obs.value) == 0:
         return None
     key = obs.digest()
-    if key not in pool.known:
-        pool.known[key] = (pool.state(), _fit(obs, pool))
-    state, law = pool.known[key]
-    if state != pool.state() and (law is None or law.open()):
+    state, law = pool.known.get(key, (None, None))
+    if state is None or (state != pool.state() and (law is None or law.open())):
         law = _fit(obs, pool)
         pool.known[key] = (pool.state(), law)
     return law
@@ -73,8 +85,13 @@ def _fit(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
         return SizeLaw(num(int(obs.value[0])), 1, len(counts))
     if len(counts) < 2 or np.any(obs.value < 0):
         return None
-    return next((law for step in _steps(_Fit(obs, pool, counts)) if (law := step()) is not None),
-                None)
+    fit = _Fit(obs, pool, counts)
+    law = next((law for step in _steps(fit) if (law := step()) is not None), None)
+    if law is None or moving(obs) or law.even or law.others:
+        return law
+    return replace(law, even=law.free <= 2 and fit.fractional(law.expr),
+                   others=different(obs, law.expr, [*fit.alike(law.free + 1),
+                                                      *fit.multiples(law.expr)]))
 
 
 def _steps(fit: _Fit) -> Iterator[Callable[[], SizeLaw | None]]:
@@ -94,8 +111,11 @@ def _steps(fit: _Fit) -> Iterator[Callable[[], SizeLaw | None]]:
         yield from (lambda: fit.one_block(in_line), lambda: fit.scalar(1))
     else:
         yield from (lambda: fit.one_block(fit.axes), lambda: fit.scalar(1), fit.products)
-    yield from (fit.factor, fit.ghost, fit.products_with_factor, fit.factor_and_ghost,
-                fit.widened, lambda: fit.products(PADDED),
+    for kinds in (fit.common, RARE):
+        yield from (lambda kinds=kinds: fit.factor(kinds), lambda kinds=kinds: fit.ghost(kinds),
+                    lambda kinds=kinds: fit.products_with_factor(kinds),
+                    lambda kinds=kinds: fit.factor_and_ghost(kinds))
+    yield from (fit.header, fit.widened, lambda: fit.products(PADDED),
                 lambda: fit.products_with_factor(PADDED), fit.scalar, fit.multiplied,
                 fit.over_two, fit.affine, lambda: fit_diagonal(fit.obs, fit.pool),
                 fit.complement)
@@ -113,6 +133,7 @@ class _Fit:
         self.plain = [a for a in self.axes if a.c[0] == "sym" and a.c[1][0] in "cr"]
         self.kinds = pool.kinds()
         self.cuts = [k for k in self.kinds if k not in PADDED]
+        self.common = [k for k in self.kinds if k not in RARE]
         self.factors = divisors(int(np.gcd.reduce(obs.value)))[:MAX_FACTORS]
         self.even = all(len(np.unique(obs.value[obs.env["n"] == n])) == 1 for n in counts)
 
@@ -125,7 +146,9 @@ class _Fit:
             pool.note(e, kind)
             if not rivals:
                 pool.certain[(e, kind)] = pool.certain.get((e, kind), 0) + 1
-        sure = {k for _, k in pool.certain if k not in ("low", "high")}
+        if kind in PADDED and rivals and all((e, kind) in pool.certain for e in extents):
+            rivals = ()  # shares of this very extent are rounded so at other slots
+        sure = {k for _, k in pool.certain if k not in PADDED}
         if kind in sure:  # the program cuts in one way: other slots have shown which
             rivals = tuple(r for r in rivals if r[3] in sure
                            and (r[3] != kind or (r[2], kind) not in pool.certain))
@@ -211,16 +234,16 @@ class _Fit:
         return SizeLaw(mul(num(factor), *parts), len(parts) + (factor > 1) + any(ghosts),
                        len(self.counts), law.even, law.rivals)
 
-    def factor(self) -> SizeLaw | None:
+    def factor(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
         """Try a factor times one block."""
         return next((law for f, axis in product(self.factors[1:], self.single)
-                     for kind in kinds_possible(self.value // f, axis, self.kinds)
+                     for kind in kinds_possible(self.value // f, axis, kinds or self.kinds)
                      if (law := self.solved(self.value // f, axis, kind, f)) is not None), None)
 
-    def ghost(self) -> SizeLaw | None:
+    def ghost(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
         """Try one block widened by a ghost width."""
         for g, axis in product(GHOSTS[1:], self.single):
-            for kind in kinds_possible(self.value - g, axis, self.kinds):
+            for kind in kinds_possible(self.value - g, axis, kinds or self.kinds):
                 law = self.solved(self.value - g, axis, kind, 1, g)
                 if law is not None:
                     return law
@@ -235,15 +258,77 @@ class _Fit:
                     return self.done(extents, used, kind, f)
         return None
 
-    def factor_and_ghost(self) -> SizeLaw | None:
+    def factor_and_ghost(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
         """Try a factor times one widened block."""
         for g, f, axis in product(GHOSTS[1:], self.factors[1:16], self.single):
             value = self.value // f - g
-            for kind in kinds_possible(value, axis, self.kinds) if np.all(value > 0) else ():
+            for kind in kinds_possible(value, axis, kinds or self.kinds) \
+                    if np.all(value > 0) else ():
                 law = self.solved(value, axis, kind, f, f * g)
                 if law is not None:
                     return law
         return None
+
+    def header(self) -> SizeLaw | None:
+        """Try a factor times one block and a few elements more than any ghost width explains.
+
+        Only where blocks differ inside a count: their difference is the factor.
+        """
+        step = 0
+        for n in self.counts:
+            sizes = np.unique(self.value[self.obs.env["n"] == n])
+            step = int(np.gcd.reduce(np.append(np.diff(sizes), step)))
+        if step < 1:
+            return None
+        first = int(self.value[0]) % step
+        for k, axis in product(range(first, first + 8 * step + 1, step), self.single):
+            value = (self.value - k) // step
+            for kind in kinds_possible(value, axis, self.common) if np.all(value > 0) else ():
+                law = self.solved(value, axis, kind, step, k)
+                if law is not None:
+                    return law
+        return None
+
+    def alike(self, most: int) -> Iterator[Expr]:
+        """Yield ways to write the sizes by one block with no more than ``most`` numbers."""
+        found = 0
+        for g, f, axis in product(GHOSTS, self.factors[:16], self.single):
+            value = self.value // f - g
+            if 1 + (f > 1) + (g > 0) > most or np.any(value <= 0):
+                continue
+            for kind in kinds_possible(value, axis, self.kinds):
+                extents = solve_one(value, axis, kind)
+                if extents:
+                    e = best_extent(extents, self.pool)
+                    yield mul(num(f), add(block(kind, e, axis.p, axis.c), num(g)))
+                    found += 1
+                    if found == MAX_ALIKE:
+                        return
+
+    def multiples(self, expr: Expr) -> Iterator[Expr]:
+        """Yield equations with a smaller extent times a factor, for cuts that allow of both."""
+        for b in blocks_in(expr):
+            extent = b[2][1] if b[2][0] == "num" else 0
+            for f in (f for f in range(2, 9) if b[1] in RARE and extent and extent % f == 0):
+                other = replaced(expr, lambda x, b=b, f=f: mul(  # type: ignore[misc]
+                    num(f), ["block", b[1], num(b[2][1] // f), *b[3:]]) if x == b else x)
+                if np.array_equal(evaluate_int(other, self.obs.env), self.value):
+                    yield other
+
+    def fractional(self, expr: Expr) -> bool:
+        """Tell whether a law gives fractions at counts like those seen: what is done then is open.
+        """
+        ns = [int(n) for n in self.counts]
+        top = ns[-1]
+        kinds: list[tuple[Callable[[int], bool], list[int]]] = [
+            (lambda n: n & (n - 1) == 0, [2 * top, 4 * top]),
+            (lambda n: math.isqrt(n) ** 2 == n, [(math.isqrt(top) + k) ** 2 for k in (1, 2, 3)])]
+        more = next((far for like, far in kinds if len(ns) > 2 and all(map(like, ns))),
+                    [top + 1, top + 2, 2 * top])
+        if symbols_of(expr) - {"n"}:
+            return False
+        value = np.asarray(evaluate(expr, {"n": np.array(more)}), dtype=float)
+        return bool(np.any(np.abs(value - np.rint(value)) > 1e-6))
 
     def widened(self) -> SizeLaw | None:
         """Try a factor times two blocks both wider by a ghost width, of one extent or a known."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.model.expr import Expr, add, evaluate, mul, num, power, sym, to_text
-from p3s.model.sparse import GROWING
+from p3s.model.expr import Expr, add, evaluate, mul, num, power, sym, symbols_of, to_text
+from p3s.model.sparse import GROWING, RARE
 
 #: Extents of one dimension that are tried, most used first.
 _EXTENTS = 2
@@ -37,6 +37,12 @@ class Feature:
     message: str = NONE
     nest: bool = False
 
+    @property
+    def falls(self) -> bool:
+        """Whether it is a power of the number of processes that falls with it."""
+        return not self.message and self.cost < GROWING and symbols_of(self.expr) <= _COUNTS \
+            and self.expr[0] != "num"
+
     def text(self) -> str:
         """Return the feature as text; m: bytes of the message, k: how often the segment occurs."""
         name = {NONE: "", HERE: "m", BEFORE: "m_before", ONCE: "1/k"}[self.message]
@@ -57,6 +63,7 @@ def feature_values(feature: Feature, env: Mapping[str, np.ndarray],
     return np.broadcast_to(np.maximum(value, 0.0), (len(env["n"]),))
 
 
+_COUNTS = {"n", "p0", "p1", "p2", "p3"}
 #: Own coordinate along each extent.
 _AT = {"n": "r", **{f"p{d}": f"c{d}" for d in range(4)}}
 
@@ -131,12 +138,12 @@ def _of_blocks(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Feature
                     own = ["block", "first", volume[2], volume[3], sym(_AT[dims[0]])]
                     yield Feature(own, 1.3 + (k > 0))
                     yield Feature(mul(own, volume), 1.7 + (k > 0))
-                    yield Feature(mul(own, volume), 2.2 + (k > 0), ONCE)
+                    yield Feature(mul(own, volume), RARE + 0.2 + (k > 0), ONCE)
                 if size == len(cut):
                     yield Feature(mul(volume, ["log2", ["max", volume, num(1)]]), 2.0 + (k > 0))
                     yield Feature(mul(volume, volume), (1.6 if ndims == 1 else 2.5) + (k > 0))
-                    yield Feature(volume, 2.0 + (k > 0), ONCE)
-                    yield Feature(mul(volume, volume), 2.5 + (k > 0), ONCE)
+                    yield Feature(volume, RARE + (k > 0), ONCE)
+                    yield Feature(mul(volume, volume), RARE + 0.5 + (k > 0), ONCE)
     if ndims > 1:
         for block in blocks.get("n", []):
             yield Feature(block, 1.5)
@@ -145,13 +152,14 @@ def _of_blocks(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Feature
 def _of_counts(ndims: int, times: float) -> Iterator[Feature]:
     """Yield powers of n; times: of their cost, dearer where blocks are known instead."""
     n = sym("n")
-    yield Feature(power(n, -1), 1.2 * times)
+    yield Feature(power(n, -1), 1.2)
     if times == 1:
-        yield Feature(power(n, -1), 2.2, ONCE)
+        yield Feature(power(n, -1), RARE + 0.2, ONCE)
     for a, b, cost in ((-1, 2, 1.8), (-2, 3, 1.8), (-1, 3, 2.0), (-2, 1, 2.0), (1, 2, _GROWS),
                        (1, 1, _GROWS)):
         yield Feature(["pow", n, a, b] if (a, b) != (1, 1) else n, cost * times)
     yield Feature(["log2", n], _GROWS)
+    yield Feature(mul(n, ["log2", n]), _GROWS)
     yield Feature(mul(["log2", n], power(n, -1)), 2.5 * times)
     for d in range(ndims if ndims > 1 else 0):
         p = sym(f"p{d}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.characterize.structure import structure
 from p3s.characterize.tables import CPU, INSTRUCTIONS, PointTable
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
@@ -27,9 +28,10 @@ from p3s.model.nextcount import next_counts
 from p3s.model.nodes import Node, collect_nodes, tag_splits
 from p3s.model.order import fit_order
 from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item, sample_slot
-from p3s.model.tree import build_tree, phases_of, weight_law
+from p3s.model.tree import items_of_nodes, phases_of, weight_law
 from p3s.model.tripcounts import (
     as_traced,
+    follow_counts,
     judge_trips,
     per_turn,
     resolve,
@@ -55,12 +57,14 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
     failed: counts at which the program did not run; trips: turns of loops as the user states
     them, by phase number, call site or function.
     """
-    tables = with_turns(sorted(tables, key=lambda t: t.np))
+    tables = sorted(tables, key=lambda t: t.np)
     counts = [t.np for t in tables]
     if len(counts) < MIN_COUNTS:
         raise P3SError("model: one process count says nothing about scaling; "
                        "run `p3s characterize` at more counts")
     work_unit = _work_unit(tables)
+    tree = structure(tables)
+    tables = with_turns(tables, tree)
     nodes, choice, split = _nodes_on_grid(tables)
     work = _items(nodes, choice, tables)
     unmodelled = _sum_ops(tables)
@@ -69,7 +73,7 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
     entries = [entry for entry, _ in work]
     fit_amounts(entries, {n: g.dims for n, g in choice.grids.items()})
     _follow_posts(entries, work, counts)
-    tree, of_node = build_tree(entries, tables, choice.grids, split)
+    of_node = items_of_nodes(tree, entries, tables, choice.grids, split)
     for entry in entries:
         entry.update(phase=0, order=0, loop_start=None)
     phases = phases_of(tree, of_node, entries, choice.grids)
@@ -100,6 +104,7 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
     model["order"] = fit_order(model, tables, tree,
                                {n: generate(as_traced(model, n), n) for n in counts},
                                choice.grids)
+    follow_counts(model)
     judge_items(model, tables)
     return model
 

@@ -23,8 +23,9 @@ class GridAt:
     """The process grid at one count: n, extents, coordinates (ndims, n).
 
     order: rank at each place of the grid in row-major order (None: the place itself); ranks that
-    are not on the grid have coordinates of -1. stage of
-    how many stages, turn: where guards are evaluated.
+    are not on the grid have coordinates of -1. stage of how many stages, turn: where guards are
+    evaluated. Rules are evaluated for all ranks, or for some (``only``): then coords are those of
+    the ``ranks``, and ``whole`` is the grid of all.
     """
 
     n: int
@@ -35,6 +36,23 @@ class GridAt:
     stages: int = 1
     turn: int = 0
     layout: str = "row"
+    ranks: np.ndarray | None = None
+    whole: GridAt | None = None
+
+    def only(self, ranks: np.ndarray) -> GridAt:
+        """Return the grid for some of its ranks (numbers of ranks), ascending."""
+        whole = self.whole or self
+        return replace(self, coords=whole.coords[:, ranks], ranks=ranks, whole=whole)
+
+    @property
+    def r(self) -> np.ndarray:
+        """The ranks that rules are evaluated for."""
+        return np.arange(self.n) if self.ranks is None else self.ranks
+
+    @property
+    def size(self) -> int:
+        """How many these are."""
+        return self.n if self.ranks is None else len(self.ranks)
 
     def at(self, stage: int = 0, stages: int = 1, turn: int = 0) -> GridAt:
         """Return the same grid at a stage and a turn."""
@@ -56,6 +74,13 @@ class GridAt:
     def key(self) -> tuple[Any, ...]:
         """What tells grids apart, stages and turns left out."""
         return (self.n, self.dims, self.layout)
+
+
+#: Atoms that depend on the rank alone, not on partner, stage or turn.
+RANK_ATOMS = frozenset({
+    "rank", "notrank", "rankmod", "notrankmod", "below", "from", "parity", "diag", "offdiag",
+    "less", "anti", "first", "notfirst", "last", "notlast", "mod", "wide", "lower", "upper",
+    "mid", "notmid", "above", "ingrid", "outgrid"})
 
 
 def low_power(n: int) -> int:
@@ -112,7 +137,7 @@ def _on_grid(atom: Atom, g: GridAt) -> np.ndarray | None:
     if op == "mod":
         return np.asarray(c % atom[2] == atom[3])
     if op == "wide":
-        return np.full(g.n, p > atom[2])
+        return np.full(g.size, p > atom[2])
     return np.asarray({"first": c == 0, "notfirst": c != 0, "last": c == p - 1,
                        "notlast": c != p - 1, "lower": c < p // 2, "upper": c >= p // 2,
                        "mid": c == p // 2, "notmid": c != p // 2}[op])
@@ -122,13 +147,13 @@ def _stage_atom(atom: Atom, g: GridAt, r: np.ndarray) -> np.ndarray | None:
     op, s = atom[0], g.stage
     if op in ("stage", "notstage"):  # the first or the last stage
         hit = s == (0 if atom[1] == 0 else g.stages - 1)
-        return np.full(g.n, hit if op == "stage" else not hit)
+        return np.full(g.size, hit if op == "stage" else not hit)
     if op in ("early", "late"):  # the first half of the stages
         hit = s < (g.stages + atom[1]) // 2
-        return np.full(g.n, hit if op == "early" else not hit)
+        return np.full(g.size, hit if op == "early" else not hit)
     if op in ("turn", "notturn"):
         hit = g.turn == atom[1]
-        return np.full(g.n, hit if op == "turn" else not hit)
+        return np.full(g.size, hit if op == "turn" else not hit)
     if op in ("within", "beyond"):  # r < 2**(s + k)
         bound = 1 << min(s + atom[1], 62)
         return r < bound if op == "within" else r >= bound
@@ -147,22 +172,22 @@ def _stage_atom(atom: Atom, g: GridAt, r: np.ndarray) -> np.ndarray | None:
 def eval_atom(atom: Atom, g: GridAt, peers: np.ndarray | None = None) -> np.ndarray:
     """Return a bool array over ranks; ``peers`` are the slot's partners (-1 outside the grid)."""
     op = atom[0]
-    ranks = np.arange(g.n)
+    ranks = g.r
     if op in ("peer", "notself", "down", "up"):
         if peers is None:
-            return np.ones(g.n, dtype=bool)
+            return np.ones(g.size, dtype=bool)
         # the partner lies inside the grid, is another rank, a lower or a higher one
         return {"peer": peers >= 0, "notself": peers != ranks, "down": peers < ranks,
                 "up": peers > ranks}[op]
     if op == "not":
         return ~eval_guard(atom[1:], g, peers)
     if op == "partner":  # what the partner is
-        there = np.zeros(g.n, dtype=bool)
+        there = np.zeros(g.size, dtype=bool)
         if peers is not None:
-            there[peers >= 0] = eval_atom(atom[1], g)[peers[peers >= 0]]
+            there[peers >= 0] = eval_atom(atom[1], g.only(peers[peers >= 0]))
         return there
     if op == "above":  # only at more than atom[1] processes
-        return np.full(g.n, g.n > atom[1])
+        return np.full(g.size, g.n > atom[1])
     if op in ("ingrid", "outgrid"):
         return g.inside if op == "ingrid" else ~g.inside
     for kind in (_rank_atom(atom, g, ranks), _coordinate_atom(atom, g),
@@ -174,7 +199,7 @@ def eval_atom(atom: Atom, g: GridAt, peers: np.ndarray | None = None) -> np.ndar
 
 def eval_guard(guard: Sequence[Atom], g: GridAt, peers: np.ndarray | None = None) -> np.ndarray:
     """Return the conjunction of the atoms over all ranks."""
-    mask = np.ones(g.n, dtype=bool)
+    mask = np.ones(g.size, dtype=bool)
     for atom in guard:
         mask &= eval_atom(atom, g, peers)
     return mask

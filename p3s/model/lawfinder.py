@@ -26,7 +26,7 @@ from p3s.errors import P3SError
 from p3s.model import expr as ex
 from p3s.model.exact import exact_value
 from p3s.model.expr import Expr, mul, num
-from p3s.model.laws import AFFINE_BITS, PRODUCT_BITS, Candidate, candidates, is_quotient
+from p3s.model.laws import AFFINE_BITS, PRODUCT_BITS, candidates, is_quotient, rivals_of
 from p3s.model.laws import MAX_DENOMINATOR as SMALL_DENOMINATOR
 from p3s.model.shapes import basis, bits_of
 from p3s.model.shares import remainder
@@ -37,9 +37,6 @@ Points = Mapping[int, Any] | Sequence[tuple[Any, float]]
 
 #: Largest common denominator of values that are taken for fractions.
 MAX_DENOMINATOR = 1 << 12
-#: A law that costs so many bits more than the chosen one is no rival; rivals count where they
-#: differ at RIVALS_AT times the largest count.
-RIVAL_BITS, RIVALS_AT = 4.0, 16
 #: Bits of evidence for L mod n, which the search of exact laws asks more for.
 REMAINDER_EVIDENCE = 6.0
 
@@ -175,7 +172,9 @@ def _exact(envs: list[dict[str, int]], values: list[Any], known: Collection[int]
     if not found:
         return _remainder(where, whole) if over == 1 else None
     best = found[0]
-    rivals, formal = _rivals(found, where)
+    rivals, elsewhere = rivals_of(found, where)
+    formal = bool(rivals)
+    rivals += elsewhere
     spare = len(at) > best.free
     verdict = EXACT if spare and not formal else AMBIGUOUS
     reason = None if spare else "no point is left to check the law"
@@ -243,45 +242,3 @@ def _close(a: np.ndarray, b: np.ndarray) -> bool:
 
 def _over(expr: Expr, denominator: int) -> Expr:
     return expr if denominator == 1 else mul(num(Fraction(1, denominator)), expr)
-
-
-def _rivals(found: Sequence[Candidate], where: Sequence[dict[str, int]]
-            ) -> tuple[list[Expr], bool]:
-    """Return laws about as short as the first that differ from it at larger counts.
-
-    The second value says whether they differ at counts of the same form (powers of two, squares)
-    as those of the points.
-    """
-    top = max(where, key=lambda e: e["n"])
-    same, other = _factors([e["n"] for e in where])
-    best = found[0]
-    out: list[Expr] = []
-    formal = False
-    for c in found[1:]:
-        if c.bits - best.bits > RIVAL_BITS:
-            break
-        differs = [f for f in (*same, *other) if _differ(best.expr, c.expr, _larger(top, f))]
-        if differs:
-            out.append(c.expr)
-            formal = formal or any(f in same for f in differs)
-    return out, formal
-
-
-def _factors(ns: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return factors that lead to larger counts of the same form as ``ns``, and others."""
-    if all(n & (n - 1) == 0 for n in ns):
-        return (2, 4, RIVALS_AT), (3,)
-    if all(math.isqrt(n) ** 2 == n for n in ns):
-        return (4, 9, RIVALS_AT), (2, 3)
-    return (2, 3, 4, RIVALS_AT), ()
-
-
-def _larger(top: dict[str, int], factor: int) -> dict[str, int]:
-    """Return the symbols at ``factor`` times the processes, added along the last dimension."""
-    last = f"p{len(top) - 2}"
-    return {k: v * factor if k in ("n", last) else v for k, v in top.items()}
-
-
-def _differ(a: Expr, b: Expr, env: dict[str, int]) -> bool:
-    x, y = float(ex.evaluate(a, env)), float(ex.evaluate(b, env))
-    return abs(x - y) > 1e-9 * max(1.0, abs(x))

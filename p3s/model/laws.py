@@ -11,7 +11,8 @@ tried, they fit anything. Real laws for work and time are in worklaws.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,12 +20,12 @@ import numpy as np
 
 from p3s.model import shares
 from p3s.model.exact import exact_value
-from p3s.model.expr import Expr, add, mul, num, sym
+from p3s.model.expr import Expr, add, evaluate, mul, num, sym
 from p3s.model.shapes import Basis, Envs, Shape, basis, bits_of, roundness
 from p3s.model.worklaws import WorkLaw, fit_work
 
 __all__ = ["Candidate", "Law", "WorkLaw", "candidates", "fit_exact", "fit_work",
-           "is_quotient", "roundness"]
+           "is_quotient", "rivals_of", "roundness"]
 
 MAX_DENOMINATOR = 64
 REL_TOL = 1e-9
@@ -33,6 +34,9 @@ REL_TOL = 1e-9
 MARGIN = 4.0
 #: What a form costs besides its shapes and numbers.
 PRODUCT_BITS, AFFINE_BITS, LIMIT_BITS, PARITY_BITS = 2.0, 3.0, 4.0, 4.0
+#: A law that costs so many bits more than the chosen one is no rival; rivals count where they
+#: differ up to RIVALS_AT times the largest count.
+RIVAL_BITS, RIVALS_AT = 4.0, 16
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Law:
     free: numbers fitted; points: counts used; even: blocks divided evenly at every count, so
     that the treatment of a remainder was never seen; rivals: other ways of cutting blocks that
     fit as well and differ at larger counts, as [extent symbol, kind, extent, other kind, other
-    extent].
+    extent]; others: whole equations that fit as well and differ at larger counts of the same form.
     """
 
     expr: Expr
@@ -50,6 +54,7 @@ class Law:
     points: int
     even: bool = False
     rivals: tuple[tuple[str, str, int, str, int], ...] = ()
+    others: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,10 @@ def fit_exact(envs: Envs, values: Sequence[int], ndims: int = 1,
     extents the program is known to have, preferred where several fit.
     """
     found = candidates(envs, values, ndims, known)
-    return Law(found[0].expr, found[0].free, len(values)) if found else None
+    if not found:
+        return None
+    return Law(found[0].expr, found[0].free, len(values),
+               others=tuple(rivals_of(found, envs)[0]))
 
 
 def candidates(envs: Envs, values: Sequence[int], ndims: int = 1,
@@ -241,3 +249,43 @@ class _Search:
                        mul(parity, best[1].expr))
             if self.meets(expr):
                 yield Candidate(expr, PARITY_BITS + best[0].bits + best[1].bits, 2)
+
+
+def rivals_of(found: Sequence[Candidate], envs: Envs) -> tuple[list[Expr], list[Expr]]:
+    """Return laws about as short as the first, found[0], that differ from it at larger counts.
+
+    First those that differ at counts of the same form as the points' (powers of two, squares),
+    then those that differ at others only.
+    """
+    top = max(envs, key=lambda e: e["n"])
+    same, other = _factors([e["n"] for e in envs])
+    formal: list[Expr] = []
+    elsewhere: list[Expr] = []
+    for c in found[1:]:
+        if c.bits - found[0].bits > RIVAL_BITS:
+            break
+        if any(_differ(found[0].expr, c.expr, _larger(top, f)) for f in same):
+            formal.append(c.expr)
+        elif any(_differ(found[0].expr, c.expr, _larger(top, f)) for f in other):
+            elsewhere.append(c.expr)
+    return formal, elsewhere
+
+
+def _factors(ns: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return factors that lead to larger counts of the same form as ``ns``, and others."""
+    if all(n & (n - 1) == 0 for n in ns):
+        return (2, 4, RIVALS_AT), (3,)
+    if all(math.isqrt(n) ** 2 == n for n in ns):
+        return (4, 9, RIVALS_AT), (2, 3)
+    return (2, 3, 4, RIVALS_AT), ()
+
+
+def _larger(top: Mapping[str, int], factor: int) -> dict[str, int]:
+    """Return the symbols at ``factor`` times the processes, added along the last dimension."""
+    last = f"p{len(top) - 2}"
+    return {k: v * factor if k in ("n", last) else v for k, v in top.items()}
+
+
+def _differ(a: Expr, b: Expr, env: dict[str, int]) -> bool:
+    x, y = float(evaluate(a, env)), float(evaluate(b, env))
+    return abs(x - y) > 1e-9 * max(1.0, abs(x))

@@ -142,7 +142,7 @@ def fit_levels(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw
             for n in np.unique(obs.env["n"]):
                 rows = obs.env["n"] == n
                 edge[rows] = obs.env[u][rows].max() if at_end else obs.env[u][rows].min()
-            if not at_end and np.any(edge):
+            if not at_end and np.any(edge) or not _scales(obs, e, obs.env[u] == edge):
                 continue
             level = obs.take(obs.env[u] == edge)
             level.env[u] = np.zeros(len(level.value), dtype=np.int64)
@@ -154,6 +154,19 @@ def fit_levels(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw
                 if np.array_equal(evaluate_int(expr, obs.env), obs.value):
                     return SizeLaw(expr, law.free, points, law.even, law.rivals)
     return None
+
+
+def _scales(obs: Observations, e: Expr, finest: np.ndarray) -> bool:
+    """Tell whether the coarsest level is smaller or larger by about a power of 2**e at all.
+
+    Sizes that depend on the data are of one magnitude at all turns; this is seen at once.
+    """
+    level = np.asarray(evaluate(e, obs.env), dtype=float) + np.zeros(len(obs.value))
+    top = float(level.max(initial=0.0))
+    mean, far = float(obs.value[finest].mean()), float(obs.value[level == top].mean())
+    if top < 2 or mean < 4.0 * 2.0 ** top or far <= 0:
+        return True  # too near to each other, or rounding is all there is
+    return abs(np.log2(far / mean)) >= 0.5 * top - 0.5
 
 
 def _coarser(expr: Expr, e: Expr, grouped: bool) -> Iterator[Expr]:
@@ -182,29 +195,31 @@ def _coarser(expr: Expr, e: Expr, grouped: bool) -> Iterator[Expr]:
         first = mul(["quot", c, two], two)
         return ["sum", two, ["block", kind, extent, p, add(first, sym("j"))]]
 
-    blocks = _blocks_in(expr)
+    blocks = blocks_in(expr)
     for how in ways if blocks else ():
-        yield _replace(expr, lambda b, how=how: inside(b, how))  # type: ignore[misc]
+        yield replaced(expr, lambda b, how=how: inside(b, how))  # type: ignore[misc]
     if len(blocks) > 1:
         for only in blocks:
             for how in ways:
-                yield _replace(expr, lambda b, how=how, only=only:  # type: ignore[misc]
+                yield replaced(expr, lambda b, how=how, only=only:  # type: ignore[misc]
                                inside(b, how) if b == only else b)
     yield ["quot", expr, two]
     yield up(expr)
     yield mul(two, expr)
 
 
-def _blocks_in(expr: Expr) -> list[Expr]:
+def blocks_in(expr: Expr) -> list[Expr]:
+    """Return all blocks in an equation."""
     if expr[0] == "block":
         return [expr]
-    return [b for a in expr[1:] if isinstance(a, list) for b in _blocks_in(a)]
+    return [b for a in expr[1:] if isinstance(a, list) for b in blocks_in(a)]
 
 
-def _replace(expr: Expr, by: Callable[[Expr], Expr]) -> Expr:
+def replaced(expr: Expr, by: Callable[[Expr], Expr]) -> Expr:
+    """Return an equation with every block replaced."""
     if expr[0] == "block":
         return by(expr)
-    return [_replace(a, by) if isinstance(a, list) else a for a in expr]
+    return [replaced(a, by) if isinstance(a, list) else a for a in expr]
 
 
 def fit_chunks(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw | None:

@@ -40,7 +40,7 @@ NO_CONSTANT = 2.0
 PRIOR_DOF, PRIOR_ERROR = 1.0, 0.005
 #: Models that weigh less than the best by this factor are left out; if they are the best with a
 #: term more, by the second one, by the third one where no repeats tell the size of the error.
-WINDOW, WINDOW_LARGER, WINDOW_SINGLE = 1e4, 6.0, 50.0
+WINDOW, WINDOW_LARGER, WINDOW_SINGLE = 1e3, 6.0, 50.0
 #: Least weight, relative to the best, of the best model with a constant: a serial part too small
 #: to be seen may still be there.
 UNSEEN_CONSTANT = 1.5
@@ -81,48 +81,54 @@ class Points:
 
 def columns(n: np.ndarray, top: float) -> np.ndarray:
     """Return the shapes at counts ``n``, one column each, scaled to one at ``top``."""
-    def shape(x: np.ndarray, a: Fraction, b: int) -> np.ndarray:
-        return x ** float(a) * np.log2(np.maximum(x, 1.0)) ** b
-    at_top = np.array([float(top)])
-    return np.stack([shape(n, a, b) / np.maximum(shape(at_top, a, b), 1e-300)
-                     for a, b, _ in SHAPES], axis=1)
+    return _columns(tuple(np.asarray(n, dtype=float).tolist()), float(top))
+
+
+@lru_cache(maxsize=512)
+def _columns(n: tuple[float, ...], top: float) -> np.ndarray:
+    x = np.array([*n, top])
+    out = np.stack([x ** float(a) * np.log2(np.maximum(x, 1.0)) ** b for a, b, _ in SHAPES],
+                   axis=1)
+    return out[:-1] / np.maximum(out[-1], 1e-300)
 
 
 @dataclass(frozen=True)
-class Fit:
-    """Least squares of one model: its shapes, coefficients as shares of the value at the
-    largest count, inverse of the normal matrix and its factor, residuals, prior."""
+class Fits:
+    """Least squares of all models of k terms, one per row: their shapes, coefficients as shares of
+    the value at the largest count, a factor of the inverse of the normal matrix, residuals,
+    logarithm of the determinant of that factor and of the prior weight."""
 
-    which: tuple[int, ...]
+    which: np.ndarray
     share: np.ndarray
     factor: np.ndarray
     residual: np.ndarray
-    logdet: float
+    logdet: np.ndarray
+    prior: np.ndarray
 
 
 @lru_cache(maxsize=8)
-def _subsets(k: int) -> np.ndarray:
-    return np.array(list(combinations(range(len(SHAPES)), k)), dtype=np.int64)
+def _subsets(k: int) -> tuple[np.ndarray, np.ndarray]:
+    which = list(combinations(range(len(SHAPES)), k))
+    return np.array(which, dtype=np.int64), np.array([prior(w) for w in which])
 
 
-def fits(points: Points, most: int) -> list[Fit]:
-    """Return the least-squares fits of all models of up to ``most`` terms; errors relative."""
-    top = float(points.n[-1])
+def fits(points: Points, most: int) -> list[Fits]:
+    """Return the least-squares fits of all models of 1, 2, ... ``most`` terms; errors relative."""
     weight = np.sqrt(points.repeats) / points.size
-    design = columns(points.n, top) * points.size[-1] * weight[:, None]
+    design = columns(points.n, float(points.n[-1])) * (points.size[-1] * weight)[:, None]
     z = points.mean * weight
     out = []
     for k in range(1, most + 1):
-        which = _subsets(k)
+        which, before = _subsets(k)
         q, r = np.linalg.qr(design[:, which].transpose(1, 0, 2))
-        usable = np.abs(np.einsum("ikk->ik", r)).min(axis=1) > 1e-12
-        which, q, r = which[usable], q[usable], r[usable]
+        diagonal = np.abs(np.einsum("ikk->ik", r))
+        usable = diagonal.min(axis=1) > 1e-12
+        if not usable.all():
+            which, before, q, r, diagonal = (x[usable] for x in (which, before, q, r, diagonal))
         inverse = np.linalg.inv(r)
-        share = np.einsum("iab,imb,m->ia", inverse, q, z)
-        fitted = np.einsum("ima,ia->im", design[:, which].transpose(1, 0, 2), share)
-        logdet = -np.log(np.abs(np.einsum("ikk->ik", r))).sum(axis=1)
-        out += [Fit(tuple(w), s, f, z - p, float(d)) for w, s, f, p, d in
-                zip(which.tolist(), share, inverse, fitted, logdet, strict=True)]
+        share = (inverse @ (q.transpose(0, 2, 1) @ z)[..., None])[..., 0]
+        fitted = (design[:, which].transpose(1, 0, 2) @ share[..., None])[..., 0]
+        out.append(Fits(which, share, inverse, z - fitted, -np.log(diagonal).sum(axis=1), before))
     return out
 
 
@@ -177,39 +183,39 @@ def mixture(points: Points) -> list[Model]:
     Weights sum to one. Fewer terms than distinct counts, at most MAX_TERMS.
     """
     most = max(1, min(MAX_TERMS, len(points.n) - 1))
-    ranked = []
     assumed = PRIOR_DOF / (1 + points.total - len(points.n))
+    ranked: list[tuple[float, tuple[int, ...], float, float, float, np.ndarray, np.ndarray]] = []
     for f in fits(points, most):
-        k = len(f.which)
+        k = f.which.shape[1]
         dof = points.total - k + assumed
-        square = points.spread + float(f.residual @ f.residual) + assumed * PRIOR_ERROR ** 2
-        error = np.linalg.norm(f.factor, axis=1) * np.sqrt(square / dof)
+        square = points.spread + (f.residual ** 2).sum(axis=1) + assumed * PRIOR_ERROR ** 2
+        error = np.sqrt((f.factor ** 2).sum(axis=2) * (square / dof)[:, None])
         t = f.share / np.maximum(error, 1e-300)
-        if np.any(t < -3.0):
-            continue
-        likely = (f.logdet - dof / 2 * log(pi * square) + lgamma(dof / 2) + prior(f.which))
-        guess = likely - float(np.sum(np.where(t < 0, t * t / 2 + 0.7, 0.0)
-                                      + np.log(np.maximum(f.share, error) + SHARE)))
-        ranked.append((guess, likely, square, dof, f))
-    ranked.sort(key=lambda c: (-c[0], c[4].which))
-    found = [m for _, likely, square, dof, f in ranked[:MAX_MODELS]
-             if ranked[0][0] - _ < log(WINDOW)
-             and (m := _drawn(f, likely, square, dof)) is not None]
+        likely = f.logdet - dof / 2 * np.log(pi * square) + lgamma(dof / 2) + f.prior
+        guess = likely - (np.where(t < 0, t * t / 2 + 0.7, 0.0)
+                          + np.log(np.maximum(f.share, error) + SHARE)).sum(axis=1)
+        guess[np.any(t < -3.0, axis=1)] = -np.inf
+        ranked += [(-float(guess[i]), tuple(f.which[i].tolist()), float(likely[i]),
+                    float(square[i]), dof, f.share[i], f.factor[i])
+                   for i in np.argsort(-guess, kind="stable")[:MAX_MODELS]
+                   if np.isfinite(guess[i])]
+    ranked.sort(key=lambda c: c[:2])
+    found = [m for c in ranked[:MAX_MODELS] if c[0] - ranked[0][0] < log(WINDOW)
+             and (m := _drawn(*c[1:])) is not None]
     return _window(found, WINDOW_LARGER if points.total > len(points.n) else WINDOW_SINGLE)
 
 
-def _drawn(f: Fit, likely: float, square: float, dof: float) -> Model | None:
+def _drawn(which: tuple[int, ...], likely: float, square: float, dof: float, share: np.ndarray,
+           factor: np.ndarray) -> Model | None:
     """Return a model with draws of its coefficients, those that are not negative."""
-    k = len(f.which)
     normal, _ = _draws()
-    draws = f.share + (f.factor @ (normal[:k] * (_error_factors(dof) * np.sqrt(square)))).T
-    draws = draws[np.all(draws >= 0, axis=1)]
+    draws = share + (factor @ (normal[:len(which)] * (_error_factors(dof) * np.sqrt(square)))).T
+    draws = draws[draws.min(axis=1) >= 0]
     if not len(draws):
         return None
-    weight = np.prod(1.0 / ((draws + SHARE) * log(1.0 + 1.0 / SHARE)), axis=1)
+    weight = 1.0 / np.prod((draws + SHARE) * log(1.0 + 1.0 / SHARE), axis=1)
     total = float(weight.sum())
-    return Model(f.which, np.maximum(f.share, 0.0), likely + log(total / DRAWS), draws,
-                 weight / total)
+    return Model(which, np.maximum(share, 0.0), likely + log(total / DRAWS), draws, weight / total)
 
 
 def _window(models: list[Model], larger_by: float) -> list[Model]:

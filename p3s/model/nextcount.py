@@ -7,17 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from p3s.errors import P3SError
 from p3s.model import admissible
-from p3s.model.blocks import differs
 from p3s.model.evaluate import Model, model_grid
-from p3s.model.expr import evaluate
 from p3s.model.grids import GridFamily, candidate_families
 from p3s.model.guards import GridAt
 from p3s.model.nodes import grid_at
-from p3s.model.slots import EVEN, env_of
+from p3s.model.rivals import differ_at
+from p3s.model.slots import EVEN
 
 DIRECTION = "direction open in dimension "
 #: Counts proposed at most, each for what those before it leave open.
@@ -121,17 +118,9 @@ def _sizes(model: Model) -> Iterator[Question]:
                 yield Question("its blocks show how the program deals with a remainder",
                                _weight(item), lambda g, e=law["expr"]:  # type: ignore[misc]
                                _uneven(e, {"n": g.n, **_dims(g)}))
-            others = law.get("others") or []
-            cuts = [r for r in law.get("rivals") or [] if len(r) == 5 and isinstance(r[1], str)]
-            if cuts:
-                yield Question("ways of cutting the blocks that fit so far differ there",
-                               _weight(item), lambda g, c=cuts: any(  # type: ignore[misc]
-                                   differs(k, e, k2, e2, int({"n": g.n, **_dims(g)}[p]))
-                                   for p, k, e, k2, e2 in c))
-            if others:
+            if law.get("rivals"):
                 yield Question("rules for the size that fit so far differ there", _weight(item),
-                               lambda g, a=law["expr"], b=others: any(  # type: ignore[misc]
-                                   _expr_differs(a, o, g) for o in b))
+                               lambda g, law=law: differ_at(law, g))  # type: ignore[misc]
 
 
 def _grids(model: Model) -> Iterator[Question]:
@@ -172,13 +161,6 @@ def _seldom(model: Model) -> Iterator[Question]:
 
 def _dims(g: GridAt) -> dict[str, int]:
     return {f"p{d}": p for d, p in enumerate(g.dims)}
-
-
-def _expr_differs(a: Any, b: Any, g: GridAt) -> bool:
-    ranks = np.arange(g.n)
-    env = {**env_of(g, ranks, ranks), "t": np.zeros(g.n, dtype=np.int64)}
-    with np.errstate(all="ignore"):
-        return bool(np.any(np.asarray(evaluate(a, env)) != np.asarray(evaluate(b, env))))
 
 
 def _uneven(expr: Any, env: Mapping[str, float]) -> bool:

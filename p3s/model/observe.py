@@ -162,6 +162,7 @@ def cells_of_rows(model: Mapping[str, Any], t: PointTable, rows: Any) -> list[Ce
         full[(*loosely, size)].add((i, slot, stage, at))
         loose[loosely].add((i, slot, stage, at))
     out: list[Cell | None] = []
+    keys: list[tuple[Any, ...]] = []
     for r, gi, size, at in zip(t.rank.tolist(), t.group.tolist(), t.nbytes.tolist(),
                                turn_of(t).tolist(), strict=True):
         g = t.groups[gi]
@@ -169,12 +170,32 @@ def cells_of_rows(model: Mapping[str, Any], t: PointTable, rows: Any) -> list[Ce
         where = t.places[g.comm].members \
             if g.kind in _ON_COMM and 0 <= g.comm < len(t.places) else ()
         loosely = (r, node.get(node_key(g.site, g.op, g.tag, split)), peer, where)
+        keys.append(loosely)
         found = full.get((*loosely, 0 if g.kind == COMPLETION else size)) \
             or loose.get(loosely) or set()
         if len(found) > 1:
             found = {c for c in found if c[3] == at} or found
         out.append(next(iter(found)) if len(found) == 1 else None)
+    _in_order_of_appearance(out, keys, loose, t.first)
     return out
+
+
+def _in_order_of_appearance(out: list[Cell | None], keys: list[tuple[Any, ...]],
+                            loose: Mapping[tuple[Any, ...], set[Cell]], first: Ints) -> None:
+    """Pair rows whose sizes are not the model's with the sizes of one rule, as these are numbered.
+
+    They have to be as many.
+    """
+    open_: dict[tuple[Any, ...], list[int]] = {}
+    for k, cell in enumerate(out):
+        if cell is None:
+            open_.setdefault(keys[k], []).append(k)
+    for key, rows in open_.items():
+        cells = sorted(loose.get(key, ()))
+        if len(cells) == len(rows) and len({(c[0], *c[2:]) for c in cells}) == 1:
+            rows.sort(key=lambda k: int(first[k]))
+            for k, cell in zip(rows, cells, strict=True):
+                out[k] = cell
 
 
 _ON_COMM = ("collective", "comm")

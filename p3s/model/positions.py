@@ -123,8 +123,12 @@ def directions(obs: Observations, turns: bool = True) -> list[Direction]:
 
 
 def variants(obs: Observations, d: Direction) -> Iterator[tuple[float, int, int, Axis]]:
-    """Yield (cost, sign, offset, axis) of all ways to count along a direction, simplest first."""
-    for offset, sign in product(OFFSETS, (1, -1)):
+    """Yield (cost, sign, offset, axis) of all ways to count along a direction, simplest first.
+
+    One coordinate by itself counts as it is.
+    """
+    alone = len(d.terms) == 1 and d.terms[0][0][0] in "cr" and not moving(obs)
+    for offset, sign in product(OFFSETS, (1, -1)) if not alone else ((0, 1),):
         yield 2 * abs(offset) + (sign < 0) / 2, sign, offset, d.axis(obs, sign, offset)
 
 

@@ -56,7 +56,11 @@ def relation_key(rel: Relation) -> tuple[object, ...]:
 def partners(rel: Relation, g: GridAt) -> np.ndarray:
     """Return partners, shape (stages, n): world ranks, -1 where there is none (read-only)."""
     if rel["kind"] == "sample":
-        return irregular.partners(rel, g.n)
+        sample = irregular.partners(rel, g.n)
+        return sample if g.ranks is None else sample[:, g.ranks]
+    if g.ranks is not None:
+        some = _partners(rel, g)
+        return np.ascontiguousarray(some[::-1]) if rel.get("descending") else some
     key = (*g.key, relation_key(rel))
     table = _TABLES.get(key)
     if table is None:
@@ -91,12 +95,12 @@ def place_on(rank: int | str, p: Any, g: GridAt) -> Any:
 
 def _partners(rel: Relation, g: GridAt) -> np.ndarray:
     kind = rel["kind"]
-    ranks = np.arange(g.n)
+    ranks = g.r
     if kind == "self":
         return ranks[None, :].copy()
     if kind == "root":
         r = int(place_on(rel["rank"], g.n, g))
-        return np.full((1, g.n), r if 0 <= r < g.n else -1, dtype=np.int64)
+        return np.full((1, g.size), r if 0 <= r < g.n else -1, dtype=np.int64)
     if kind == "shift":
         return _shifted(rel, g)
     if kind == "transpose":
@@ -130,7 +134,7 @@ def _partners(rel: Relation, g: GridAt) -> np.ndarray:
     rows = _FAMILIES.get(kind)
     if rows is None:
         raise P3SError(f"model: unknown relation {kind!r}; the file was made by another version")
-    return _stack(rows(rel, g, ln), g.n)
+    return _stack(rows(rel, g, ln), g.size)
 
 
 def _shifted(rel: Relation, g: GridAt) -> np.ndarray:
@@ -141,7 +145,7 @@ def _shifted(rel: Relation, g: GridAt) -> np.ndarray:
             coords[d] %= p
         else:
             inside &= (coords[d] >= 0) & (coords[d] < p)
-    out = np.full(g.n, -1, dtype=np.int64)
+    out = np.full(g.size, -1, dtype=np.int64)
     out[inside] = g.rank_at(coords[:, inside])
     return out[None, :]
 
@@ -158,8 +162,8 @@ def _transposed(axes: list[int], g: GridAt) -> np.ndarray:
     elif rows == 2 * cols:
         to[a], to[b] = 2 * j + i % 2, i // 2
     else:
-        return np.full((1, g.n), -1, dtype=np.int64)
-    out = np.full(g.n, -1, dtype=np.int64)
+        return np.full((1, g.size), -1, dtype=np.int64)
+    out = np.full(g.size, -1, dtype=np.int64)
     out[g.inside] = g.rank_at(to[:, g.inside])
     return out[None, :]
 

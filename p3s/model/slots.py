@@ -263,6 +263,8 @@ def _fit_count(slot: Slot, item: Item, times: dict[int, np.ndarray], counts: lis
         law = fit_exact(envs, [int(v) for v in values], ndims)
         if law is not None:
             slot["count"] = {"expr": law.expr, "points": law.points, "free": law.free}
+            if law.others:
+                slot["count"]["rivals"] = [{"expr": e} for e in law.others]
             return
         slot["why"].append("no exact law for the number of communications")
     elif not varying:
@@ -303,8 +305,9 @@ def _fit_turns(slot: Slot, item: Item, counts: list[int]) -> None:
     for n in counts:
         if len(item.rows[n].rank):
             env, rows, stage = _known_rows(item, n)
-            parts.append((env, stage * item.grids[n].n + rows.rank, rows.count))
-    slot["turns"] = fit_turns(parts, len(item.grids[counts[0]].dims))
+            if len(rows.rank):  # else all cells are shared with another relation
+                parts.append((env, stage * item.grids[n].n + rows.rank, rows.count))
+    slot["turns"] = fit_turns(parts, len(item.grids[counts[0]].dims)) if parts else None
 
 
 def _fit_bytes(slot: Slot, item: Item, counts: list[int], pool: ExtentPool, mixed: bool) -> None:

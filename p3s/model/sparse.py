@@ -17,16 +17,17 @@ MAX_TERMS = 4
 _GAIN, _EXACT = 1.5, 5e-6
 #: Relative error at which samples are met: what remains are first calls and rounding.
 _MET = 2e-5
-#: Columns of such a cost grow with n; they are not taken where the held-out error is larger.
-GROWING, _UNSURE = 10.0, 0.05
+#: Columns of such a cost are not taken where the held-out error is larger than _UNSURE; those of
+#: cost GROWING grow with n.
+RARE, GROWING, _UNSURE = 6.0, 10.0, 0.01
 #: Weight of the squared errors of single ranks; the rest is that of the mean over the ranks.
 _SPREAD = 0.1
 #: In-sample errors times this stand for held-out ones.
 _SAFETY = 5.0
 #: Share by which a unit of cost has to lower the held-out error.
-_PRICE = 0.08
+_PRICE = 0.15
 #: Sets of terms that are extended by one more; least determinant of a Gram matrix of unit columns.
-_BEAM, _SINGULAR = 40, 1e-9
+_BEAM, _SINGULAR = 16, 1e-9
 #: Rivals: other sets of as many terms whose held-out error is at most so many times larger.
 _RIVAL, _RIVALS = 1.3, 3
 
@@ -55,7 +56,8 @@ class _Grams:
         means = np.maximum(means, 1e-3 * max(float(means.max()), 1e-300))
         self.scale = np.zeros(f)
         #: Samples that differ, by count and value to nine digits.
-        self.different = len({(int(c), f"{v:.9e}") for c, v in zip(n, y, strict=True)})
+        self.different = sum(len(np.unique(np.round(y[n == c] / mean, 9)))
+                             for c, mean in zip(self.counts, means, strict=True))
         parts = []
         self.rows: list[tuple[np.ndarray, np.ndarray]] = []
         for c, mean in zip(self.counts, means, strict=True):
@@ -138,17 +140,23 @@ class _Grams:
 
 
 def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float],
-               nest: Sequence[int] = (), max_terms: int = MAX_TERMS) -> Fit:
+               nest: Sequence[int] = (), falls: Sequence[int] = (),
+               max_terms: int = MAX_TERMS, like: Sequence[tuple[int, ...]] = ()) -> Fit:
     """Return the law y = sum of coefficient * column with the smallest held-out error.
 
     x: (samples, columns), non-negative; y: (samples,); n: the process count of each sample; cost:
     of each column, for choosing between columns that do equally well; nest: columns that belong
-    together (a nest of loops costs something per turn of each loop), all tried at once. Every
-    count weighs the same, whatever its number of samples.
+    together (a nest of loops costs something per turn of each loop), all tried at once; falls:
+    columns that are powers of the count, which with one that grows can bend through any points
+    and are not taken with it; like: sets of terms that similar code has, taken where the samples
+    are noisy and they do about as well. Every count weighs the same, whatever its samples.
     """
     price = np.asarray(cost, dtype=float)
+    falling = np.isin(np.arange(x.shape[1]), list(falls))
     if not np.any(y > 0):
         return Fit((), (), 0.0)
+    if np.ptp(y) <= 1e-9 * y.max() and np.ptp(x[:, 0]) == 0:
+        return Fit((0,), (float(y[0] / x[0, 0]),), 0.0 if len(np.unique(n)) > 1 else 1.0)
     if len(np.unique(n)) == 1:
         return Fit((0,), (float(y.mean() / max(x[:, 0].mean(), 1e-300)),), 1.0)
     grams = _Grams(x, y, n)
@@ -161,7 +169,9 @@ def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float
         if not len(sets):
             break
         errors = grams.errors(sets)
-        errors[(price[sets] >= GROWING).any(axis=1) & (errors > _UNSURE)] = np.inf
+        grows = (price[sets] >= GROWING).any(axis=1)
+        errors[grows & falling[sets].any(axis=1)] = np.inf
+        errors[(grows | (price[sets] >= RARE).any(axis=1)) & (errors > _UNSURE)] = np.inf
         keys = (errors + _EXACT) * (1 + _PRICE * price[sets].sum(axis=1))
         order = [i for i in np.lexsort((*sets.T[::-1], keys)) if np.isfinite(errors[i])]
         scored = [_Scored(float(keys[i]), float(errors[i]), tuple(sets[i].tolist()))
@@ -179,6 +189,13 @@ def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float
         met = _exact_nest(grams, nest, columns)
         if met is not None:
             return met
+    if chosen.error > _UNSURE:
+        for terms in like:
+            error = float(grams.errors(np.array([terms]))[0])
+            if terms != chosen.terms and error <= _GAIN * chosen.error:
+                near = [chosen, *near]
+                chosen = _Scored(0.0, error, terms)
+                break
     limit = _RIVAL * (chosen.error + _EXACT)
     rivals = [s.terms for s in near if s.error <= limit][:_RIVALS]
     return Fit(chosen.terms, grams.coefficients(chosen.terms), chosen.error,
@@ -196,17 +213,22 @@ def _exact_nest(grams: _Grams, nest: Sequence[int], columns: Sequence[int]) -> F
         return None
     x = np.vstack([rows for rows, _ in grams.rows])[:, used]
     y = np.concatenate([ys for _, ys in grams.rows])
-    different = len(np.unique(np.round(x, 12), axis=0))
     every = np.ones(len(grams.counts), dtype=bool)
-    for coef in (grams.nest(used, every), np.linalg.lstsq(x, y, rcond=None)[0]):
+
+    def miss(coef: np.ndarray) -> float:
+        return float(np.sqrt(((x @ coef - y) ** 2).sum() / len(grams.counts)))
+
+    free = np.linalg.lstsq(x, y, rcond=None)[0]
+    if miss(free) >= _MET:
+        return None
+    different = len(np.unique(np.round(x, 12), axis=0))
+    for coef in (grams.nest(used, every), free):
         kept = np.flatnonzero(np.abs(coef) > 1e-7)
-        if not len(kept) or different < len(kept) + 2 \
-                or np.linalg.matrix_rank(x[:, kept]) < len(kept):
-            continue
-        error = float(np.sqrt(((x @ coef - y) ** 2).sum() / len(grams.counts)))
-        if error < _MET:
+        if 0 < len(kept) <= different - 2 and miss(coef) < _MET \
+                and np.linalg.matrix_rank(x[:, kept]) == len(kept):
             terms = [used[i] for i in kept]
-            return Fit(tuple(terms), tuple((coef[kept] / grams.scale[terms]).tolist()), error)
+            return Fit(tuple(terms), tuple((coef[kept] / grams.scale[terms]).tolist()),
+                       miss(coef))
     return None
 
 

@@ -44,7 +44,7 @@ def typed_numbers(command: Sequence[str]) -> set[int]:
 
 #: What a model must hold; anything else was written by another version or damaged.
 _KEYS = {"counts", "grid", "tag_splits", "items", "phases", "work_unit", "sites", "shares",
-         "unmodelled_ops", "first_seen", "holdout"}
+         "unmodelled_ops", "first_seen", "holdout", "order"}
 _ITEM_KEYS = {"node", "site", "op", "kind", "tag", "tag_value", "relation", "place", "slots",
               "phase", "order", "loop_start", "verdict", "why"}
 _SLOT_KEYS = {"guard", "count", "elements", "elem_bytes", "root", "work", "relation", "place"}
@@ -79,6 +79,7 @@ def _need(what: str, have: Any, keys: set[str]) -> None:
 
 def _check_shape(model: dict[str, Any]) -> None:
     from p3s.model.expr import check
+    from p3s.model.patterns import check as check_patterns
 
     _need("the model", model, _KEYS)
     for item in model["items"]:
@@ -87,11 +88,19 @@ def _check_shape(model: dict[str, Any]) -> None:
             raise ValueError("an item is in no phase")
         for slot in item["slots"]:
             _need("a slot", slot, _SLOT_KEYS)
+            for rule in slot.get("when") or ():
+                check_patterns(rule["when"])
             rivals = [r for r in slot["elements"].get("rivals", ()) if isinstance(r, dict)]
             for law in (slot["count"], slot["elements"], slot.get("turns"), slot["root"], *rivals):
                 for key in ("expr", "total", "first", "number"):
                     if law is not None and key in law:
                         check(law[key])
+    for loop in (model["order"] or {"loops": ()})["loops"]:
+        _need("a loop", loop, {"loop", "parent", "at", "walk", "trips"})
+        for rule in loop["trips"]:
+            check_patterns(rule.get("when") or ())
+            if "expr" in (rule["law"] or {}):
+                check(rule["law"]["expr"])
     for k, phase in enumerate(model["phases"]):
         _need("a phase", phase, _PHASE_KEYS)
         if phase["phase"] != k:

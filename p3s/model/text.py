@@ -146,6 +146,8 @@ def volume(item: Mapping[str, Any], slot: Mapping[str, Any]) -> str:
     law, width = slot["elements"], slot["elem_bytes"]
     if "expr" in law:
         return expression(bytes_of(law["expr"], width))
+    if "expr" in law["stat"]:
+        return "about " + amount_text({"expr": bytes_of(law["stat"]["expr"], width)})
     text = law_text(law)
     return text if width == 1 else f"{width}*({text})"
 
@@ -176,13 +178,16 @@ def work_text(slot: Mapping[str, Any], unit: str = "") -> str:
     return WorkLaw.from_json(slot["work"]).text(unit)
 
 
-def segments_of(model: Model, i: int) -> list[tuple[str, str, float]]:
-    """Return the segments that lead to call ``i``: operation before, work, relative error."""
+def segments_of(model: Model, i: int) -> list[tuple[tuple[str, str] | None, str, float]]:
+    """Return the segments that lead to call ``i``: (site, operation) before, work, error.
+
+    None for the call before: the start of the run; the error is the relative one where left out.
+    """
     phase = model["phases"][model["items"][i]["phase"]]
     for place in phase["work"].get("places", []):
         if i in place["items"]:
-            return [(str(before[1]) if before is not None else "the start", segment_text(
-                segment["terms"]), float(segment["error"]))
+            return [((str(before[0]), str(before[1])) if before is not None else None,
+                     segment_text(segment["terms"]), float(segment["error"]))
                 for before, segment in zip(place["from"], place["segments"], strict=True)]
     return []
 

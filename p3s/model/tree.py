@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.characterize.fold import Loop
 from p3s.characterize.order import least_backward
-from p3s.characterize.structure import REQUESTS, Structure, structure
+from p3s.characterize.structure import REQUESTS, Structure
 from p3s.characterize.tables import PointTable
 from p3s.model.communicators import same_place
 from p3s.model.guards import GridAt
@@ -82,17 +82,16 @@ def assign(items: Sequence[dict[str, Any]], table: PointTable, grid: GridAt,
     return Assignment(out, shared)
 
 
-def build_tree(items: Sequence[dict[str, Any]], tables: Sequence[PointTable],
-               grids: Mapping[int, GridAt], split: Mapping[tuple[str, str], bool]
-               ) -> tuple[Structure, dict[int, list[int]]]:
-    """Fold the runs into one tree; return it with the items of each of its nodes, in order."""
-    s = structure(tables)
+def items_of_nodes(s: Structure, items: Sequence[dict[str, Any]], tables: Sequence[PointTable],
+                   grids: Mapping[int, GridAt], split: Mapping[tuple[str, str], bool]
+                   ) -> dict[int, list[int]]:
+    """Return the items of each node of the tree of all runs, in order."""
     number = {node: k for k, node in enumerate(s.nodes)}
     of_node: dict[int, list[int]] = {}
     for i, item in enumerate(items):
         of_node.setdefault(number[(item["site"], item["op"])], []).append(i)
     firsts = _first_events(items, tables, grids, split)
-    return s, {v: _in_order(mine, firsts) for v, mine in of_node.items()}
+    return {v: _in_order(mine, firsts) for v, mine in of_node.items()}
 
 
 def _first_events(items: Sequence[dict[str, Any]], tables: Sequence[PointTable],
@@ -238,6 +237,8 @@ def weight_law(ns: Sequence[int], values: Sequence[int], grids: Mapping[int, Gri
         law = fit_exact(envs[skip:], values[skip:], ndims)
         if law is not None and (not skip or law.free < law.points):
             found = {"expr": law.expr, "points": law.points, "free": law.free}
+            if law.others:
+                found["rivals"] = [{"expr": e} for e in law.others]
             return {**found, "from": ns[skip]} if skip else found
     return {"stat": fit_work(ns, [float(v) for v in values]).to_json()}
 

@@ -59,7 +59,7 @@ def judge_trips(phases: Sequence[Phase], items: Sequence[Entry], tables: Sequenc
                     "is over")
         elif "expr" not in law:
             _refuse(phase, "data", f"it turns {_listed(points)} times, by no rule found: it may "
-                    "run until something converges")
+                    "run until something converges, or as long as there is work")
 
 
 def _refuse(phase: Phase, kind: str, reason: str) -> None:
@@ -197,3 +197,18 @@ def state(phase: Phase, trips: int) -> None:
     """Give a phase the number of turns that the user states."""
     phase["weight"] = {"expr": num(trips), "points": len(phase["weight_points"]), "free": 0,
                        "stated": trips}
+
+
+def follow_counts(model: Mapping[str, Any]) -> None:
+    """Let the order of events take the turns of refused and stated loops from their calls."""
+    if not model.get("order"):
+        return
+    loops = {loop["loop"]: loop for loop in model["order"]["loops"]}
+    for phase in model["phases"]:
+        if "trips" not in phase and "stated" not in phase["weight"]:
+            continue
+        around = [model["items"][i]["loops"] for i in phase["items"]]
+        common = [level[0] for level in zip(*around, strict=False) if len(set(level)) == 1]
+        own = [k for k in common if loops[k]["walk"] is None]
+        if own:
+            loops[own[-1]]["trips"] = [{**rule, "law": None} for rule in loops[own[-1]]["trips"]]

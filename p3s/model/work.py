@@ -11,43 +11,28 @@ before it the process makes at all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from p3s.characterize.tables import PointTable
-from p3s.model.features import BEFORE, HERE, ONCE, Feature, feature_values, features
+from p3s.model.cases import Run, Seen, cases_of
+from p3s.model.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.guards import GridAt
-from p3s.model.laws import fit_exact, fit_work
+from p3s.model.laws import fit_work
 from p3s.model.relations import partners
 from p3s.model.scic import instruction_groups, ranges
 from p3s.model.slots import env_of
-from p3s.model.sparse import fit_sparse
+from p3s.model.sparse import MAX_TERMS, fit_sparse
 from p3s.model.tree import assign
 
 #: Largest coefficient of variation over ranks at which all ranks are taken to be equal.
 EQUAL_RANKS_CV = 0.35
-#: Ranks per count that a law is fitted to; share of all work that may have laws of one term.
-_RANKS, _SMALL = 128, 0.01
+#: Ranks per count that a law is fitted to; shares of all work that may have laws of few terms.
+_RANKS, _TINY, _SMALL = 128, 0.001, 0.01
 
 Place = tuple[str, str]
 Rows = Mapping[str, np.ndarray]
-
-
-@dataclass
-class _Run:
-    """One traced count: calls and bytes per place and rank, segments as numbers of places.
-
-    number: place -> its number; calls: (places, ranks); sizes: mean bytes, same shape; segments:
-    rows (rank, from, to, count, work), from -1 at the start.
-    """
-
-    grid: GridAt
-    calls: np.ndarray
-    sizes: np.ndarray
-    segments: np.ndarray
-    item: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
 def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, Any]],
@@ -77,11 +62,15 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
     for k, phase in enumerate(phases):
         phase["work"] = {**_total(totals[k]), "places": []}
     basis = features(items, len(next(iter(grids.values())).dims))
-    small = _small(runs)
+    for run in runs:
+        env = env_of(run.grid, np.arange(run.grid.n))
+        run.features = np.stack([feature_values(Feature(f.expr, 0.0), env, {}) for f in basis],
+                                axis=1)
+    most = _most_terms(runs)
     weights = _row_weights(items, tables[-1], runs[-1], grids[tables[-1].np])
     for place, number in places.items():
         mine = [i for i, it in enumerate(items) if (it["site"], it["op"]) == place]
-        made = _place(number, list(places), runs, basis, small)
+        made = _place(number, list(places), runs, basis, most)
         made["items"] = mine
         made["rows"] = [weights.get(i, [1.0, 1.0]) for i in mine]
         phases[items[mine[0]]["phase"]]["work"]["places"].append(made)
@@ -91,7 +80,7 @@ def _places(items: Sequence[Mapping[str, Any]]) -> dict[Place, int]:
     return {p: k for k, p in enumerate(dict.fromkeys((it["site"], it["op"]) for it in items))}
 
 
-def _run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Place, int]) -> _Run:
+def _run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Place, int]) -> Run:
     """Return what one traced count did, by place; place: of each row of the table, -1: of none."""
     shape = (len(places), t.np)
     known = place >= 0
@@ -109,7 +98,7 @@ def _run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Plac
         there = np.flatnonzero(calls.ravel())
         segments = np.stack([there % t.np, np.full(len(there), -1), there // t.np,
                              calls.ravel()[there], work[there]], axis=1).astype(np.int64)
-    return _Run(grid, calls, moved / np.maximum(calls, 1), segments)
+    return Run(grid, calls, moved / np.maximum(calls, 1), segments)
 
 
 def _total(points: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> dict[str, Any]:
@@ -126,8 +115,12 @@ def _total(points: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> dict[str, An
                                   for mine in instruction_groups(w)] for n, ranks, w in points}}
 
 
-def _small(runs: Sequence[_Run]) -> set[tuple[int, int]]:
-    """Return the segments that together are at most a hundredth of the work at every count."""
+def _most_terms(runs: Sequence[Run]) -> dict[tuple[int, int], int]:
+    """Return how many terms the law of a segment may have: few where it hardly matters.
+
+    One for the segments that together are at most a thousandth of the work at every count, two
+    for those that are a hundredth.
+    """
     share: dict[tuple[int, int], float] = {}
     for run in runs:
         total = max(float(run.segments[:, 4].sum()), 1.0)
@@ -135,17 +128,14 @@ def _small(runs: Sequence[_Run]) -> set[tuple[int, int]]:
         work = np.bincount(where.ravel(), weights=run.segments[:, 4])
         for (a, b), w in zip(pair.tolist(), work, strict=True):
             share[(a, b)] = max(share.get((a, b), 0.0), float(w) / total)
-    out, left = set(), _SMALL
-    for pair_, s in sorted(share.items(), key=lambda x: (x[1], x[0])):
-        left -= s
-        if left < 0:
-            break
-        out.add(pair_)
-    return out
+    order = sorted(share.items(), key=lambda x: (x[1], x[0]))
+    sums = np.cumsum([s for _, s in order])
+    return {pair: 1 if s <= _TINY else 2 if s <= _SMALL else MAX_TERMS
+            for (pair, _), s in zip(order, sums, strict=True)}
 
 
-def _place(number: int, places: Sequence[Place], runs: Sequence[_Run],
-           basis: Sequence[Feature], small: set[tuple[int, int]]) -> dict[str, Any]:
+def _place(number: int, places: Sequence[Place], runs: Sequence[Run],
+           basis: Sequence[Feature], most: Mapping[tuple[int, int], int]) -> dict[str, Any]:
     """Return the segments that end at one place.
 
     Keys: from (places before it, null: the start of the run); segments (a law of one occurrence
@@ -155,12 +145,19 @@ def _place(number: int, places: Sequence[Place], runs: Sequence[_Run],
     here = [run.segments[run.segments[:, 2] == number] for run in runs]
     before = sorted({int(a) for s in here for a in np.unique(s[:, 1])})
     tables = [_counts_and_work(s, before, run.grid.n) for s, run in zip(here, runs, strict=True)]
-    segments = []
-    for k, a in enumerate(before):
-        segments.append(_segment_law([(run, count[k], work[k]) for run, (count, work)
-                                      in zip(runs, tables, strict=True)],
-                                     a, number, basis, 2 if (a, number) in small else 4))
-    cases: dict[tuple[bool, ...], list[tuple[_Run, np.ndarray, np.ndarray]]] = {}
+    laws: dict[int, dict[str, Any]] = {}
+    like: list[tuple[int, ...]] = []
+    # the code before one call is often the same: who was seen at most counts is fitted first
+    order = sorted(range(len(before)), key=lambda k: (
+        -sum(bool(count[k].any()) for count, _ in tables),
+        -sum(float(work[k].sum()) for _, work in tables)))
+    for k in order:
+        a = before[k]
+        laws[k], terms = _segment_law([(run, count[k], work[k]) for run, (count, work)
+                                       in zip(runs, tables, strict=True)],
+                                      a, number, basis, most[(a, number)], like)
+        like.append(terms)
+    cases: dict[tuple[bool, ...], list[Seen]] = {}
     for run, (count, _) in zip(runs, tables, strict=True):
         there = _present(run.calls, before)
         ranks = np.flatnonzero(run.calls[number] > 0)
@@ -169,9 +166,9 @@ def _place(number: int, places: Sequence[Place], runs: Sequence[_Run],
             cases.setdefault(key, []).append((run, mine, count[:, mine]))
     return {"place": list(places[number]),
             "from": [list(places[a]) if a >= 0 else None for a in before],
-            "segments": segments,
-            "cases": [{"present": [int(x) for x in key],
-                       "counts": _counts(seen, before, number)} for key, seen in cases.items()]}
+            "segments": [laws[k] for k in range(len(before))],
+            "cases": [{"present": [int(x) for x in key], **case} for key, seen in cases.items()
+                      for case in cases_of(seen, before, number)]}
 
 
 def _present(calls: np.ndarray, before: Sequence[int]) -> np.ndarray:
@@ -190,9 +187,10 @@ def _counts_and_work(segments: np.ndarray, before: Sequence[int], ranks: int
     return out[0], out[1]
 
 
-def _segment_law(points: Sequence[tuple[_Run, np.ndarray, np.ndarray]], a: int, b: int,
-                 basis: Sequence[Feature], max_terms: int) -> dict[str, Any]:
-    """Return the law of one occurrence of the segment from place a to place b."""
+def _segment_law(points: Sequence[tuple[Run, np.ndarray, np.ndarray]], a: int, b: int,
+                 basis: Sequence[Feature], max_terms: int, like: Sequence[tuple[int, ...]]
+                 ) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """Return the law of one occurrence of the segment from place a to place b, and its terms."""
     x, y, n = [], [], []
     for run, count, work in points:
         ranks = np.flatnonzero(count > 0)
@@ -200,62 +198,25 @@ def _segment_law(points: Sequence[tuple[_Run, np.ndarray, np.ndarray]], a: int, 
             continue
         ranks = ranks[np.unique(np.linspace(0, len(ranks) - 1, _RANKS).astype(np.int64))] \
             if len(ranks) > _RANKS else ranks
-        messages = {HERE: run.sizes[b][ranks],
-                    BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks)),
-                    ONCE: 1.0 / count[ranks]}
-        env = env_of(run.grid, ranks)
-        x.append(np.stack([feature_values(f, env, messages) for f in basis], axis=1))
+        factor = {NONE: np.ones(len(ranks)), HERE: run.sizes[b][ranks],
+                  BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks)),
+                  ONCE: 1.0 / count[ranks]}
+        x.append(run.features[ranks] * np.stack([factor[f.message] for f in basis], axis=1))
         y.append(work[ranks] / count[ranks])
         n.append(np.full(len(ranks), run.grid.n))
     fit = fit_sparse(np.concatenate(x), np.concatenate(y), np.concatenate(n),
                      [f.cost for f in basis], [i for i, f in enumerate(basis) if f.nest],
-                     max_terms)
+                     [i for i, f in enumerate(basis) if f.falls], max_terms, like)
 
     def terms(columns: Sequence[int], coef: Sequence[float]) -> list[Any]:
         return [[c, basis[i].expr, basis[i].message] for i, c in zip(columns, coef, strict=True)]
 
     return {"terms": terms(fit.terms, fit.coef), "error": fit.error,
             "rivals": [terms(*rival) for rival in fit.rivals],
-            "counts": sorted({int(v) for part in n for v in part})}
+            "counts": sorted({int(v) for part in n for v in part})}, fit.terms
 
 
-def _counts(seen: Sequence[tuple[_Run, np.ndarray, np.ndarray]], before: Sequence[int],
-            number: int) -> list[dict[str, Any]]:
-    """Return how often each segment before a place occurs on ranks of one case.
-
-    Each is a constant, as often as the call it starts at, a law of n, or a share of the place's
-    calls; the one of least certain law takes what the others leave of these.
-    """
-    each = [np.concatenate([count[k] for _, _, count in seen]) for k in range(len(before))]
-    calls = np.concatenate([run.calls[number][ranks] for run, ranks, _ in seen])
-    out: list[dict[str, Any]] = []
-    for k, a in enumerate(before):
-        c = each[k]
-        starts = np.concatenate([run.calls[a][ranks] for run, ranks, _ in seen]) \
-            if a >= 0 else np.ones(len(c))
-        if np.all(c == c[0]):
-            out.append({"const": float(c[0])})
-        elif np.array_equal(c, starts):
-            out.append({"as": k})
-        else:
-            same = all(np.all(count[k] == count[k][0]) for _, _, count in seen)
-            law = fit_exact([_scalars(run.grid) for run, _, _ in seen],
-                            [int(count[k][0]) for _, _, count in seen],
-                            len(seen[0][0].grid.dims)) if same and len(seen) > 2 else None
-            out.append({"expr": law.expr} if law is not None
-                       else {"share": float(c.sum() / max(float(calls.sum()), 1.0))})
-    order = ("const", "as", "expr", "share")
-    main = max(range(len(before)), key=lambda k: (order.index(next(iter(out[k]))),
-                                                  float(each[k].sum())))
-    out[main] = {"rest": 1}
-    return out
-
-
-def _scalars(g: GridAt) -> dict[str, int]:
-    return {"n": g.n, **{f"p{d}": p for d, p in enumerate(g.dims)}}
-
-
-def _row_weights(items: Sequence[Mapping[str, Any]], t: PointTable, run: _Run, grid: GridAt
+def _row_weights(items: Sequence[Mapping[str, Any]], t: PointTable, run: Run, grid: GridAt
                  ) -> dict[int, list[float]]:
     """Return the work of one call per item: of the first stage of a family, and of later ones.
 

@@ -19,14 +19,12 @@ import numpy as np
 from p3s.model.mixture import (
     MAX_TERMS,
     SHAPES,
-    Fit,
     Points,
     chosen,
     columns,
     fits,
     interval,
     mixture,
-    prior,
 )
 
 #: Counts, as multiples of the largest traced one, at which the interval is stored.
@@ -169,11 +167,11 @@ def _fit(ns: tuple[float, ...], values: tuple[float, ...]) -> WorkLaw:
     at = points.n[-1] * np.array(BAND_STEPS, dtype=float)
     exact = _without_noise(points, values)
     if exact is not None:
-        fit, error = exact
-        law = _law(fit.which, fit.share, points, top)
+        which, share, error = exact
+        law = _law(which.tolist(), share, points, top)
         # every value may be off by its error: the interval holds all laws that this leaves
-        size = columns(at, float(points.n[-1]))[:, list(fit.which)] * points.size[-1]
-        design = columns(points.n, float(points.n[-1]))[:, list(fit.which)] * points.size[-1]
+        size = columns(at, float(points.n[-1]))[:, which] * points.size[-1]
+        design = columns(points.n, float(points.n[-1]))[:, which] * points.size[-1]
         off = np.abs(size @ np.linalg.pinv(design / points.size[:, None])) @ error
         ends = np.stack([law.value(at) - off, law.value(at) + off], axis=1)
     else:
@@ -211,8 +209,10 @@ def _why_refused(law: WorkLaw, counts: int) -> str | None:
     return None
 
 
-def _without_noise(points: Points, values: Sequence[float]) -> tuple[Fit, np.ndarray] | None:
-    """Return the sum of fewest terms that meets every value but for rounding, and the rounding.
+def _without_noise(points: Points, values: Sequence[float]
+                   ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Return the sum of fewest terms that meets every value but for rounding: its shapes, their
+    shares, and the rounding.
 
     None where no sum does, or where so many do that one meets the values by chance.
     """
@@ -222,14 +222,14 @@ def _without_noise(points: Points, values: Sequence[float]) -> tuple[Fit, np.nda
     error = np.full(m, FLOAT_ERROR)
     if all(v == round(v) for v in values):
         error = np.maximum(error, 0.5000001 / points.mean)
-    most = min(MAX_TERMS, m - 1)
     evidence = np.sort(np.maximum(0.0, -np.log2(2 * error)))
-    meets = [f for f in fits(points, most)
-             if np.all(np.abs(f.residual) <= error * np.sqrt(points.repeats))
-             and np.all(f.share >= 0)
-             and evidence[:m - len(f.which)].sum() >= EXACT_MARGIN + log2(
-                 comb(len(SHAPES), len(f.which)))]
-    if not meets:
-        return None
-    best = min(meets, key=lambda f: (len(f.which), -prior(f.which), f.which))
-    return best, error
+    for f in fits(points, min(MAX_TERMS, m - 1)):
+        k = f.which.shape[1]
+        if evidence[:m - k].sum() < EXACT_MARGIN + log2(comb(len(SHAPES), k)):
+            return None
+        meets = np.all(np.abs(f.residual) <= error * np.sqrt(points.repeats), axis=1) & \
+            np.all(f.share >= 0, axis=1)
+        if meets.any():
+            best = int(np.argmax(np.where(meets, f.prior, -np.inf)))
+            return f.which[best], f.share[best], error
+    return None

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from p3s.model.expr import evaluate_int
-from p3s.model.features import BEFORE, HERE, ONCE, Feature, feature_values
-from p3s.model.guards import GridAt
+from p3s.model.expr import Expr, evaluate_int
+from p3s.model.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values
+from p3s.model.guards import GridAt, eval_guard
 from p3s.model.slots import env_of
 
 #: A normal distribution's 90 % interval in standard deviations.
@@ -42,10 +42,10 @@ class RankWork:
         return work, np.sqrt(squares)
 
 
-def rank_work(model: Model, grid: GridAt, rows: Rows) -> RankWork:
+def rank_work(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> RankWork:
     """Return the work of the ranks in ``rows``, all of whose rows must be there.
 
-    rows: columns rank, item, nbytes, repeat of a scaled trace.
+    rows: columns rank, item, nbytes, repeat of a scaled trace; widths: half widths are asked for.
     """
     places = [{**place, "phase": p["phase"]} for p in model["phases"]
               for place in p["work"]["places"]]
@@ -61,74 +61,100 @@ def rank_work(model: Model, grid: GridAt, rows: Rows) -> RankWork:
     calls = np.bincount(cell, weights=repeat, minlength=size).reshape(shape)
     sizes = np.bincount(cell, weights=repeat * nbytes, minlength=size).reshape(shape) \
         / np.maximum(calls, 1)
-    env = env_of(grid, ranks)
+    values = _Values(env_of(grid, ranks), grid)
     work, half = np.zeros(shape), np.zeros(shape)
     for k, p in enumerate(places):
-        work[k], half[k] = _of_place(p, k, number, calls, sizes, env)
+        there = np.flatnonzero(calls[k] > 0)
+        if len(there):
+            found = _of_place(p, k, number, calls, sizes, values, there, widths)
+            work[k, there], half[k, there] = found
     return RankWork(ranks, places, work, half)
 
 
+class _Values:
+    """Expressions evaluated for all ranks asked for, each once."""
+
+    def __init__(self, env: Mapping[str, np.ndarray], grid: GridAt) -> None:
+        self.env, self.grid = env, grid
+        self._known: dict[str, np.ndarray] = {}
+
+    def of(self, expr: Expr, there: np.ndarray) -> Any:
+        """Return the values of a feature's expression for the ranks at positions ``there``."""
+        if expr[0] == "num":
+            return expr[1] / expr[2]
+        key = str(expr)
+        if key not in self._known:
+            self._known[key] = feature_values(Feature(expr, 0.0), self.env, {})
+        return self._known[key][there]
+
+
 def _of_place(place: Mapping[str, Any], k: int, number: Mapping[tuple[str, ...], int],
-              calls: np.ndarray, sizes: np.ndarray, env: Mapping[str, np.ndarray]
-              ) -> tuple[np.ndarray, np.ndarray]:
-    """Return work and half width of the segments that end at one place, per rank."""
-    work, squares = np.zeros((2, calls.shape[1]))
-    there = np.flatnonzero(calls[k] > 0)
-    if not len(there):
-        return work, squares
-    env = {name: v[there] for name, v in env.items()}
+              calls: np.ndarray, sizes: np.ndarray, values: _Values, there: np.ndarray,
+              widths: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return work and half width of the segments that end at one place, for ranks ``there``."""
+    work, squares = np.zeros((2, len(there)))
     before = [number.get(tuple(a), -1) if a is not None else -1 for a in place["from"]]
-    counts = _counts(place, before, calls[:, there], calls[k, there], env)
-    for segment, a, count in zip(place["segments"], before, counts, strict=True):
+    beyond = np.log2(max(values.grid.n, 1))
+    for segment, a, count in zip(place["segments"], before,
+                                 _counts(place, before, calls[:, there], calls[k, there],
+                                         values, there), strict=True):
         if not count.any():
             continue
-        messages = {HERE: sizes[k, there],
-                    BEFORE: sizes[a, there] if a >= 0 else np.zeros(len(there)),
-                    ONCE: 1.0 / np.maximum(count, 1.0)}
-        value = law_value(segment["terms"], env, messages)
-        work[there] += count * value
-        squares[there] += (count * _half_width(segment, value, env, messages)) ** 2
+        factors = {NONE: 1.0, HERE: sizes[k, there], BEFORE: sizes[a, there] if a >= 0 else 0.0,
+                   ONCE: 1.0 / np.maximum(count, 1.0)}
+
+        def law(terms: Sequence[Any], factors: Mapping[str, Any] = factors) -> Any:
+            value = sum(coef * values.of(expr, there) * factors[message]
+                        for coef, expr, message in terms)
+            return np.maximum(value, 0.0)
+
+        value = law(segment["terms"])
+        work += count * value
+        if widths:
+            # half as much again per doubling; and what laws that did as well would say
+            steps = max(beyond - np.log2(max(segment["counts"])), 0.0)
+            half = _Z90 * segment["error"] * (1.0 + 0.5 * steps) * value
+            for rival in segment["rivals"]:
+                half = np.maximum(half, np.abs(law(rival) - value))
+            squares += (count * half) ** 2
     return work, np.sqrt(squares)
 
 
-def law_value(terms: Sequence[Any], env: Mapping[str, np.ndarray],
-              messages: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the work of one occurrence of a segment for the ranks of ``env``."""
-    out = np.zeros(len(env["n"]))
-    for coef, expr, message in terms:
-        out += coef * feature_values(Feature(expr, 0.0, message), env, messages)
-    return np.maximum(out, 0.0)
+def _case_of(cases: Sequence[Mapping[str, Any]], there: np.ndarray, grid: GridAt,
+             ranks: np.ndarray) -> np.ndarray:
+    """Return the case of every rank; there: (ranks, calls before the place), 0 or 1.
 
-
-def _half_width(segment: Mapping[str, Any], value: np.ndarray, env: Mapping[str, np.ndarray],
-                messages: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the half width of one occurrence's 90 % interval.
-
-    It grows with the distance from the traced counts, and includes what other laws that did as
-    well at the traced counts would say.
+    Ranks that make other calls than any that were traced are taken to be like the nearest; of
+    cases with the same calls the first whose guard holds is taken.
     """
-    beyond = np.maximum(np.log2(env["n"] / max(segment["counts"])), 0.0)
-    half = _Z90 * segment["error"] * (1.0 + 0.5 * beyond) * value
-    for rival in segment["rivals"]:
-        half = np.maximum(half, np.abs(law_value(rival, env, messages) - value))
-    return half
+    known = np.array([case["present"] for case in cases], dtype=np.int64).reshape(len(cases), -1)
+    bits = np.zeros(len(there), dtype=object if there.shape[1] > 62 else np.int64)
+    for k in range(there.shape[1]):
+        bits = bits * 2 + there[:, k]
+    _, one, where = np.unique(bits, return_index=True, return_inverse=True)
+    kinds = there[one]
+    nearest = np.abs(kinds[:, None, :] - known[None, :, :]).sum(axis=2).argmin(axis=1)
+    out = nearest[where.ravel()]
+    for first in np.unique(out):
+        left = out == first
+        for c in np.flatnonzero(np.all(known == known[first], axis=1)).tolist():
+            guard = cases[c]["guard"]
+            holds = left if guard is None else left & eval_guard(guard, grid)[ranks]
+            out[holds] = c
+            left &= ~holds
+    return out
 
 
-def _counts(place: Mapping[str, Any], before: Sequence[int], calls: np.ndarray,
-            own: np.ndarray, env: Mapping[str, np.ndarray]) -> np.ndarray:
+def _counts(place: Mapping[str, Any], before: Sequence[int], calls: np.ndarray, own: np.ndarray,
+            values: _Values, at: np.ndarray) -> np.ndarray:
     """Return how often each segment occurs, (segments, ranks)."""
     cases = place["cases"]
-    known = np.array([case["present"] for case in cases], dtype=np.int64).reshape(len(cases), -1)
     there = np.stack([calls[a] > 0 if a >= 0 else np.ones(len(own), dtype=bool) for a in before],
                      axis=1).astype(np.int64)
-    kinds, where = np.unique(there, axis=0, return_inverse=True)
-    # ranks that make other calls than any that were traced are taken to be like the nearest
-    nearest = np.abs(kinds[:, None, :] - known[None, :, :]).sum(axis=2).argmin(axis=1)
-    case_of = nearest[where.ravel()]
+    case_of = _case_of(cases, there, values.grid, values.env["r"][at])
     out = np.zeros((len(before), len(own)))
     for c in np.unique(case_of):
         mine = np.flatnonzero(case_of == c)
-        part = {name: v[mine] for name, v in env.items()}
         main = 0
         for k, law in enumerate(cases[c]["counts"]):
             if "rest" in law:
@@ -139,7 +165,8 @@ def _counts(place: Mapping[str, Any], before: Sequence[int], calls: np.ndarray,
                 a = before[law["as"]]
                 out[k, mine] = calls[a, mine] if a >= 0 else 1.0
             elif "expr" in law:
-                out[k, mine] = evaluate_int(law["expr"], part)
+                out[k, mine] = evaluate_int(law["expr"], {
+                    name: v[at[mine]] for name, v in values.env.items()})
             else:
                 out[k, mine] = law["share"] * own[mine]
         others = out[:, mine].sum(axis=0)
@@ -169,7 +196,7 @@ def share_out(model: Model, grid: GridAt, rows: Rows) -> np.ndarray:
     """
     if not len(rows["rank"]):
         return rows["work"]
-    found = rank_work(model, grid, rows)
+    found = rank_work(model, grid, rows, widths=False)
     of_item = np.full(len(model["items"]), -1, dtype=np.int64)
     first, later = np.ones((2, len(model["items"])))
     for k, p in enumerate(found.places):

@@ -90,7 +90,7 @@ def _phase(phase: PhaseRules, model: Mapping[str, Any], everything: bool) -> lis
     if refused:
         told = "stated by the user; " if phase.weight_verdict == "stated" else \
             "p3s model STUDY --trips " + str(phase.phase) + "=COUNT states a number; "
-        lines += _indented(f"turns: {told}{refused['reason']}", 2)
+        lines += _indented(f"turns: {told}{visible(str(refused['reason']), 400)}", 2)
     lines += _indented(f"work of a rank in the run = {phase.work}", 2)
     lines += _table(rules)
     if hidden:

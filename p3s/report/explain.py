@@ -23,6 +23,8 @@ from p3s.report.text import percent, visible
 MAX_CALLS, MAX_CLASSES = 12, 4
 #: Rivals are compared up to this many times the largest traced count; so many are listed.
 _FAR, MAX_RIVALS = 8, 4
+#: Counts above this one are not tried one by one.
+_MOST = 512
 
 
 def chosen(model: Mapping[str, Any], phase: int, call: int | None) -> list[int]:
@@ -67,7 +69,10 @@ def _phase(model: Mapping[str, Any], number: int) -> list[str]:
     weight = text.in_words_of(model, text.weight_text(law))
     lines += _wrapped(f"weight w = {weight}  [{verdict}]", 2)
     lines += _wrapped(_why_chosen(law), 4)
+    lines += [line for rival in rivals(model, law) for line in _wrapped(rival, 4)]
     lines += _wrapped(_weight_reason(model, phase), 4)
+    if phase.get("trips"):
+        lines += _wrapped(f"turns: {visible(str(phase['trips'].get('reason', '')), 400)}", 4)
     rows = [[str(n), f"{traced:,}", _weight_at(model, phase, n)]
             for n, traced in phase["weight_points"]]
     lines += _aligned(["processes", "traced", "by the law"], rows, 4)
@@ -87,6 +92,8 @@ def _weight_at(model: Mapping[str, Any], phase: Mapping[str, Any], n: int) -> st
 
 def _weight_reason(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
     verdict, held = phase.get("weight_verdict"), model.get("holdout") or {}
+    if verdict == "stated":
+        return "stated by the user: p3s model STUDY --trips"
     if verdict == "statistical":
         return "statistical: no exact law reproduces the traced counts"
     if verdict == "fitted":
@@ -113,7 +120,7 @@ def _call(
     for k, slot in enumerate(item["slots"]):
         lines += _slot(model, phase, item, slot,
                        f"size {k + 1} of {len(item['slots'])}" if len(item["slots"]) > 1 else "")
-    lines += _segments(model, i)
+    lines += _segments(model, i, places)
     lines += _measured(item, everything)
     lines += [line for reason in _reasons(model, item) for line in _wrapped(reason, 2)]
     return lines
@@ -150,14 +157,18 @@ def _slot(
     return lines
 
 
-def _segments(model: Mapping[str, Any], i: int, limit: int = 6) -> list[str]:
+def _segments(model: Mapping[str, Any], i: int, places: Places, limit: int = 6) -> list[str]:
     """Return the work of the segments that lead to a call, by the call before it."""
     found = text.segments_of(model, i)
     unit = text.unit_of(model)
     lines = []
     for before, work, error in found[:limit]:
-        words = f"after {visible(before)}: {text.in_words_of(model, work)} {unit}"
-        lines += _wrapped(f"{words} (error where left out {percent(error)})", 15)
+        after = "from the start"
+        if before is not None:
+            place, _ = call_place(model["sites"].get(before[0]) or ["?"], places)
+            after = f"after {visible(before[1])} {visible(place)}"
+        lines += _wrapped(f"{after}: {text.in_words_of(model, work)} {unit} (error where left out "
+                          f"{percent(error)})", 15)  # fmt: skip
     return [*lines, *_wrapped(f"and {len(found) - limit} more segments" if len(found) > limit
                               else "", 15)]
 
@@ -203,15 +214,15 @@ def rivals(model: Mapping[str, Any], law: Mapping[str, Any], width: int = 1) -> 
 
 def _first_difference(model: Mapping[str, Any], law: Mapping[str, Any], rival: Any) -> str:
     """Say at which count the program may take two laws differ first."""
-    top = max(model["counts"])
-    for n in range(2, _FAR * top + 1):
+    top = min(_FAR * max(model["counts"]), _MOST)
+    for n in range(2, top + 1):
         try:
             grid = model_grid(dict(model), n)
         except P3SError:
             continue
         if differ_at({**law, "rivals": [rival]}, grid):
             return f"differs first at {n} processes ({'x'.join(map(str, grid.dims))})"
-    return f"the same up to {_FAR * top} processes"
+    return f"the same up to {top} processes"
 
 
 def _met(item: Mapping[str, Any], n: int) -> str:

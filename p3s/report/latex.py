@@ -146,6 +146,10 @@ def _volume(model: Mapping[str, Any], item: Mapping[str, Any], slot: Mapping[str
     law, width = slot["elements"], slot["elem_bytes"]
     if "expr" in law:
         return f"${_math(model, text.bytes_of(law['expr'], width))}$"
+    if "expr" in law["stat"]:
+        from sympy import latex
+
+        return rf"$\approx {latex(text.decimal(text.bytes_of(law['stat']['expr'], width)))}$"
     words = _law(model, law)
     return f"${words}$" if width == 1 else rf"${int(width)} \cdot ({words})$"
 

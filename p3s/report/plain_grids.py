@@ -166,14 +166,27 @@ class Grid(NamedTuple):
     extent: int = 0
     rest: str = "balanced"
     layout: str = "row"
+    part: str = ""
+
+    def members(self, n: int) -> tuple[int, int]:
+        """Return the first rank that is on the grid, and how many ranks are."""
+        if self.part == "root":
+            return 0, int(n ** (1 / self.ndims) + 1e-9) ** self.ndims
+        if self.part == "power":
+            return 0, 1 << (max(n, 1).bit_length() - 1)
+        return (int(self.part == "first"), n - 1) if self.part else (0, n)
 
     def dims(self, n: int) -> tuple[int, ...]:
         """Return the extents at n processes; ValueError where there is no such grid."""
         return _dims(self, n)
 
     def coordinates(self, rank: int, n: int) -> tuple[int, ...]:
-        """Return the coordinates of a rank."""
+        """Return the coordinates of a rank; -1 for one that is not on the grid."""
         dims = self.dims(n)
+        first, count = self.members(n)
+        rank -= first
+        if not 0 <= rank < count:
+            return (-1,) * len(dims)
         if self.kind == "bits":
             return self._dealt(rank, n)
         if self.layout == "reverse":
@@ -192,7 +205,7 @@ class Grid(NamedTuple):
         pairs = list(zip(coords, dims, strict=True))
         for c, p in reversed(pairs) if self.layout == "column" else pairs:
             rank = rank * p + c
-        return n - 1 - rank if self.layout == "reverse" else rank
+        return n - 1 - rank if self.layout == "reverse" else rank + self.members(n)[0]
 
     def _dealt(self, rank: int, n: int) -> tuple[int, ...]:
         bits, coords = n.bit_length() - 1, [0] * self.ndims
@@ -215,7 +228,9 @@ class Grid(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _dims(grid: Grid, n: int) -> tuple[int, ...]:
-    dims = extents(n, grid.kind, grid.ndims, grid.order, grid.extent, grid.rest) if n > 0 else None
+    count = grid.members(n)[1] if n > 0 else 0
+    dims = extents(count, grid.kind, grid.ndims, grid.order, grid.extent, grid.rest) \
+        if count > 0 else None
     if dims is None:
         raise ValueError(f"the program's process grid has no form at {n} processes")
     return dims
@@ -243,6 +258,8 @@ def colour(law: dict[str, Any], rank: int, n: int, grid: Grid) -> int:
         return 1 if law["holds"](rank, n) else 0 if law.get("both") else -1
     if kind == "axes":
         own, label = law.get("on", grid), 0
+        if own.coordinates(rank, n)[0] < 0:
+            return -1
         for d, (c, p) in enumerate(zip(own.coordinates(rank, n), own.dims(n), strict=True)):
             if d not in law["axes"]:
                 label = label * p + c
@@ -278,7 +295,8 @@ def communicators(law: dict[str, Any], n: int, grid: Grid) -> dict[int, list[int
         if law.get("order") == "reverse":
             ranks.reverse()
         elif law.get("order") == "grid":
-            ranks.sort(key=lambda r: place_in_rows(grid.coordinates(r, n), grid.dims(n)))
+            ranks = sorted((r for r in ranks if grid.coordinates(r, n)[0] >= 0),
+                           key=lambda r: place_in_rows(grid.coordinates(r, n), grid.dims(n)))
         found: dict[int, list[int]] = {}
         for rank in ranks:
             label = colour(law, rank, n, grid)

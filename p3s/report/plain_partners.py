@@ -33,6 +33,8 @@ def line(axis: Any, rank: int, n: int, grid: Grid) -> Line:
         return Line(rank, n, n, lambda place: place)
     if isinstance(axis, int):
         coords, p = grid.coordinates(rank, n), grid.dims(n)[axis]
+        if coords[axis] < 0:
+            return Line(-1, 0, p, lambda place: -1)
         return Line(coords[axis], p, p, lambda place: grid.rank(
             (*coords[:axis], place, *coords[axis + 1:]), n))
     group = members(axis, rank, n, grid)
@@ -53,10 +55,10 @@ def digits(p: int, base: int = 2) -> int:
     return k
 
 
-def index(rank: Any, p: int) -> int:
-    """Return a place given as 0, 1, ..., -1 (the last) or "half"."""
-    if rank == "half":
-        return p // 2
+def index(rank: Any, p: int, coords: tuple[int, ...] = ()) -> int:
+    """Return a place given as 0, 1, ..., -1 (the last), "half" or own coordinate "c0"."""
+    if isinstance(rank, str):
+        return p // 2 if rank == "half" else coords[int(rank[1:])]
     return int(rank) if rank >= 0 else p + int(rank)
 
 
@@ -83,6 +85,8 @@ def partners(relation: dict[str, Any], rank: int, n: int, grid: Grid) -> list[in
 
 def shifted(relation: dict[str, Any], rank: int, n: int, grid: Grid) -> int:
     """Return the rank at a distance on the grid, -1 beyond a border."""
+    if grid.coordinates(rank, n)[0] < 0:
+        return -1
     to = []
     for c, p, by, wrap in zip(grid.coordinates(rank, n), grid.dims(n), relation["vec"],
                               relation["wrap"], strict=True):
@@ -97,6 +101,8 @@ def transposed(axes: tuple[int, int], rank: int, n: int, grid: Grid) -> int:
     """Return the rank with two coordinates exchanged; on 2:1 grids pairs of ranks are."""
     a, b = axes
     dims, to = grid.dims(n), list(grid.coordinates(rank, n))
+    if to[0] < 0:
+        return -1
     i, j = to[a], to[b]
     if dims[a] == dims[b]:
         to[a], to[b] = j, i
@@ -119,19 +125,21 @@ def along(relation: dict[str, Any], rank: int, n: int, grid: Grid) -> list[int]:
     if kind == "mirror":
         return [own.rank(p - 1 - c)]
     if kind == "place":
-        to = grid.coordinates(rank, n)[relation["of"]] if "of" in relation else \
-            index(relation["rank"], p)
-        return [own.rank(to)]
+        return [own.rank(index(relation["rank"], p, grid.coordinates(rank, n)))]
+    if kind == "skew":
+        return [own.rank((c + sign * grid.coordinates(rank, n)[relation["of"]]) % p)]
     if kind == "along":
         return [own.rank((c + relation["by"]) % p if wrap else c + relation["by"])]
     if kind == "far":
         to = c + sign * (p // relation["k"])
-        return [own.rank(to % p if wrap else to)]
+        parts = relation["k"] * (p // relation["k"])
+        return [own.rank(to % p) if wrap else own.rank(to, c < parts and to < parts)]
     if kind == "fold":
         low = low_power(p)
         return [own.rank(c + low, c < low) if sign > 0 else own.rank(c - low, c >= low)]
     if kind == "tree":
-        return [branch(relation, own, s, k) for s, k in stages_of(relation, own)]
+        root = index(relation.get("root", 0), p, grid.coordinates(rank, n))
+        return [branch(relation, own, root, s, k) for s, k in stages_of(relation, own)]
     if kind == "level":
         return [level(relation, own, s, rank, n, grid) for s, _ in stages_of(relation, own)]
     return [family(relation, own, s) for s, _ in stages_of(relation, own)]
@@ -200,20 +208,25 @@ def folded(fold: str, own: Line, s: int) -> int:
 
 
 def level(relation: dict[str, Any], own: Line, s: int, rank: int, n: int, grid: Grid) -> int:
-    """Return the neighbour at level s, among the multiples of 2**s."""
-    many, works = (own.p + (1 << s) - 1) >> s, own.c % (1 << s) == 0
+    """Return the neighbour at level s, among the multiples of 2**s (from the end on demand)."""
+    last = relation.get("anchor") == "last"
+    c, sign = (own.p - 1 - own.c, -relation["sign"]) if last else (own.c, relation["sign"])
+    many, works = (own.p + (1 << s) - 1) >> s, c % (1 << s) == 0
     if relation.get("all"):
-        works = works and all(c % (1 << s) == 0 for c in grid.coordinates(rank, n))
-    to = (own.c >> s) + relation["sign"]
+        for p, other in zip(grid.dims(n), grid.coordinates(rank, n), strict=True):
+            step = max((p << s) // max(own.longest, 1), 1)
+            works = works and (p - 1 - other if last else other) % step == 0
+    to = (c >> s) + sign
     if relation["wrap"]:
         to %= max(many, 1)
-    return own.rank(to << s if to >= 0 else -1, works and many > 1)
+    to = to << s if to >= 0 else -1
+    return own.rank(own.p - 1 - to if to >= 0 and last else to, works and many > 1)
 
 
-def branch(relation: dict[str, Any], own: Line, s: int, k: int) -> int:
+def branch(relation: dict[str, Any], own: Line, root: int, s: int, k: int) -> int:
     """Return the k-th partner at stage s of a tree."""
     base, sign, p = int(relation.get("base", 2)), int(relation["sign"]), own.p
-    root, step = index(relation.get("root", 0), p), base**s
+    step = base**s
     v = (own.c - root) % p
     if relation.get("form") == "low":
         there = v < step if sign > 0 else k * step <= v < (k + 1) * step

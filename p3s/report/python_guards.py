@@ -14,13 +14,16 @@ _BOUNDS = {
 }  # fmt: skip
 
 
-def condition(guard: Sequence[Sequence[Any]], ndims: int, alone: bool) -> tuple[str, set[str]]:
+def condition(
+    guard: Sequence[Sequence[Any]], ndims: int, alone: bool, part: bool = False
+) -> tuple[str, set[str]]:
     """Return a conjunction as a Python condition, and the coordinates and extents it uses.
 
-    alone: the call has no partner, so conditions on one hold. The condition is of ``rank``,
-    ``n``, ``partner``, ``step`` and ``stages`` (the list of partners); empty: always.
+    alone: the call has no partner, so conditions on one hold; part: some ranks are not on the
+    grid (their coordinates are -1), and no condition on places holds for them. The condition is
+    of ``rank``, ``n``, ``partner``, ``step`` and ``stages`` (the list of partners); empty: always.
     """
-    made = _Condition(ndims, alone)
+    made = _Condition(ndims, alone, part)
     return made.all_of(guard), made.used
 
 
@@ -29,8 +32,10 @@ class NotExpressible(P3SError):
 
 
 class _Condition:
-    def __init__(self, ndims: int, alone: bool) -> None:
-        self.ndims, self.alone = ndims, alone
+    rank = "rank"
+
+    def __init__(self, ndims: int, alone: bool, part: bool) -> None:
+        self.ndims, self.alone, self.part = ndims, alone, part
         self.used: set[str] = set()
 
     def all_of(self, guard: Sequence[Sequence[Any]]) -> str:
@@ -45,23 +50,37 @@ class _Condition:
             return "" if self.alone else {
                 "peer": "partner >= 0", "notself": "partner != rank", "down": "partner < rank",
                 "up": "partner > rank"}[op]
-        for found in (self.of_rank(op, args), self.of_place(op, args), self.of_stage(op, args)):
+        if op == "partner":  # what holds for the partner
+            return "False" if self.alone else self.of_partner(args[0])
+        if op in ("ingrid", "outgrid"):
+            return f"{self.coordinate(0)} {'>=' if op == 'ingrid' else '<'} 0"
+        place = self.of_place(op, args)
+        if place is not None and self.part:
+            place = f"{place} and {self.coordinate(0)} >= 0"
+        for found in (self.of_rank(op, args), place, self.of_stage(op, args)):
             if found is not None:
                 return found
         raise NotExpressible("which ranks take part has no plain Python form in this version")
 
+    def of_partner(self, atom: Sequence[Any]) -> str:
+        inner = _OfPartner(self.ndims, True, self.part)
+        found = inner.one(atom)
+        self.used |= inner.used
+        return f"partner >= 0 and {found}" if found else "partner >= 0"
+
     def of_rank(self, op: str, args: Sequence[Any]) -> str | None:
         if op in ("rank", "notrank"):
             rank = int(args[0])
-            return (f"rank {'==' if op == 'rank' else '!='} "
+            return (f"{self.rank} {'==' if op == 'rank' else '!='} "
                     + (str(rank) if rank >= 0 else f"n - {-rank}"))
         if op in ("rankmod", "notrankmod"):
-            return f"rank % {int(args[0])} {'==' if op == 'rankmod' else '!='} {int(args[1])}"
+            sign = "==" if op == "rankmod" else "!="
+            return f"{self.rank} % {int(args[0])} {sign} {int(args[1])}"
         if op in ("below", "from"):
             bound = _BOUNDS.get(args[0]) if isinstance(args[0], str) else str(int(args[0]))
             if bound is None:
                 raise P3SError("model: a guard is malformed; run `p3s model` again")
-            return f"rank {'<' if op == 'below' else '>='} {bound}"
+            return f"{self.rank} {'<' if op == 'below' else '>='} {bound}"
         if op == "above":
             return f"n > {int(args[0])}"
         return None
@@ -98,14 +117,26 @@ class _Condition:
         if op in ("stage", "notstage"):
             last = "0" if int(args[0]) == 0 else "len(stages) - 1"
             return f"step {'==' if op == 'stage' else '!='} {last}"
+        if op in ("early", "late"):
+            half = f"(len(stages) + {int(args[0])}) // 2"
+            return f"step {'<' if op == 'early' else '>='} {half}"
         if op in ("within", "beyond"):
-            return f"rank {'<' if op == 'within' else '>='} 1 << step + {int(args[0])}"
+            return f"{self.rank} {'<' if op == 'within' else '>='} 1 << step + {int(args[0])}"
         if op in ("smod", "sbit"):
             which, number = int(args[0]), int(args[1])
             if op == "sbit":
-                name = "rank" if which == -1 else self.coordinate(which)
+                name = self.rank if which == -1 else self.coordinate(which)
                 return f"{name} >> step & 1 == {number}"
             names = [self.coordinate(d) for d in range(self.ndims)] if which == -2 else \
-                ["rank" if which == -1 else self.coordinate(which)]
+                [self.rank if which == -1 else self.coordinate(which)]
             return " and ".join(f"{name} % (1 << step + {number}) == 0" for name in names)
         return None
+
+
+class _OfPartner(_Condition):
+    """The same of the partner: its rank and its coordinates."""
+
+    rank = "partner"
+
+    def coordinate(self, d: Any) -> str:
+        return f"GRID.coordinates(partner, n)[{int(d)}]"

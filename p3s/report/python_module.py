@@ -39,7 +39,7 @@ _WORDS = frozenset({
     "low", "plus", "minus", "meet", "up", "down", "world", "axes", "nodes", "parts", "spread",
     "without", "floor", "tail", "short", "ceil", "first", "reverse", "grid", "line", "greedy",
     "balanced", "nested", "greedy_up", "balanced_up", "nested_up", "power2", "bits", "cube",
-    "fixed", "row", "column", "where",
+    "fixed", "row", "column", "where", "last", "skew", "c0", "c1", "c2", "c3", "",
 })  # fmt: skip
 
 
@@ -80,12 +80,13 @@ def _grid(model: Mapping[str, Any]) -> str:
 
 
 def _grid_source(family: Mapping[str, Any]) -> str:
-    known = {"kind", "ndims", "order", "extent", "rest", "layout"}
+    known = {"kind", "ndims", "order", "extent", "rest", "layout", "part"}
     if set(family) - known:
         raise P3SError("model: its process grid has no plain Python form in this version")
     return (f"Grid({_literal(family['kind'])}, {int(family['ndims'])}, "
             f"{_literal([int(d) for d in family['order']])}, {int(family['extent'])}, "
-            f"{_literal(family.get('rest', 'balanced'))}, {_literal(family.get('layout', 'row'))})")
+            f"{_literal(family.get('rest', 'balanced'))}, {_literal(family.get('layout', 'row'))}, "
+            f"{_literal(family.get('part', ''))})")
 
 
 def _table(model: Mapping[str, Any], left_out: Mapping[int, str]) -> str:
@@ -402,7 +403,8 @@ class _Slot:
         return f"{name} = {source[:-1]}, 'axis': {self._communicator(axis, f'{name}_holds')}}}"
 
     def _guard(self, guard: Sequence[Any], alone: bool = False) -> str:
-        source, used = condition(guard, self.ndims, alone or self.slot["relation"] is None)
+        source, used = condition(guard, self.ndims, alone or self.slot["relation"] is None,
+                                 bool(self.model["grid"]["family"].get("part")))
         self.used |= used
         return source
 

@@ -104,6 +104,16 @@ def _row(rule: Rule) -> list[str]:
         "; ".join(facts))]  # fmt: skip
 
 
+def instructions_of(model: Mapping[str, Any]) -> str:
+    """Return the instruction table (thesis, Table 5.2) as text; empty where it cannot be made."""
+    from p3s.report.scic import table
+
+    try:
+        return "\n".join(visible(line, 400) for line in table(model).split("\n")).rstrip()
+    except P3SError:
+        return ""
+
+
 def account_of(study: Study) -> Account | None:
     """Return the account of the study's runs; None when there is none or it is damaged."""
     from p3s.report.phase_table import ACCOUNT_HEAD, account_notes, account_rows

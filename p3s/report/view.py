@@ -10,7 +10,7 @@ from p3s import __version__
 from p3s.characterize.unmodelled import sentences
 from p3s.errors import P3SError
 from p3s.report.equations import listed, missed_rules
-from p3s.report.sections import Account, Equations, account_of, equations_of
+from p3s.report.sections import Account, Equations, account_of, equations_of, instructions_of
 from p3s.report.text import factor, interval, percent, seconds, visible
 from p3s.study import Study, read_json
 
@@ -60,6 +60,7 @@ class View:
     phases_cut: str
     account: Account | None
     equations: Equations
+    instructions: str
     shares_head: list[str]
     shares: list[list[str]]
     holdout: list[str]
@@ -380,6 +381,7 @@ def build_view(study: Study) -> View:
         phases_cut=cut,
         account=account_of(study),
         equations=equations_of(study, model),
+        instructions=instructions_of(model),
         shares_head=["verdict", "events", "bytes", "work"],
         shares=_shares(prediction),
         holdout=_holdout(model),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from p3s.scale.write import write_scaled
+from p3s.scale.events import events_of
+from p3s.scale.write import scaled_dir, write_scaled
 
-__all__ = ["write_scaled"]
+__all__ = ["events_of", "scaled_dir", "write_scaled"]

@@ -1,42 +1,78 @@
-"""Write scaled/npNNNNNN: part-*.parquet, comms.json, scaled.json (written last)."""
+"""Write scaled/npNNNNNN: part-*.parquet, comms.json, order.json, scaled.json (written last).
+
+Ranks are independent of each other: the trace is made and written some ranks at a time.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.model.evaluate import ScaledRows, generate, phase_weight
+from p3s.model.evaluate import Evaluator, ScaledRows, phase_weight
 from p3s.model.stage import load
-from p3s.model.workload import phase_half_widths
+from p3s.model.workload import rank_work
 
 RANKS_PER_PART = 1024
+#: Largest count all of whose ranks are written: more can be had in parts.
+MOST_RANKS = 1 << 22
 
 
-def write_scaled(study_dir: Path, n: int) -> dict[str, Any]:
-    """Write the scaled logical trace of ``n`` processes and return its head (scaled.json)."""
+def write_scaled(study_dir: Path, n: int, ranks: Sequence[int] | None = None) -> dict[str, Any]:
+    """Write the scaled logical trace of ``n`` processes and return its head (scaled.json).
+
+    ranks: only these, into a directory of its own (scaled/npNNNNNN.ranks).
+    """
     from p3s.study import Study, write_json
 
     if n < 1:
         raise P3SError(f"scale: {n} processes cannot be; give a count of 1 or more")
     study = Study.open(Path(study_dir))
     model = load(study.root)
-    rows = generate(model, n)
-    target = study.scaled_dir(n)
+    wanted = None if ranks is None else _checked(ranks, n)
+    if wanted is None and n > MOST_RANKS:
+        raise P3SError(f"scale: {n} processes have too many rows to write; name some with --ranks")
+    evaluator = Evaluator(model, n)
+    target = scaled_dir(study.scaled_dir(n), ranks)
     staged = study.stage_run(target)
     try:
-        _write_parts(model, rows, staged)
-        write_json(staged / "comms.json", _comms(rows))
-        head = _head(model, rows)
-        write_json(staged / "scaled.json", head)
+        head = _Head(model, evaluator)
+        parts = np.array_split(wanted, range(RANKS_PER_PART, len(wanted), RANKS_PER_PART)) \
+            if wanted is not None else (np.arange(a, min(a + RANKS_PER_PART, n))
+                                        for a in range(0, n, RANKS_PER_PART))
+        for k, some in enumerate(parts):
+            rows = evaluator.rows(some)
+            _write_part(model, rows, staged / f"part-{k:05d}.parquet")
+            head.add(rows)
+        write_json(staged / "comms.json", {"schema": "p3s.comms", "schema_version": 1,
+                                           "comms": evaluator.comms.to_json()})
+        write_json(staged / "order.json", _order(model, evaluator))
+        out = head.to_json(len(wanted) if wanted is not None else n)
+        if wanted is not None:
+            out["ranks"] = [[int(part[0]), int(part[-1])] for part in
+                            np.split(wanted, np.flatnonzero(np.diff(wanted) > 1) + 1)]
+        write_json(staged / "scaled.json", out)
         study.commit_run(staged, target)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
-    return head
+    return out
+
+
+def scaled_dir(whole: Path, ranks: Sequence[int] | None) -> Path:
+    """Return the directory of a scaled trace; that of some ranks stands beside the whole one."""
+    return whole if ranks is None else whole.with_name(whole.name + ".ranks")
+
+
+def _checked(ranks: Sequence[int], n: int) -> np.ndarray:
+    wanted = np.unique(np.asarray(ranks, dtype=np.int64))
+    if not len(wanted) or wanted[0] < 0 or wanted[-1] >= n:
+        raise P3SError(f"scale: rank {int(wanted[-1]) if len(wanted) else 'none'} is none of the "
+                       f"{n} processes; name ranks from 0 to {n - 1}")
+    return wanted
 
 
 def _index_in_phase(rows: ScaledRows) -> np.ndarray:
@@ -49,94 +85,116 @@ def _index_in_phase(rows: ScaledRows) -> np.ndarray:
     return np.arange(len(rows.rank)) - np.repeat(starts, np.diff([*starts, len(rows.rank)]))
 
 
-def _write_parts(model: Mapping[str, Any], rows: ScaledRows, target: Path) -> None:
+def _rules(model: Mapping[str, Any]) -> np.ndarray:
+    """Return the number of each item's first slot among all slots."""
+    return np.cumsum([0, *(len(it["slots"]) for it in model["items"])])
+
+
+def _write_part(model: Mapping[str, Any], rows: ScaledRows, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     items = model["items"]
-    slot_base = np.cumsum([0, *(len(it["slots"]) for it in items)])
     tags = np.array([it["tag"] if it["tag"] is not None else it["tag_value"] for it in items],
                     dtype=np.int64)
     kinds = [it["kind"] for it in items]
-    index = _index_in_phase(rows)
-    bounds = np.searchsorted(rows.rank, np.arange(0, rows.n + RANKS_PER_PART, RANKS_PER_PART))
+    it = rows.item
+    p2p = np.array([x in ("send", "recv") for x in kinds], dtype=bool)[it] \
+        if len(items) else np.zeros(0, dtype=bool)
 
     def labels(values: list[str], codes: np.ndarray) -> Any:
         return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()),
                                               pa.array(values, pa.string())).cast(pa.string())
 
-    for k, (a, b) in enumerate(zip(bounds[:-1], bounds[1:], strict=True)):
-        cut = slice(int(a), int(b))
-        it = rows.item[cut]
-        p2p = np.array([x in ("send", "recv") for x in kinds], dtype=bool)[it] \
-            if len(items) else np.zeros(0, dtype=bool)
-        table = pa.table({
-            "rank": pa.array(rows.rank[cut], pa.int32()),
-            "phase": pa.array(rows.phase[cut], pa.int32()),
-            "index": pa.array(index[cut], pa.int32()),
-            "op": labels([x["op"] for x in items], it),
-            "kind": labels(kinds, it),
-            "peer": pa.array(rows.peer[cut], pa.int32()),
-            "bytes": pa.array(rows.nbytes[cut], pa.int64()),
-            "comm": pa.array(rows.comm[cut], pa.int32()),
-            "tag": pa.array(np.where(p2p, tags[it], -1), pa.int32()),
-            "root": pa.array(rows.root[cut], pa.int32()),
-            "repeat": pa.array(rows.repeat[cut], pa.int64()),
-            "work": pa.array(rows.work[cut], pa.float64()),
-            "work_unit": labels([model["work_unit"]], np.zeros(len(it), dtype=np.int64)),
-            "slot": pa.array(slot_base[it] + rows.slot[cut], pa.int32()),
-            "verdict": labels([x["verdict"] for x in items], it),
-        })
-        pq.write_table(table, target / f"part-{k:05d}.parquet", compression="zstd",
-                       write_page_checksum=True)
+    table = pa.table({
+        "rank": pa.array(rows.rank, pa.int32()),
+        "phase": pa.array(rows.phase, pa.int32()),
+        "index": pa.array(_index_in_phase(rows), pa.int32()),
+        "op": labels([x["op"] for x in items], it),
+        "kind": labels(kinds, it),
+        "peer": pa.array(rows.peer, pa.int32()),
+        "bytes": pa.array(rows.nbytes, pa.int64()),
+        "comm": pa.array(rows.comm, pa.int32()),
+        "tag": pa.array(np.where(p2p, tags[it], -1), pa.int32()),
+        "root": pa.array(rows.root, pa.int32()),
+        "repeat": pa.array(rows.repeat, pa.int64()),
+        "work": pa.array(rows.work, pa.float64()),
+        "work_unit": labels([model["work_unit"]], np.zeros(len(it), dtype=np.int64)),
+        "slot": pa.array(_rules(model)[it] + rows.slot, pa.int32()),
+        "verdict": labels([x["verdict"] for x in items], it),
+        "stage": pa.array(rows.stage, pa.int32()),
+        "turn": pa.array(rows.turn, pa.int32()),
+    })
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
 
 
-def _comms(rows: ScaledRows) -> dict[str, Any]:
-    comms: list[dict[str, Any]] = []
-    for i, members in enumerate(rows.members):
-        if members == tuple(range(members[0], members[0] + len(members))) and len(members) > 64:
-            comms.append({"id": i, "first": members[0], "size": len(members)})
-        else:
-            comms.append({"id": i, "members": list(members)})
-    return {"schema": "p3s.comms", "schema_version": 1, "comms": comms}
+def _order(model: Mapping[str, Any], evaluator: Evaluator) -> dict[str, Any]:
+    """Return what unfolds rows into the sequence of events (p3s.scale.events)."""
+    order = model.get("order")
+    return {"schema": "p3s.order", "schema_version": 1, "n": evaluator.n,
+            "grid": list(evaluator.grid.dims), "loops": order["loops"] if order else None,
+            "items": [{"op": it["op"], "kind": it["kind"], "loops": it.get("loops"),
+                       "at": it.get("at"), "slots": [{"when": s.get("when")} for s in it["slots"]]}
+                      for it in model["items"]]}
 
 
-def _head(model: Mapping[str, Any], rows: ScaledRows) -> dict[str, Any]:
-    n_phases = len(model["phases"])
-    work = np.bincount(rows.phase, weights=rows.work * rows.repeat, minlength=n_phases)
-    half = phase_half_widths(model, rows.grid, {
-        name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")})
-    phases = []
-    for p in model["phases"]:
-        k = p["phase"]
-        mine = rows.phase == k
-        per_rank = float(mine.sum()) / rows.n
-        phases.append({
-            "phase": k, "name": p["name"], "depth": p["depth"], "parent": p["parent"],
-            "weight": phase_weight(p, rows.grid), "events_per_iteration": per_rank,
-            "work": float(work[k]),
-            "work_rel_half_width": float(half[k] / work[k]) if work[k] else 0.0})
-    verdicts = [it["verdict"] for it in model["items"]]
-    share: dict[str, dict[str, float]] = {}
-    totals = {"events": float(rows.repeat.sum()),
-              "bytes": float((rows.repeat * rows.nbytes).sum()),
-              "work": float((rows.repeat * rows.work).sum())}
-    names = np.array(verdicts)[rows.item] if len(rows.item) else np.zeros(0, dtype=str)
-    for verdict in sorted(set(verdicts)):
-        m = names == verdict
-        got = {"events": float(rows.repeat[m].sum()),
-               "bytes": float((rows.repeat * rows.nbytes)[m].sum()),
-               "work": float((rows.repeat * rows.work)[m].sum())}
-        share[verdict] = {k: got[k] / totals[k] if totals[k] else 0.0 for k in got}
-    return {
-        "schema": "p3s.scaled", "schema_version": 1, "n": rows.n,
-        "work_unit": model["work_unit"], "work_units": model.get("work_units", {}),
-        "grid": list(rows.grid.dims),
-        "grid_rule": model["grid"]["text"], "rows": len(rows.rank),
-        "counts": model["counts"], "extrapolation": rows.n / max(model["counts"]),
-        "first_seen": model["first_seen"], "unmodelled_ops": model["unmodelled_ops"],
-        "not_modelled": model.get("not_modelled", []), "tracing": model.get("tracing", {}),
-        "phases": phases, "share": share,
-        "traced_share": model["shares"],
-        "unknown": [{"op": it["op"], "site": it["site"], "why": it["why"]}
-                    for it in model["items"] if it["verdict"] == "unknown"]}
+class _Head:
+    """Sums over the rows that make scaled.json."""
+
+    def __init__(self, model: Mapping[str, Any], evaluator: Evaluator) -> None:
+        self.model, self.evaluator = model, evaluator
+        phases = len(model["phases"])
+        self.work, self.events = np.zeros(phases), np.zeros(phases)
+        self.half: dict[int, tuple[int, float]] = {}
+        self.verdicts = sorted({it["verdict"] for it in model["items"]})
+        self.of_item = np.array([self.verdicts.index(it["verdict"]) for it in model["items"]],
+                                dtype=np.int64)
+        self.share = np.zeros((3, len(self.verdicts)))
+        self.rows = 0
+
+    def add(self, rows: ScaledRows) -> None:
+        """Take in the rows of some ranks."""
+        phases = len(self.work)
+        work = rows.work * rows.repeat
+        self.rows += len(rows.rank)
+        self.work += np.bincount(rows.phase, weights=work, minlength=phases)
+        # Ranks share their laws, so their errors add up; those of segments are independent.
+        found = rank_work(self.model, rows.grid, {
+            name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")})
+        for k, (place, half) in enumerate(zip(found.places, found.half_width.sum(axis=1).tolist(),
+                                              strict=True)):
+            self.half[k] = place["phase"], self.half.get(k, (0, 0.0))[1] + half
+        self.events += np.bincount(rows.phase, minlength=phases)
+        verdict = self.of_item[rows.item]
+        for k, weights in enumerate((rows.repeat, rows.repeat * rows.nbytes, work)):
+            self.share[k] += np.bincount(verdict, weights=weights, minlength=len(self.verdicts))
+
+    def to_json(self, ranks: int) -> dict[str, Any]:
+        """Return scaled.json; ranks: how many the rows are of."""
+        model, evaluator = self.model, self.evaluator
+        squares = np.zeros(len(self.work))
+        for phase, half in self.half.values():
+            squares[phase] += half ** 2
+        phases = [{"phase": k, "name": p["name"], "depth": p["depth"], "parent": p["parent"],
+                   "weight": phase_weight(p, evaluator.grid),
+                   "events_per_iteration": float(self.events[k]) / ranks,
+                   "work": float(self.work[k]),
+                   "work_rel_half_width": float(np.sqrt(squares[k]) / self.work[k])
+                   if self.work[k] else 0.0}
+                  for k, p in enumerate(model["phases"])]
+        total = self.share.sum(axis=1)
+        share = {verdict: {name: float(self.share[k, v] / total[k]) if total[k] else 0.0
+                           for k, name in enumerate(("events", "bytes", "work"))}
+                 for v, verdict in enumerate(self.verdicts)}
+        return {
+            "schema": "p3s.scaled", "schema_version": 1, "n": evaluator.n,
+            "work_unit": model["work_unit"], "work_units": model.get("work_units", {}),
+            "grid": list(evaluator.grid.dims),
+            "grid_rule": model["grid"]["text"], "rows": self.rows,
+            "counts": model["counts"], "extrapolation": evaluator.n / max(model["counts"]),
+            "first_seen": model["first_seen"], "unmodelled_ops": model["unmodelled_ops"],
+            "not_modelled": model.get("not_modelled", []), "tracing": model.get("tracing", {}),
+            "phases": phases, "share": share,
+            "traced_share": model["shares"],
+            "unknown": [{"op": it["op"], "site": it["site"], "why": it["why"]}
+                        for it in model["items"] if it["verdict"] == "unknown"]}

@@ -1,0 +1,49 @@
+"""The events of a rank in program order, from a scaled trace on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from p3s.errors import P3SError
+
+_COLUMNS = ("rank", "slot", "stage", "turn", "peer", "bytes", "repeat")
+
+
+def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
+    """Return (operation, partner, bytes) of all events of a rank in the order of the program.
+
+    scaled: a directory STUDY/scaled/npNNNNNN; the partner is -1 where there is none. Raises
+    P3SError when the trace has no such rank or no order.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from p3s.model.unfold import Unfolder
+    from p3s.study import read_json
+
+    scaled = Path(scaled)
+    order = read_json(scaled / "order.json", "p3s.order")
+    if order["loops"] is None:
+        raise P3SError(f"{scaled}: the order of events is not known: the traced runs had too many "
+                       "events to keep all sequences")
+    tables = [pq.read_table(part, columns=list(_COLUMNS), filters=[("rank", "==", rank)])
+              for part in sorted(scaled.glob("part-*.parquet"))]
+    table = pa.concat_tables(tables)
+    if not len(table):
+        raise P3SError(f"{scaled}: holds no rows of rank {rank}")
+    columns = {name: table.column(name).to_numpy().astype(np.int64) for name in _COLUMNS}
+    items: list[dict[str, Any]] = order["items"]
+    base = np.cumsum([0, *(len(it["slots"]) for it in items)])
+    item = np.searchsorted(base, columns["slot"], side="right") - 1
+    rows = SimpleNamespace(
+        rank=columns["rank"], item=item, slot=columns["slot"] - base[item],
+        stage=columns["stage"], turn=columns["turn"], repeat=columns["repeat"],
+        peer=columns["peer"], grid=SimpleNamespace(n=order["n"], dims=tuple(order["grid"])))
+    sequence = Unfolder({"items": items, "order": {"loops": order["loops"]}}, rows).sequence(rank)
+    ops = [items[i]["op"] for i in item.tolist()]
+    return [(ops[k], int(columns["peer"][k]), int(columns["bytes"][k]))
+            for k in sequence.tolist()]
