@@ -20,7 +20,6 @@ from p3s.model.relations import (
     partners,
     place_on,
     relation_key,
-    walks,
 )
 
 MAX_SHIFTS = 26
@@ -226,18 +225,19 @@ def _numbered(pairs: Sequence[Pairs]) -> list[tuple[float, Relation]]:
 
 
 def _block_axes(pairs: Sequence[Pairs]) -> list[dict[str, Any]]:
-    """Return the nodes of k ranks, or the ranks equal modulo k, that no message leaves."""
+    """Return nodes of k ranks, k parts, ranks equal modulo k that no message leaves."""
     out: list[dict[str, Any]] = []
     n = max(p.grid.n for p in pairs)
-    for k in range(2, min(n - 1, 65)):
+    for k in range(2, min(n // 2, 64) + 1):
         if all((p.rank // k == p.peer // k).all() for p in pairs):
             out.append({"kind": "nodes", "size": k, "ordinal": 0})
             break
     steps = [gcd(*(int(d) for d in np.unique(np.abs(p.peer - p.rank)))) for p in pairs]
     for k in (8, 4, 3, 2):
-        if not out and all(p.grid.n % k == 0 and (p.rank * k // p.grid.n
-                                                  == p.peer * k // p.grid.n).all() for p in pairs):
+        if all(p.grid.n % k == 0 and (p.rank * k // p.grid.n == p.peer * k // p.grid.n).all()
+               for p in pairs):
             out.append({"kind": "parts", "k": k, "ordinal": 0})
+            break
     step = gcd(*steps)
     if 1 < step <= 64 and n > step:
         out.append({"kind": "modulo", "k": step, "ordinal": 0})
@@ -342,6 +342,7 @@ class _Search:
 
     def shifts(self) -> None:
         """Try shifts on the grid, with messages to oneself where nothing else explains them."""
+        self.bordered()
         found, ambiguous = _shift_vectors(self.pairs, self.periods)
         if not found or len(found) > MAX_SHIFTS:
             return
@@ -361,6 +362,20 @@ class _Search:
             self.offer(rels, cost, sorted(ambiguous))
         if not far and len(found) <= 8:
             self.partial += [(1.0, r, h) for r, h in zip(found, hit, strict=True) if h.any()]
+
+    def bordered(self) -> None:
+        """Try steps as they are, none around the edge: c + 2 is c - 1 on three ranks otherwise."""
+        steps: set[tuple[int, ...]] = set()
+        for p in self.pairs:
+            delta = p.grid.coords[:, p.peer] - p.grid.coords[:, p.rank]
+            steps.update(tuple(c) for c in np.unique(delta.T, axis=0).tolist())
+            if len(steps) > 8 or not p.grid.inside.all():
+                return
+        if any(max(map(abs, s)) < 2 for s in steps) or not steps:
+            return  # nearest neighbours: the other search knows their directions better
+        if max(abs(x) for s in steps for x in s) <= MAX_REACH:
+            self.offer([{"kind": "shift", "vec": list(s), "wrap": [False] * self.ndims}
+                        for s in sorted(steps, reverse=True)], float(len(steps)))
 
     def families(self, axes: Sequence[dict[str, Any]]) -> None:
         """Try families, permutations and single places along all axes."""
@@ -447,38 +462,15 @@ class _Search:
         ranked = sorted(self.options, key=lambda e: (e.unexplained > 0, e.cost))
         best = ranked[0]
         if best.unexplained:
-            best.cost += 10.0
-            return best if best.cost < 2 * NO_RULE else Explanation([], NO_RULE, self.total)
+            if best.unexplained > self.total // 5 or len(best.relations) > MAX_MIXED:
+                return Explanation([], NO_RULE, self.total)
+            best.cost = min(best.cost + 10.0, NO_RULE)
+            return best
         mine = {relation_key(r) for r in best.relations}
         best.rivals = [e.relations for e in ranked[1:4]
                        if not e.unexplained and e.cost <= best.cost + 0.1
                        and {relation_key(r) for r in e.relations} != mine]
         return best
-
-
-def order_family(rel: Relation, seen: Sequence[tuple[GridAt, np.ndarray, np.ndarray, np.ndarray]]
-                 ) -> Relation:
-    """Return the family with its stages in the order in which they were seen to run.
-
-    seen: per count the grid and, per row, rank, partner and ordinal of the first event.
-    """
-    ways = walks(rel)
-    if len(ways) < 2:
-        return rel
-    wrong = [0] * len(ways)
-    for grid, rank, peer, first in seen:
-        order = np.lexsort((first, rank))
-        r, q = rank[order], peer[order]
-        next_ = r[1:] == r[:-1]
-        for k, way in enumerate(ways):
-            table = partners(way, grid)
-            if not len(table):
-                continue
-            hit = table[:, r] == q[None, :]
-            stage = np.where(hit.any(axis=0), np.argmax(hit, axis=0), -1)
-            both = next_ & (stage[1:] >= 0) & (stage[:-1] >= 0)
-            wrong[k] += int((stage[1:] < stage[:-1])[both].sum())
-    return ways[int(np.argmin(wrong))]
 
 
 def rough_cost(grids: Sequence[GridAt], pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:

@@ -9,11 +9,11 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.model.choose import GridChoice
-from p3s.model.explain import Explanation, order_family
+from p3s.model.explain import Explanation
 from p3s.model.guards import GridAt
 from p3s.model.nodes import Node, used
 from p3s.model.places import PlaceLaw
-from p3s.model.relations import FAMILIES, partners
+from p3s.model.relations import FAMILIES, Relation, partners, walks
 from p3s.model.slots import Item, Rows
 from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
 
@@ -84,6 +84,31 @@ def _ordered_relation(rel: dict[str, Any], node: Node, grids: Mapping[int, GridA
         return rel
     return order_family(rel, [(grids[n], rows.rank, rows.peer, rows.first)
                               for n, rows in node.rows.items()])
+
+
+def order_family(rel: Relation, seen: Sequence[tuple[GridAt, np.ndarray, np.ndarray, np.ndarray]]
+                 ) -> Relation:
+    """Return the family with its stages in the order in which they were seen to run.
+
+    seen: per count the grid and, per row, rank, partner and ordinal of the first event.
+    """
+    ways = walks(rel)
+    if len(ways) < 2:
+        return rel
+    wrong = [0] * len(ways)
+    for grid, rank, peer, first in seen:
+        order = np.lexsort((first, rank))
+        r, q = rank[order], peer[order]
+        next_ = r[1:] == r[:-1]
+        for k, way in enumerate(ways):
+            table = partners(way, grid)
+            if not len(table):
+                continue
+            hit = table[:, r] == q[None, :]
+            stage = np.where(hit.any(axis=0), np.argmax(hit, axis=0), -1)
+            both = next_ & (stage[1:] >= 0) & (stage[:-1] >= 0)
+            wrong[k] += int((stage[1:] < stage[:-1])[both].sum())
+    return ways[int(np.argmin(wrong))]
 
 
 def _ways(tables: list[np.ndarray], k: int) -> np.ndarray:
