@@ -346,6 +346,7 @@ class _Search:
         found, ambiguous = _shift_vectors(self.pairs, self.periods)
         if not found or len(found) > MAX_SHIFTS:
             return
+        found = self.needed(found)
         hit = [self.covered(r) for r in found]
         rels = list(found)
         left = ~np.any(hit, axis=0)
@@ -362,6 +363,17 @@ class _Search:
             self.offer(rels, cost, sorted(ambiguous))
         if not far and len(found) <= 8:
             self.partial += [(1.0, r, h) for r, h in zip(found, hit, strict=True) if h.any()]
+
+    def needed(self, found: list[Relation]) -> list[Relation]:
+        """Leave out shifts that few ranks alone show, and that others are there: 3 is -1 of 4."""
+        hits = [self.covered(r) for r in found]
+        last = np.arange(self.total) >= self.total - len(self.pairs[-1].rank)
+        kept = list(range(len(found)))
+        for k in range(len(found)):
+            others = [hits[j] for j in kept if j != k]
+            if others and not hits[k][last].any() and np.any(others, axis=0)[hits[k]].all():
+                kept.remove(k)
+        return [found[k] for k in kept]
 
     def bordered(self) -> None:
         """Try steps as they are, none around the edge: c + 2 is c - 1 on three ranks otherwise."""
