@@ -48,8 +48,15 @@ def _stage_atoms(ndims: int) -> list[Atom]:
     return atoms + [[w, k] for k in (0, 1) for w in ("within", "beyond")]
 
 
+#: Below this extent the lower half is the border and the upper one all else.
+_HALVES = 4
 _BLOCKS: dict[Any, np.ndarray] = {}
 _MATRICES: dict[Any, tuple[list[Atom], np.ndarray]] = {}
+
+
+def _a_border(atom: Atom, grids: Sequence[GridAt]) -> bool:
+    """Tell whether a half of a dimension was never more than its border or all else."""
+    return atom[0] in ("lower", "upper") and max(g.dims[atom[1]] for g in grids) < _HALVES
 
 
 def _block(atoms: Sequence[Atom], g: GridAt, key: Any) -> np.ndarray:
@@ -85,7 +92,8 @@ def _matrix(grids: Sequence[GridAt], numbers: tuple[int, ...]) -> tuple[list[Ato
             atoms += extra
         table = np.concatenate(values)
         # of atoms equal everywhere the first, the simplest, stands for all
-        order = sorted(range(len(atoms)), key=lambda i: atom_cost(atoms[i]))
+        order = sorted((i for i, a in enumerate(atoms) if not _a_border(a, grids)),
+                       key=lambda i: atom_cost(atoms[i]))
         first: dict[bytes, int] = {}
         for i in order:
             first.setdefault(table[i].tobytes(), i)

@@ -96,7 +96,8 @@ def fraction_open(model: Model, expr: Expr) -> bool:
     known = model["admissible"]
     if not known["sure"]:  # all counts traced being powers of two is the user's choice as likely
         known = {**known, "kind": "any"}
-    for n in admissible.candidates(known, 2 * max(model["counts"]) + 1):
+    reach = 16 if known["kind"] == "powers" else 2
+    for n in admissible.candidates(known, reach * max(model["counts"]) + 1):
         try:
             dims = model_grid(model, n).dims
         except P3SError:

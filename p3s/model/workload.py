@@ -176,17 +176,6 @@ def _counts(place: Mapping[str, Any], before: Sequence[int], calls: np.ndarray, 
     return out
 
 
-def phase_half_widths(model: Model, grid: GridAt, rows: Rows) -> np.ndarray:
-    """Return the half width of the 90 % interval of each phase's work over the ranks in ``rows``.
-
-    Ranks share their laws, so their errors add up; those of different segments are independent.
-    """
-    found = rank_work(model, grid, rows)
-    squares = np.zeros(len(model["phases"]))
-    np.add.at(squares, [p["phase"] for p in found.places], found.half_width.sum(axis=1) ** 2)
-    return np.sqrt(squares)
-
-
 def share_out(model: Model, grid: GridAt, rows: Rows) -> np.ndarray:
     """Return the work before one call of every row.
 
