@@ -166,3 +166,13 @@ def test_operators_of_turns_and_sums():
     halving = ["quot", num(100), ["exp2", sym("s")]]
     assert evaluate(halving, {"s": np.array([0, 1, 3])}).tolist() == [100, 50, 12]
     assert evaluate(["max", ["mod", num(17), num(5)], num(1)], {}) == 2
+
+
+def test_work_that_falls_below_its_trend_by_a_constant_has_a_law_all_the_same():
+    """a*n - b is no sum of non-negative terms: the nearest one, and a word that it is none."""
+    from p3s.model.laws import fit_work
+
+    law = fit_work([3, 4, 6, 8, 12, 16], [6000.0 * n - 3000 for n in (3, 4, 6, 8, 12, 16)])
+    assert law.refused and law.terms
+    assert abs(float(law.value(64)) / (6000 * 64 - 3000) - 1) < 0.2
+    assert all(float(law.value(n)) >= 0 for n in (1, 2, 1000, 10**6))

@@ -176,6 +176,8 @@ def _fit(ns: tuple[float, ...], values: tuple[float, ...]) -> WorkLaw:
         ends = np.stack([law.value(at) - off, law.value(at) + off], axis=1)
     else:
         models = mixture(points)
+        if not models:  # terms of both signs, as in a*n - b: no sum without a minus is like it
+            return _nearest(points, top)
         best = chosen(models, points)
         law = _law(best.which, best.share, points, top)
         ends = interval(models, points, at)
@@ -186,6 +188,18 @@ def _fit(ns: tuple[float, ...], values: tuple[float, ...]) -> WorkLaw:
     half = float(max(high[0] - 1.0, 1.0 - low[0]))
     done = WorkLaw(law.terms, half, top, band)
     return WorkLaw(law.terms, half, top, band, _why_refused(done, len(points.n)))
+
+
+def _nearest(points: Points, top: int) -> WorkLaw:
+    """Return the one term that is nearest to points which no non-negative sum is like."""
+    y = points.mean / points.size[-1]
+    shapes = columns(points.n, float(points.n[-1])) / np.maximum(y, 1e-300)[:, None]
+    share = shapes.sum(axis=0) / np.maximum((shapes ** 2).sum(axis=0), 1e-300)
+    error = np.abs(shapes * share - 1.0).max(axis=0)
+    best = int(np.argmin(error))
+    law = _law([best], share[[best]], points, top)
+    return WorkLaw(law.terms, float(error[best]), top,
+                   refused="no sum of non-negative terms is like the points")
 
 
 def _law(which: Sequence[int], share: np.ndarray, points: Points, top: int) -> WorkLaw:
