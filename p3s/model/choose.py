@@ -72,7 +72,7 @@ class GridChoice:
 
 
 #: What a dimension costs: without it, many short dimensions would explain anything.
-_DIMENSION = 0.25
+_DIMENSION = 0.5
 #: Partners that cost more on the best grid of all ranks: maybe the grid is of some ranks only.
 _POOR = 3.5
 
