@@ -176,6 +176,9 @@ def _fit(ns: tuple[float, ...], values: tuple[float, ...]) -> WorkLaw:
         ends = np.stack([law.value(at) - off, law.value(at) + off], axis=1)
     else:
         models = mixture(points)
+        if not models:  # no law is near any of the points
+            return WorkLaw(((float(points.mean.mean()), Fraction(0), 0),), 1.64, top,
+                           refused="the points follow none of the laws tried")
         best = chosen(models, points)
         law = _law(best.which, best.share, points, top)
         ends = interval(models, points, at)
