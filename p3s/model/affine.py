@@ -13,7 +13,6 @@ from itertools import combinations, product
 import numpy as np
 
 from p3s.model.blocks import (
-    PADDED,
     Axis,
     ExtentPool,
     Observations,
@@ -196,10 +195,7 @@ def _law_along(obs: Observations, used: Sequence[Direction], pool: ExtentPool, r
     if not candidates:
         return None
     best, equal = pool.settle(obs, candidates)
-    sure = {k for _, k in pool.certain if k not in PADDED}
-    if kinds_of(best.expr) <= sure:  # the program cuts in one way: other slots have shown which
-        equal = [e for e in equal if kinds_of(e) <= sure]
-    others = different(obs, best.expr, equal)
+    others = different(obs, best.expr, pool.possible(best.expr, equal))
     pool.settled(best, not others and not best.rivals)
     # what a share of something did at even counts only says nothing of its remainder
     even = any(op in str(best.scalar) for op in ("pow", "block"))
@@ -263,12 +259,6 @@ def _keys(obs: Observations, combo: Sequence[Shape]) -> frozenset[Key]:
     if len(combo) != 2 or not all(s.at[0] for s in combo):
         return frozenset()
     return with_third(combo[0].kind, combo[0].at, combo[1].at, swept(obs.ndims))
-
-
-def kinds_of(expr: Expr) -> set[str]:
-    """Return the ways in which an equation cuts extents."""
-    mine = {expr[1]} if expr[0] == "block" else set()
-    return mine.union(*(kinds_of(a) for a in expr[1:] if isinstance(a, list)))
 
 
 def further(obs: Observations) -> dict[str, np.ndarray]:

@@ -106,6 +106,12 @@ class Observations:
         return Observations(self.env, value, self.ndims, self.across, self.whole)
 
 
+def kinds_of(expr: Expr) -> set[str]:
+    """Return the ways in which an equation cuts extents."""
+    mine = {expr[1]} if expr[0] == "block" else set()
+    return mine.union(*(kinds_of(a) for a in expr[1:] if isinstance(a, list)))
+
+
 @dataclass
 class ExtentPool:
     """Extents and partition kinds already found in the program, most used first."""
@@ -155,6 +161,16 @@ class ExtentPool:
             if sure:
                 key = (extent, best.kind)
                 self.certain[key] = self.certain.get(key, 0) + 1
+
+    def possible(self, expr: Expr, others: Sequence[Expr]) -> list[Expr]:
+        """Return those of other equations that cut in ways which no other size rules out.
+
+        A program cuts its extents in one way: where ``expr`` cuts as some sizes do that leave no
+        choice, equations that cut otherwise are no rivals.
+        """
+        sure = {k for _, k in self.certain if k not in PADDED}
+        mine = kinds_of(expr)
+        return [e for e in others if not mine or not mine <= sure or kinds_of(e) <= sure]
 
     def note(self, extent: int, kind: str) -> None:
         """Count one more use of an extent."""

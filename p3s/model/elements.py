@@ -90,8 +90,8 @@ def _fit(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     if law is None or moving(obs) or law.even or law.others:
         return law
     return replace(law, even=law.free <= 2 and fit.fractional(law.expr),
-                   others=different(obs, law.expr, [*fit.alike(law.free + 1),
-                                                      *fit.multiples(law.expr)]))
+                   others=different(obs, law.expr, pool.possible(law.expr, [
+                       *fit.alike(law.free + 1), *fit.multiples(law.expr)])))
 
 
 def _steps(fit: _Fit) -> Iterator[Callable[[], SizeLaw | None]]:
