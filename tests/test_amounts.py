@@ -101,6 +101,23 @@ def test_rims_are_shared_by_the_sizes_of_a_program():
     sure, loose = (e["slots"][0]["elements"]["stat"] for e in entries)
     assert sure["rel_half_width"] < 1e-6 < loose["rel_half_width"]
     assert entries[1]["slots"][1] == {"elements": {"expr": ["num", 1, 1]}}
+    assert sure["points"] == loose["points"] == len(DIMS)
     at = env(64, LARGE[64])
     assert float(Amount.from_json(loose).value(at)) == pytest.approx(SHAPES["corner"](at),
                                                                      rel=0.05)
+
+
+def test_both_ways_along_a_line_have_one_law():
+    """Planes of atoms fall to one side or the other; what goes both ways follows the geometry."""
+    def shifted(sign):
+        slot = {"elements": {"stat": None, "means": [
+            [n, SHAPES["face"](env(n, d)) * (1 + sign * 0.1 * (d[0] > 2)), 10 * n]
+            for n, d in DIMS.items()]}}
+        return {"node": 3, "relation": {"kind": "shift", "vec": [0, 0, sign]}, "slots": [slot]}
+
+    entries = [shifted(1), shifted(-1)]
+    fit_amounts(entries, DIMS)
+    there, back = (e["slots"][0]["elements"]["stat"] for e in entries)
+    assert there == back
+    at = env(64, LARGE[64])
+    assert float(Amount.from_json(there).value(at)) == pytest.approx(SHAPES["face"](at), rel=1e-4)

@@ -30,8 +30,9 @@ CLEARLY_WORSE = 3.0
 #: Laws within this multiple of the smallest error could as well be true; they are compared at
 #: so many times the largest count.
 NEARLY, FAR = 1.25, 8.0
-#: Up to this relative error an amount is met without an error.
-EXACT = 1e-6
+#: Up to this relative error an amount is met without an error; up to this half width of its
+#: interval it shows its rim for certain.
+EXACT, SURE = 1e-6, 1e-3
 #: Widest rim tried, in shares of the whole extent.
 _WIDEST_RIM = 2.0
 #: Rims tried at once, and rounds: the last steps are 2 * (2 / 12) ** 11 wide.
@@ -83,7 +84,7 @@ def fit_amount(envs: Sequence[Env], values: Sequence[float], weights: Sequence[f
     """Fit a non-negative law to the mean amount at each count; always returns one.
 
     envs: symbols n, p0, ... of each count; values: mean amounts, one unit; weights: how many
-    were averaged; rims: those that other amounts of the program have shown without an error.
+    were averaged; rims: those that other amounts of the program have shown for certain.
     Features are chosen by the error where a count is left out, relative.
     """
     y = np.asarray(values, dtype=float)
@@ -108,12 +109,17 @@ def fit_amounts(entries: Sequence[Mapping[str, Any]], dims: Mapping[int, Sequenc
     """Fit all statistical sizes of a model; rims that some show exactly are tried for the others.
 
     entries: items with their slots; of these, "elements" with "means" (rows of count, mean,
-    number of messages) get a new "stat". dims: extents of the grid per count.
+    number of messages) get a new "stat". dims: extents of the grid per count. What one call sends
+    both ways along a dimension has one law: the geometry is the same, and a plane of atoms more
+    on one side is one less on the other.
     """
     ndims = len(next(iter(dims.values()), ()))
-    todo = [slot["elements"] for entry in entries for slot in entry["slots"]
-            if "means" in slot["elements"]]
-
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for i, entry in enumerate(entries):
+        for k, slot in enumerate(entry["slots"]):
+            if "means" in slot["elements"]:
+                groups.setdefault(_alike(entry, i, k), []).append(slot["elements"])
+    means = [_together(laws) for laws in groups.values()]
     known: dict[tuple[Any, ...], Amount] = {}
 
     def fit(points: Sequence[Sequence[float]], rims: Sequence[float]) -> Amount:
@@ -127,11 +133,36 @@ def fit_amounts(entries: Sequence[Mapping[str, Any]], dims: Mapping[int, Sequenc
                 for n, _, _ in points]
         return fit_amount(envs, [p[1] for p in points], [p[2] for p in points], ndims, rims)
 
-    first = [fit(law["means"], ()) for law in todo]
-    rims = sorted({round(a.rim, 6) for a in first if a.rim and a.rel_half_width <= EXACT})
-    for law, amount in zip(todo, first, strict=True):
-        again = fit(law["means"], rims) if rims and amount.rel_half_width > EXACT else amount
-        law["stat"] = again.to_json()
+    first = [fit(points, ()) for points in means]
+    rims: list[float] = []
+    for a in sorted(first, key=lambda a: a.rel_half_width):
+        if a.rim and a.rel_half_width <= SURE and all(abs(a.rim / r - 1) > 0.01 for r in rims):
+            rims.append(a.rim)
+    for laws, points, amount in zip(groups.values(), means, first, strict=True):
+        again = fit(points, rims) if rims and amount.rel_half_width > SURE else amount
+        for law in laws:
+            law["stat"] = again.to_json()
+
+
+def _alike(entry: Mapping[str, Any], number: int, slot: int) -> tuple[Any, ...]:
+    """Return what slots of one law have in common: the call and the line they send along."""
+    relation = entry.get("relation")
+    if relation is None or relation["kind"] != "shift" or len(entry["slots"]) > 1:
+        return (number, slot)
+    vec = tuple(relation["vec"])
+    return (entry["node"], max(vec, tuple(-v for v in vec)))
+
+
+def _together(laws: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+    """Return the means per count over all laws."""
+    total: dict[int, list[float]] = {}
+    for law in laws:
+        for n, mean, messages in law["means"]:
+            row = total.setdefault(int(n), [0.0, 0.0])
+            row[0] += mean * messages
+            row[1] += messages
+    return [[n, amount / messages, messages]
+            for n, (amount, messages) in sorted(total.items()) if messages]
 
 
 def rounded(expr: Expr, digits: int = 4) -> Expr:
