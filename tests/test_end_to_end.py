@@ -133,7 +133,11 @@ def test_two_ranks_per_dimension_leave_directions_open(programs, launcher, tmp_p
     said = p3s("model", study).stdout
     assert "direction open in dimension" in said
     assert "run next: 27 processes (3x3x3)" in said
-    assert "[ambiguous] MPI_Isend" in said and "[exact] MPI_Isend" not in said
+    model = json.loads((study / "model.json").read_text())
+    sends = [item for item in model["items"] if item["op"] == "MPI_Isend"]
+    assert sends and all(item["verdict"] == "ambiguous" for item in sends)
+    opposite = {tuple(item["relation"]["vec"]) for item in sends}
+    assert {tuple(-v for v in vec) for vec in opposite} == opposite  # siblings go both ways
 
 
 def test_master_and_workers_are_statistical(launcher, tmp_path):
@@ -189,7 +193,12 @@ def test_nonblocking_and_persistent_collectives_go_the_whole_way(launcher, tmp_p
         assert f"seen, not modelled: {op} " in done.stdout
     done = p3s("model", study)
     assert done.returncode in (0, 3), done.stderr
-    assert "[exact] MPI_Iallreduce; on all ranks; if all; bytes = 8*(1); times = 6" in done.stdout
+    (reduction,) = (item for item in json.loads((study / "model.json").read_text())["items"]
+                    if item["op"] == "MPI_Iallreduce")
+    (slot,) = reduction["slots"]
+    assert reduction["verdict"] == "exact" and slot["place"]["kind"] == "world"
+    assert slot["elem_bytes"] == 8 and slot["elements"]["expr"] == ["num", 1, 1]
+    assert slot["guard"] == [] and slot["count"]["expr"] == ["num", 6, 1]
     assert "seen, not modelled: MPI_Put 6 events at 6 processes (" in done.stdout
     done = p3s("validate", study, "-n", "12", "--json", "--", *command)
     assert done.returncode == 0, done.stderr
