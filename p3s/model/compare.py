@@ -146,7 +146,7 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
         "weights": {"phases": len(weights),
                     "exact": sum(w["true"] == w["predicted"] for w in weights),
                     "each": weights},
-        "order": compare_order(model, t, rows),
+        "order": compare_order(model, t, rows, ~left_out),
         "work": {"mean_abs_error": float(np.mean(errors)) if errors else 0.0,
                  "max_abs_error": float(np.max(errors)) if errors else 0.0,
                  "total_error": float((pred_work.sum() - true_work.sum()) / total),

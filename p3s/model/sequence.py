@@ -15,15 +15,17 @@ from p3s.trace.ops import COLLECTIVE, RECV, SEND
 Event = tuple[str, int, int]
 
 
-def compare_order(model: Mapping[str, Any], t: PointTable, rows: Any) -> dict[str, Any] | None:
+def compare_order(model: Mapping[str, Any], t: PointTable, rows: Any,
+                  modelled: np.ndarray | None = None) -> dict[str, Any] | None:
     """Return how many ranks do all their calls in the order of the model, and the first that not.
 
-    Compared are operation, partner, bytes of every event that moves something (of completions
-    and the like the operation); ``first``: rank, position (0: the first such event), expected
-    (in the run) and found (in the model), null where one of them has ended. ``events``: how many
-    of all ranks lie before the first difference of their rank; ``equal_but_bytes``: ranks whose
-    operations and partners are in order. None where the run was too long to keep all sequences
-    or the model holds no order.
+    modelled: for every row of the table whether the model has it (None: all); what it leaves out
+    is counted elsewhere (compare) and is no difference of order. Compared are operation, partner,
+    bytes of every event that moves something (of completions and the like the operation);
+    ``first``: rank, position (0: the first such event), expected (in the run) and found (in the
+    model), null where one of them has ended. ``events``: how many of all ranks lie before the
+    first difference of their rank; ``equal_but_bytes``: ranks whose operations and partners are
+    in order. None where the run was too long to keep all sequences or the model holds no order.
     """
     if not model.get("order") or len(t.sequences) < len(np.unique(t.rank)):
         return None
@@ -40,7 +42,8 @@ def compare_order(model: Mapping[str, Any], t: PointTable, rows: Any) -> dict[st
     plain: dict[tuple[str, int], int] = {}
     sizeless = np.array([plain.setdefault(e[:2], len(plain)) for e in names], dtype=np.int64)
     for rank, codes in sorted(t.sequences.items()):
-        a = theirs[codes[codes >= 0].astype(np.int64) + begin.get(rank, 0)]
+        row = codes[codes >= 0].astype(np.int64) + begin.get(rank, 0)
+        a = theirs[row if modelled is None else row[modelled[row]]]
         b = ours[unfolder.sequence(rank)]
         upto = min(len(a), len(b))
         differ = np.flatnonzero(a[:upto] != b[:upto])
