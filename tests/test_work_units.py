@@ -94,7 +94,7 @@ def test_a_signature_of_version_one_is_refused_in_one_line(tmp_path: Path) -> No
     path.parent.mkdir()
     _write_tables(made, path)
     write_json(path, {**signature_json(made), "schema_version": 1})
-    with pytest.raises(P3SError, match="p3s.signature version 1, but p3s .* reads version 3") as e:
+    with pytest.raises(P3SError, match="p3s.signature version 1, but p3s .* reads version 4") as e:
         load_table(tmp_path, 4)
     assert "\n" not in str(e.value)
 

@@ -13,6 +13,7 @@ from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
 from p3s.model import admissible
 from p3s.model.amounts import fit_amounts
+from p3s.model.aside import Aside
 from p3s.model.blocks import ExtentPool
 from p3s.model.choose import GridChoice, cart_grids, choose_grid, decide_splits
 from p3s.model.compare import compare
@@ -353,6 +354,13 @@ def hold_out(tables: Sequence[PointTable], typed: Collection[int] = (),
     return result, missed
 
 
+def _held_out(tables: Sequence[PointTable], typed: Collection[int],
+              trips: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """Return :func:`hold_out` as plain data."""
+    report, missed = hold_out(tables, typed, trips)
+    return {"report": report, "missed": sorted(missed, key=repr)}
+
+
 def build_model(tables: Sequence[PointTable], holdout: bool = True,
                 typed: Collection[int] = (), failed: Sequence[int] = (),
                 trips: Mapping[str, int] | None = None) -> Model:
@@ -364,14 +372,20 @@ def build_model(tables: Sequence[PointTable], holdout: bool = True,
     An item that the held-out fit missed is "fitted" at best: its rule changed with the last
     count and nothing has tested the new one.
     """
+    wanted = holdout and len(tables) > MIN_COUNTS
+    aside = Aside(lambda: _held_out(tables, typed)) if wanted and not trips else None
     model = fit_model(tables, typed, failed, trips)
     model["holdout"] = None
-    if holdout and len(tables) > MIN_COUNTS:
-        last = max(model["counts"])
-        there = {where: dict(model["phases"][resolve(model, where)]["weight_points"]).get(last, 0)
-                 for where in trips or {}}
-        report, missed = hold_out(tables, typed, there)
-        model["holdout"] = report
+    if wanted:
+        if aside is not None:
+            found = aside.result()
+        else:  # which turns were stated is known by the phases of the model
+            last = max(model["counts"])
+            found = _held_out(tables, typed, {
+                where: dict(model["phases"][resolve(model, where)]["weight_points"]).get(last, 0)
+                for where in trips or {}})
+        report = model["holdout"] = found["report"]
+        missed = {(site, op, tag) for site, op, tag in found["missed"]}
         agreed = {(s["site"], s["op"], s["tag"]): s for s in report.get("slots", [])}
         for item in model["items"]:
             key = (item["site"], item["op"], item["tag"])

@@ -438,7 +438,8 @@ def count_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
         return np.broadcast_to(value, (len(ranks),)).astype(np.int64)
     if "total" in law:
         total = int(np.max(evaluate_int(law["total"], env_of(g, np.zeros(1, dtype=np.int64)))))
-        return total // cells[1] + (cells[0] + np.arange(len(ranks)) < total % cells[1])
+        shares = max(cells[1], 1)
+        return total // shares + (cells[0] + np.arange(len(ranks)) < total % shares)
     mean = float(WorkLaw.from_json(law["stat"]).value(g.n))
     return np.full(len(ranks), max(int(round(mean)), 0), dtype=np.int64)
 
