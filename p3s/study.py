@@ -1,8 +1,7 @@
-"""The study directory: names of its files, its manifest, and atomic JSON artefacts."""
+"""The study directory: names of its files and its manifest."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
@@ -16,123 +15,26 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from p3s import __version__
+from p3s.artefacts import (
+    SCHEMA_VERSION,
+    as_json,
+    read_json,
+    reason,
+    sync_directory,
+    write_bytes,
+    write_json,
+)
 from p3s.errors import Damaged, P3SError, UsageError
 from p3s.words import differing
 
-#: Version of every JSON artefact of a study.
-SCHEMA_VERSION = 1
+__all__ = ["RUN_SCHEMA", "SCHEMA_VERSION", "STUDY_SCHEMA", "RunRecord", "Study", "as_json",
+           "read_json", "write_bytes", "write_json"]  # fmt: skip
+
 STUDY_SCHEMA = "p3s.study"
 RUN_SCHEMA = "p3s.run"
 
 _RUN_NAME = re.compile(r"^np(\d{4,})\.r(\d+)$")
 _SIGNATURE_NAME = re.compile(r"^np(\d{4,})\.json$")
-
-
-def _plain(value: Any) -> Any:
-    """Turn numpy scalars, arrays and paths into what JSON knows."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, Path):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
-
-
-def as_json(obj: dict[str, Any]) -> str:
-    """Return an artefact as JSON text; numpy values become plain ones, NaN is a ValueError."""
-    text = json.dumps(obj, indent=1, default=_plain, allow_nan=False, ensure_ascii=False)
-    # Names may carry undecodable bytes (surrogates): keep them readable rather than fail.
-    return text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
-
-
-def _reason(err: OSError) -> str:
-    return err.strerror or str(err)
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file so that its name always holds the old or the new content, never a torn one.
-
-    Raises P3SError when the directory cannot be written.
-    """
-    path = Path(path)
-    temporary: str | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, path)
-        temporary = None
-        _sync_directory(path.parent)
-    except OSError as err:
-        raise P3SError(
-            f"{path}: cannot be written: {_reason(err)}; choose a directory you can write to"
-        ) from err
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make a rename durable; file systems that cannot sync a directory are left alone."""
-    try:
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
-
-
-def write_json(path: Path, obj: dict[str, Any]) -> None:
-    """Write one JSON artefact atomically (temporary file, fsync, rename).
-
-    ``obj`` holds ``schema`` ("p3s.<noun>") and ``schema_version``; numpy scalars and arrays are
-    written as plain numbers and lists. Raises P3SError when the place cannot be written and
-    ValueError for NaN or infinity, which are never part of an artefact.
-    """
-    if "schema" not in obj or "schema_version" not in obj:
-        raise ValueError(f"{path}: an artefact needs schema and schema_version")
-    write_bytes(path, as_json(obj).encode("utf-8"))
-
-
-def _reject_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")
-
-
-def read_json(path: Path, schema: str, wanted: int = SCHEMA_VERSION) -> dict[str, Any]:
-    """Read one JSON artefact and check what it is (``wanted``: its schema version).
-
-    Raises P3SError, in one line, when the file is absent, damaged, of another schema or of
-    another schema version.
-    """
-    path = Path(path)
-    try:
-        text = path.read_bytes().decode("utf-8")
-        obj = json.loads(text, parse_constant=_reject_constant)
-    except FileNotFoundError as err:
-        raise P3SError(f"{path}: not there; run the stage that writes it first") from err
-    except OSError as err:
-        raise P3SError(f"{path}: cannot be read: {_reason(err)}") from err
-    except (ValueError, RecursionError) as err:
-        why = " ".join(str(err).split())[:120]
-        raise Damaged(
-            f"{path}: damaged, not a {schema} file ({why}); delete it and run its stage again"
-        ) from err
-    if not isinstance(obj, dict) or obj.get("schema") != schema:
-        found = obj.get("schema") if isinstance(obj, dict) else type(obj).__name__
-        raise P3SError(f"{path}: is not a {schema} file (schema: {found!r:.60})")
-    version = obj.get("schema_version")
-    if version != wanted or isinstance(version, bool):
-        raise P3SError(
-            f"{path}: {schema} version {version!r:.20}, but p3s {__version__} "
-            f"reads version {wanted}; use the p3s that wrote it or start a new study"
-        )
-    return obj
 
 
 @dataclass(frozen=True)
@@ -274,7 +176,7 @@ class Study:
             if self.manifest_path.exists():
                 os.replace(self.manifest_path, self.root / "study.json.damaged")
         except OSError as err:
-            raise P3SError(f"{self.manifest_path}: damaged: {_reason(err)}") from err
+            raise P3SError(f"{self.manifest_path}: damaged: {reason(err)}") from err
         self._write_manifest(commands)
         self.update()
         print(
@@ -364,7 +266,7 @@ class Study:
                 os.unlink(name)
         except OSError as err:
             raise P3SError(
-                f"{self.root}: cannot be written: {_reason(err)}; choose another study directory"
+                f"{self.root}: cannot be written: {reason(err)}; choose another study directory"
             ) from err
 
     def manifest(self) -> dict[str, Any]:
@@ -460,7 +362,7 @@ class Study:
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             staged.mkdir(mode=0o700)
         except OSError as err:
-            raise P3SError(f"{staged}: cannot be made: {_reason(err)}") from err
+            raise P3SError(f"{staged}: cannot be made: {reason(err)}") from err
         return staged
 
     def commit_run(self, staged: Path, target: Path) -> None:
@@ -470,11 +372,11 @@ class Study:
             if target.exists():
                 os.rename(target, old)
             os.rename(staged, target)
-            _sync_directory(target.parent)
+            sync_directory(target.parent)
         except OSError as err:
             if old.exists() and not target.exists():
                 os.rename(old, target)
-            raise P3SError(f"{target}: cannot be put in place: {_reason(err)}") from err
+            raise P3SError(f"{target}: cannot be put in place: {reason(err)}") from err
         shutil.rmtree(old, ignore_errors=True)
 
     def keep_failed_run(self, staged: Path, target: Path) -> Path | None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from p3s.model.guards import GridAt
-from p3s.model.places import labels
+from p3s.model.places import numbered
 
 Ints = NDArray[np.int64]
 
@@ -82,7 +82,7 @@ class Communicators(Sequence[tuple[int, ...]]):
             return self._order[0]
         name = json.dumps(law, sort_keys=True)
         if name not in self._laws:
-            number, sequence, starts = _instances(law, self.grid)
+            number, sequence, starts = numbered(law, self.grid)
             self._laws[name] = _Law(len(self), number, sequence, starts)
             self._order.append(self._laws[name])
         return self._laws[name]
@@ -133,24 +133,6 @@ class Communicators(Sequence[tuple[int, ...]]):
                 else:
                     out.append({"id": k, "members": members.tolist()})
         return out
-
-
-def _instances(law: Mapping[str, Any], g: GridAt) -> tuple[Ints, Ints, Ints]:
-    """Return number per rank, members of all instances after each other, and where each begins."""
-    label = labels(dict(law), g)
-    sequence = np.arange(g.n, dtype=np.int64)
-    if law.get("order") == "reverse":
-        sequence = sequence[::-1]
-    elif law.get("order") == "grid":
-        on = np.flatnonzero(g.inside)
-        place = np.ravel_multi_index(tuple(g.coords[:, on]), g.dims)
-        sequence = on[np.argsort(place, kind="stable")]
-    sequence = sequence[label[sequence] >= 0]
-    names, number_of = np.unique(label[sequence], return_inverse=True)
-    number = np.full(g.n, -1, dtype=np.int64)
-    number[sequence] = number_of
-    starts = np.append(0, np.cumsum(np.bincount(number_of, minlength=len(names))))
-    return number, sequence[np.argsort(number_of, kind="stable")], starts.astype(np.int64)
 
 
 def _rule(law: _Law) -> dict[str, Any] | None:

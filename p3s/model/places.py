@@ -17,6 +17,7 @@ says: "reverse", or "grid" (places on the process grid, row-major).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -82,14 +83,17 @@ def labels(law: PlaceLaw, g: GridAt) -> np.ndarray:
     raise P3SError(f"model: unknown communicator law {kind!r}; made by another version")
 
 
-def instances(law: PlaceLaw, g: GridAt) -> tuple[np.ndarray, list[tuple[int, ...]]]:
-    """Return (instance number per rank, -1 for non-members; members per instance)."""
-    label = labels(law, g)
-    order = law.get("order")
-    sequence = np.arange(g.n)
-    if order == "reverse":
+def numbered(law: Mapping[str, Any], g: GridAt) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the instances of a communicator law, none of them listed apart.
+
+    Instance number per rank (-1 for non-members), members of all instances one after the other,
+    and where each begins (and the last ends), int64.
+    """
+    label = labels(dict(law), g)
+    sequence = np.arange(g.n, dtype=np.int64)
+    if law.get("order") == "reverse":
         sequence = sequence[::-1]
-    elif order == "grid":
+    elif law.get("order") == "grid":
         on = np.flatnonzero(g.inside)
         place = np.ravel_multi_index(tuple(g.coords[:, on]), g.dims)
         sequence = on[np.argsort(place, kind="stable")]
@@ -97,10 +101,15 @@ def instances(law: PlaceLaw, g: GridAt) -> tuple[np.ndarray, list[tuple[int, ...
     names, number_of = np.unique(label[sequence], return_inverse=True)
     number = np.full(g.n, -1, dtype=np.int64)
     number[sequence] = number_of
-    by_name = sequence[np.argsort(number_of, kind="stable")]
-    ends = np.cumsum(np.bincount(number_of, minlength=len(names)))
-    members = [tuple(part.tolist()) for part in np.split(by_name, ends[:-1])] if len(names) else []
-    return number, members
+    starts = np.append(0, np.cumsum(np.bincount(number_of, minlength=len(names))))
+    return number, sequence[np.argsort(number_of, kind="stable")], starts.astype(np.int64)
+
+
+def instances(law: PlaceLaw, g: GridAt) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+    """Return (instance number per rank, -1 for non-members; members per instance)."""
+    number, members, starts = numbered(law, g)
+    return number, [tuple(part.tolist()) for part in np.split(members, starts[1:-1])
+                    ] if len(starts) > 1 else []
 
 
 def text(law: PlaceLaw) -> str:

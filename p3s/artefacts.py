@@ -1,0 +1,123 @@
+"""JSON artefacts: read checked, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from p3s import __version__
+from p3s.errors import Damaged, P3SError
+
+#: Version of every JSON artefact of a study.
+SCHEMA_VERSION = 1
+
+
+def _plain(value: Any) -> Any:
+    """Turn numpy scalars, arrays and paths into what JSON knows."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+def as_json(obj: dict[str, Any]) -> str:
+    """Return an artefact as JSON text; numpy values become plain ones, NaN is a ValueError."""
+    text = json.dumps(obj, indent=1, default=_plain, allow_nan=False, ensure_ascii=False)
+    # Names may carry undecodable bytes (surrogates): keep them readable rather than fail.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
+
+
+def reason(err: OSError) -> str:
+    """Return why the system refused, in words."""
+    return err.strerror or str(err)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file so that its name always holds the old or the new content, never a torn one.
+
+    Raises P3SError when the directory cannot be written.
+    """
+    path = Path(path)
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+        temporary = None
+        sync_directory(path.parent)
+    except OSError as err:
+        raise P3SError(
+            f"{path}: cannot be written: {reason(err)}; choose a directory you can write to"
+        ) from err
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make a rename durable; file systems that cannot sync a directory are left alone."""
+    try:
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def write_json(path: Path, obj: dict[str, Any]) -> None:
+    """Write one JSON artefact atomically (temporary file, fsync, rename).
+
+    ``obj`` holds ``schema`` ("p3s.<noun>") and ``schema_version``; numpy scalars and arrays are
+    written as plain numbers and lists. Raises P3SError when the place cannot be written and
+    ValueError for NaN or infinity, which are never part of an artefact.
+    """
+    if "schema" not in obj or "schema_version" not in obj:
+        raise ValueError(f"{path}: an artefact needs schema and schema_version")
+    write_bytes(path, as_json(obj).encode("utf-8"))
+
+
+def _reject_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+def read_json(path: Path, schema: str, wanted: int = SCHEMA_VERSION) -> dict[str, Any]:
+    """Read one JSON artefact and check what it is (``wanted``: its schema version).
+
+    Raises P3SError, in one line, when the file is absent, damaged, of another schema or of
+    another schema version.
+    """
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8")
+        obj = json.loads(text, parse_constant=_reject_constant)
+    except FileNotFoundError as err:
+        raise P3SError(f"{path}: not there; run the stage that writes it first") from err
+    except OSError as err:
+        raise P3SError(f"{path}: cannot be read: {reason(err)}") from err
+    except (ValueError, RecursionError) as err:
+        why = " ".join(str(err).split())[:120]
+        raise Damaged(
+            f"{path}: damaged, not a {schema} file ({why}); delete it and run its stage again"
+        ) from err
+    if not isinstance(obj, dict) or obj.get("schema") != schema:
+        found = obj.get("schema") if isinstance(obj, dict) else type(obj).__name__
+        raise P3SError(f"{path}: is not a {schema} file (schema: {found!r:.60})")
+    version = obj.get("schema_version")
+    if version != wanted or isinstance(version, bool):
+        raise P3SError(
+            f"{path}: {schema} version {version!r:.20}, but p3s {__version__} "
+            f"reads version {wanted}; use the p3s that wrote it or start a new study"
+        )
+    return obj
