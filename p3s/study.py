@@ -71,6 +71,30 @@ class Study:
         """Signature at ``np`` processes: signature/np0008.json (tables: .parquet beside it)."""
         return self.root / "signature" / f"np{np:04d}.json"
 
+    def timed_dir(self, np: int, rep: int = 0) -> Path:
+        """Native run beside one whose instructions were counted in an emulator: timed/np0008.r0/.
+
+        No run of the study: it gives the time that the work of the study's runs takes.
+        """
+        return self.root / "timed" / f"np{np:04d}.r{rep}"
+
+    def times_path(self, np: int) -> Path:
+        """Computation time per segment at ``np``: signature/np0008.times.json (table: .parquet)."""
+        return self.root / "signature" / f"np{np:04d}.times.json"
+
+    def far_dir(self, name: str) -> Path:
+        """Study of the same program with a smaller workload: far/NAME/."""
+        return self.root / "far" / name
+
+    def at_dir(self, setting: str) -> Path:
+        """Study of the same program at one value of its parameters: at/size=4000/."""
+        return self.root / "at" / setting
+
+    @property
+    def compute_path(self) -> Path:
+        """Laws of the computation time: compute.json."""
+        return self.root / "compute.json"
+
     @property
     def phases_path(self) -> Path:
         """Phases and loop nest over all counts: signature/phases.json."""
@@ -313,9 +337,23 @@ class Study:
 
         The directories are the truth; study.json repeats it for readers.
         """
+        return self._runs_in("runs", np)
+
+    def timed_runs(self, np: int | None = None) -> list[RunRecord]:
+        """Return the native runs beside emulated ones (timed/), as :meth:`runs` does."""
+        return self._runs_in("timed", np)
+
+    def others(self) -> list[Study]:
+        """Return the studies inside this one that have runs: other workloads of its program."""
+        return [Study(path) for where in ("far", "at")
+                for path in sorted((self.root / where).glob("*/"))
+                if not path.name.startswith(".") and (path / "study.json").is_file()
+                and Study(path).counts()]  # fmt: skip
+
+    def _runs_in(self, name: str, np: int | None) -> list[RunRecord]:
         found = []
         try:
-            entries = list((self.root / "runs").iterdir())
+            entries = list((self.root / name).iterdir())
         except OSError:
             return []
         for entry in entries:
