@@ -17,17 +17,17 @@ from math import log
 
 import numpy as np
 
-from p3s.compute.families import Column, Designs, designs, refined, values
+from p3s.compute.families import Column, Designs, designs, refined, values, with_three_steps
 from p3s.compute.scoring import PRIOR_DOF, SMALL, Measured, Scored, score
 from p3s.compute.small import backward
 
 #: How many disturbed units at most; how many of them are tried with all designs, and how many
 #: single points of runs are thought of.
-MOST_DISTURBED, CANDIDATES, POINTS_ALONE = 3, 5, 2
+MOST_DISTURBED, CANDIDATES, POINTS_ALONE = 3, 4, 2
 #: Kept: pairs of design and hypothesis within this factor of the best.
 WINDOW = 1000.0
 #: How many hypotheses of several disturbed units are tried with all designs.
-SEVERAL = 3
+SEVERAL = 2
 #: Steps are looked at again, closer, twice: of how many designs, under which hypotheses (within
 #: this factor of the best), and what relative error the grid makes before that.
 REFINED = ((40, 100.0, 0.03), (16, 30.0, 0.01))
@@ -36,7 +36,7 @@ DRAWS = 500
 
 @dataclass(frozen=True)
 class Draws:
-    """Draws of curves: coefficient (draws, 3) of the columns ``which`` (draws, 3; unused ones have
+    """Draws of curves: coefficient (draws, 4) of the columns ``which`` (draws, 4; unused ones have
     coefficient 0), weight (sums to one), error: the relative size of errors in each draw."""
 
     columns: list[Column]
@@ -75,14 +75,24 @@ def posterior(points: Measured) -> tuple[Draws, Best]:
     found = designs(points.u, np.log2(points.cost))
     table = values(found.columns, points.u) * (middle / points.cost)[:, None]
     tried = _hypotheses(points, found, table, REFINED[0][2])
+    more = with_three_steps(found, _likely_designs(tried, REFINED[0][0]), points.u)
+    if more is not found:
+        found = more
+        tried = [(h, score(points, found, table, h, REFINED[0][2]))
+                 for h in _likely_hypotheses(tried, REFINED[0][1])]
     for look, (number, window, _) in enumerate(REFINED):
         found = refined(found, _likely_designs(tried, number), look)
         table = values(found.columns, points.u) * (middle / points.cost)[:, None]
-        top = max(_top(by) for _, by in tried)
         grid = REFINED[look + 1][2] if look + 1 < len(REFINED) else 0.0
-        tried = [(h, score(points, found, table, h, grid)) for h, by in tried
-                 if _top(by) > top - log(window)]
+        tried = [(h, score(points, found, table, h, grid))
+                 for h in _likely_hypotheses(tried, window)]
     return _drawn(points, found, tried, middle)
+
+
+def _likely_hypotheses(tried: Sequence[_Hypothesis], window: float) -> list[tuple[int, ...]]:
+    """Return the hypotheses within a factor of the best, and always that nothing was disturbed."""
+    top = max(_top(by) for _, by in tried)
+    return [h for h, by in tried if not h or _top(by) > top - log(window)]
 
 
 def _likely_designs(tried: Sequence[_Hypothesis], number: int) -> dict[int, np.ndarray]:
@@ -137,8 +147,8 @@ def _units(points: Measured, found: Designs, table: np.ndarray, scored: dict[int
         for i in np.argsort(-s.score, kind="stable")[:12]:
             above = np.maximum(above, 1.0 - table[:, found.of[k][i]] @ [b[i] for b in s.beta])
     size = np.bincount(points.run)
-    own = np.where(size[points.run] > 1, above - (np.bincount(points.run, above) / size)[points.run],
-                   -np.inf)
+    mean = np.bincount(points.run, above) / size
+    own = np.where(size[points.run] > 1, above - mean[points.run], -np.inf)
     alone = [len(size) + int(i) for i in np.argsort(-own, kind="stable")[:POINTS_ALONE]
              if own[i] > 2 * points.error]
     return [*range(len(size)), *alone]
@@ -146,8 +156,8 @@ def _units(points: Measured, found: Designs, table: np.ndarray, scored: dict[int
 
 @lru_cache(maxsize=4)
 def _random(number: int) -> np.ndarray:
-    """Return the same normal draws always: (number, 4)."""
-    return np.random.Generator(np.random.PCG64(20110711)).standard_normal((number, 4))
+    """Return the same normal draws always: (number, 5)."""
+    return np.random.Generator(np.random.PCG64(20110711)).standard_normal((number, 5))
 
 
 def _drawn(points: Measured, found: Designs,
@@ -163,9 +173,9 @@ def _drawn(points: Measured, found: Designs,
     dof = len(points.u) + PRIOR_DOF
     normal = _random(DRAWS)
     # sums of squares of errors, by the cube-root approximation (Wilson and Hilferty)
-    chi = dof * np.maximum(1 - 2 / (9 * dof) + normal[:, 3] * np.sqrt(2 / (9 * dof)), 0.1) ** 3
-    which = np.zeros((DRAWS, 3), dtype=np.int64)
-    coefficient, error, importance = np.zeros((DRAWS, 3)), np.zeros(DRAWS), np.zeros(DRAWS)
+    chi = dof * np.maximum(1 - 2 / (9 * dof) + normal[:, 4] * np.sqrt(2 / (9 * dof)), 0.1) ** 3
+    which = np.zeros((DRAWS, 4), dtype=np.int64)
+    coefficient, error, importance = np.zeros((DRAWS, 4)), np.zeros(DRAWS), np.zeros(DRAWS)
     families: dict[str, float] = {}
     start = 0
     for _, k, s, i in parts:

@@ -22,8 +22,8 @@ RUN_SHARE = 0.5
 #: tell (KEPT of it is left in the least of them), at least LEAST_ERROR, ASSUMED where nothing was
 #: repeated.
 PRIOR_DOF, LEAST_ERROR, ASSUMED, KEPT = 4.0, 0.007, 0.015, 0.7
-#: How often a run or a point is disturbed, by what typical relative amount.
-DISTURBED, AMOUNT = 0.05, 0.2
+#: How often a run or a point is disturbed, by what typical amount (share of what is then seen).
+DISTURBED, AMOUNT = 0.05, 0.12
 #: Prior of a coefficient h (share of the middle cost): 1/(h + SMALL) up to LARGE.
 SMALL, LARGE = 0.04, 4.0
 
@@ -93,8 +93,9 @@ def score(points: Measured, found: Designs, table: np.ndarray, disturbed: tuple[
         m = [[own[w[0]]]]
         if k > 1:
             m.append([first[w[1]], own[w[1]] + ridge])
-        if k > 2:
-            m.append([first[w[2]], np.einsum("dn,dn->d", a[w[1]], a[w[2]]), own[w[2]] + ridge])
+        for i in range(2, k):
+            m.append([first[w[i]], *(np.einsum("dn,dn->d", a[w[j]], a[w[i]]) for j in range(1, i)),
+                      own[w[i]] + ridge])
         b = [right[i] for i in w]
         low = cholesky(m)
         beta = backward(low, forward(low, b))
