@@ -20,8 +20,10 @@ from p3s.cli.common import (
     say,
     table,
 )
+from p3s.cli.params import VALUES
 from p3s.cli.recording import COUNTERS, LIMIT, WORK
 from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
+from p3s.errors import UsageError
 
 EPILOG = """\b
 Example:
@@ -54,6 +56,7 @@ def characterize(
     work: str = WORK,
     counters: str = COUNTERS,
     limit: str = LIMIT,
+    param: list[str] = VALUES,
     signature: bool = SIGNATURE,
     stop: bool = STOP,
     width: str = WIDTH,
@@ -72,6 +75,8 @@ def characterize(
     """
     from dataclasses import replace
 
+    from p3s.cli.params import characterize as with_params
+    from p3s.cli.params import refuse_without
     from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, reasons, trace_counts
     from p3s.cli.sampled import enough as settings_of
     from p3s.cli.sampled import refuse_alone, run_signature
@@ -83,11 +88,17 @@ def characterize(
     wanted = parse_counts(counts)
     asked = recording(work, counters, limit)
     root = study_dir if study_dir is not None else default_study(program_of(words, wanted[0]))
+    if param and signature:
+        raise UsageError("--signature times the phases of one study; name STUDY/at/NAME=VALUE")
+    if param:
+        refuse_alone(stop, context)
+        return with_params(root, words, wanted, param, repeats, timeout, asked, json_)
     if signature:
         chosen = settings_of(width, confidence, turns)
         asked = replace(asked, stop=stop)
         return run_signature(root, words, wanted, timeout, asked, chosen, json_)
     refuse_alone(stop, context)
+    refuse_without(root)
     existing = Study.find(root)
     check_counts(existing, wanted)
     program_of(words, wanted[0])

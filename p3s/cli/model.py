@@ -49,6 +49,8 @@ def model(
     Prints them per phase, largest share first: destination, volume, work, weight. Exit code 3
     when the model, fitted without the largest count, misses anything there.
     """
+    from p3s.cli.params import has_parameters
+    from p3s.cli.params import model as of_parameters
     from p3s.cli.pipeline import ensure_model
     from p3s.predict.prediction import missed
     from p3s.study import Study, read_json
@@ -57,6 +59,11 @@ def model(
         raise UsageError("--latex, --python, --scic and --json: give one of them")
     if csv and not scic:
         raise UsageError("--csv: of the instruction table only; add --scic")
+    if has_parameters(study_dir):
+        if latex or python or scic or trips:
+            raise UsageError(f"{study_dir}: holds a study for every value of its parameters; name "
+                             "one of them: STUDY/at/NAME=VALUE")
+        return of_parameters(study_dir, again=True, json_=json_)
     study = Study.open(study_dir)
     before = study.manifest().get("trips", {})
     if trips:
