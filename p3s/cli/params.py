@@ -273,3 +273,151 @@ def model(study_dir: Path, again: bool, json_: bool) -> int:
     if found:
         say("low confidence: " + "; ".join(found))
     return 3 if found else 0
+
+
+# ---- predict ---------------------------------------------------------------------------------
+def at_value(study_dir: Path, params: list[str]) -> Path:
+    """Return the study at one value of every parameter, derived if it was not traced."""
+    from p3s.family import instantiate
+    from p3s.family.settings import one_setting, setting_name
+
+    study, names = _with_parameters(study_dir)
+    setting = one_setting(params, names)
+    with progress(2) as bar:
+        ensure_family(study, bar)
+    path = instantiate(study.root, setting)
+    _say_origin(Study(path), setting_name(setting))
+    return path
+
+
+def _with_parameters(study_dir: Path) -> tuple[Study, list[str]]:
+    from p3s.family.settings import parameters
+
+    study = Study.open(study_dir)
+    names = parameters(study)
+    if not names:
+        raise UsageError(
+            f"{study_dir}: has no parameters; --param and --weak need a study traced with "
+            "p3s characterize --param"
+        )
+    return study, names
+
+
+def _say_origin(at: Study, name: str) -> None:
+    """Say where the model of a value comes from and what speaks against it."""
+    from p3s.study import read_json
+
+    told = read_json(at.model_path, "p3s.model").get("derived")
+    if told is None:
+        say(f"{name}: traced, {quoted(at.root)}")
+        return
+    text = f"{name}: derived from {', '.join(told['from'])}, {quoted(at.root)}"
+    if told["outside"] > 1:
+        text += f"; {told['outside']:.3g} times outside the traced values"
+    if told.get("left_out"):
+        text += f"; without {', '.join(told['left_out'])}, whose structure is another"
+    say(text)
+
+
+def weak(
+    study_dir: Path, counts: list[int], law: str, params: list[str], knee: float,
+    settings: Any, json_: bool,
+) -> int:
+    """Predict times at counts with a value of the parameters that grows with them."""
+    from p3s.cli.pipeline import ensure_model, ensure_replay, ensure_scaled, say_doubts
+    from p3s.family import instantiate
+    from p3s.family.settings import setting_name, settings_in
+    from p3s.family.weak import parse_laws, relate, render, settings_along
+    from p3s.predict.measured import measured
+    from p3s.predict.prediction import compose
+    from p3s.predict.times import phase_times
+    from p3s.study import read_json, write_json
+
+    study, names = _with_parameters(study_dir)
+    laws = parse_laws(law)
+    for each in laws:
+        if each.name not in names:
+            raise UsageError(f"--weak {law}: {each.name} is no parameter of this study, which has "
+                             f"{', '.join(names)}")
+    traced = settings_in(study)
+    if not traced:
+        raise P3SError(f"{study.root}: holds no runs yet; run p3s characterize --param first")
+    base_n = min(n for _, at in traced for n in at.counts())
+    fixed = _base(params, names, [s for s, _ in traced])
+    whole = {name: all(s[name].denominator == 1 for s, _ in traced) for name in names}
+    every = sorted({base_n, *counts})
+    along, notes = settings_along(laws, fixed, names, every, base_n, whole)
+    for note in notes:
+        say(note)
+    times, runs, replays, held = {}, {}, {}, None
+    with progress(2 * len(every) + 2) as bar:
+        ensure_family(study, bar)
+        for n, setting in along.items():
+            at = Study(instantiate(study.root, setting))
+            named = _Named(bar, setting_name(setting))
+            ensure_model(at, named)
+            _ensure_costs(at, named)
+            say_doubts(at, [n])
+            ensure_scaled(at, n, named)
+            if n > 1:
+                ensure_replay(at, n, settings, named)
+                replays[n] = read_json(at.replay_path(n), "p3s.replay")
+            times[n] = phase_times(at, n)
+            if n in at.counts() and (found := measured(at, n)) is not None:
+                runs[n] = found
+            held = read_json(at.model_path, "p3s.model").get("holdout")
+    result = relate(compose(times, runs, replays, sorted({n for _, at in traced
+                                                           for n in at.counts()}),
+                            threshold=knee, holdout=held), along, knee)
+    told = ",".join(each.text() for each in laws)
+    result.update(schema="p3s.weak", weak=told, base_n=base_n,
+                  notes=[*notes, *result["notes"]])
+    path = study.root / f"weak-{'-'.join(each.name for each in laws)}.json"
+    write_json(path, result)
+    if json_:
+        emit_json(result)
+    else:
+        out(render(result))
+    say(f"written: {quoted(path)}")
+    if result["low_confidence"]:
+        say("low confidence: " + "; ".join(result["low_confidence"]))
+        return 3
+    return 0
+
+
+def _ensure_costs(at: Study, bar: Progress) -> None:
+    """Fit what the computation costs in time, where times were taken."""
+    from p3s.cli import pipeline
+
+    ensure = getattr(pipeline, "ensure_compute", None)
+    if ensure is not None:
+        ensure(at, bar)
+
+
+def _base(
+    params: list[str], names: Sequence[str], traced: Sequence[Mapping[str, Fraction]]
+) -> dict[str, Fraction]:
+    """Return the value of every parameter at the smallest count: as given, else the smallest."""
+    from p3s.family.settings import parse_params
+
+    given = parse_params(params)
+    for name, values in given.items():
+        if name not in names:
+            raise UsageError(f"--param {name}: no parameter of this study, which has "
+                             f"{', '.join(names)}")
+        if len(values) > 1:
+            raise UsageError(f"--param {name}: give one value here, {len(values)} are given")
+    return {name: given[name][0] if name in given else min(s[name] for s in traced)
+            for name in names}
+
+
+def counts_behind(study: Study) -> list[int]:
+    """Return the counts a study's model rests on: its own, or those of the values it is from."""
+    from p3s.family import sources
+    from p3s.study import read_json
+
+    own = study.signature_counts()
+    if not sources(study):
+        return own
+    behind = read_json(study.model_path, "p3s.model")["counts"]
+    return sorted({*own, *(int(n) for n in behind)})

@@ -23,6 +23,7 @@ from p3s.model.expr import to_text
 from p3s.model.judge import VERDICTS, phase_key
 from p3s.model.laws import fit_work
 from p3s.model.workload import rank_work
+from p3s.trace.ops import COMPLETION
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ def _judge(model: Model, fitted: Fitted, order: Sequence[int], setting: Setting,
     for i, (item, rules) in enumerate(zip(model["items"], part.tree["items"], strict=True)):
         own = [part.members[m].model["items"][part.members[m].number.index(i)] for m in order]
         item["verdict"], item["why"] = _of_members([(o["verdict"], o["why"]) for o in own])
-        for verdict, why in _of_laws(fitted.laws, leaves_of(rules), setting):
+        for verdict, why in _of_laws(fitted.laws, _leaves_that_count(rules), setting):
             if VERDICTS.index(verdict) > VERDICTS.index(item["verdict"]):
                 item["verdict"] = verdict
             item["why"] = [*item["why"], why]
@@ -261,6 +262,14 @@ def _judge(model: Model, fitted: Fitted, order: Sequence[int], setting: Setting,
         if verdict == "exact" and (doubts or (missed is not None and key in missed.phases)):
             verdict = "statistical" if "statistical" in doubts else "fitted"
         phase["weight_verdict"] = verdict
+
+
+def _leaves_that_count(item: Mapping[str, Any]) -> list[int]:
+    """Return the leaves of an item; how many requests one call completes is no message."""
+    if item["kind"] != COMPLETION:
+        return leaves_of(item)
+    return leaves_of([{k: v for k, v in slot.items() if k != "elements"}
+                      for slot in item["slots"]])
 
 
 def _weight_rank(verdict: str) -> int:

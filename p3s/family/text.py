@@ -9,6 +9,7 @@ from p3s.family.align import extent
 from p3s.family.derive import all_equal
 from p3s.family.paramlaws import Number
 from p3s.model.expr import to_text
+from p3s.trace.ops import COMPLETION
 
 
 def render(family: Mapping[str, Any]) -> str:
@@ -37,6 +38,8 @@ def _rules(part: Mapping[str, Any]) -> list[str]:
         op = item["op"].removeprefix("MPI_")
         for slot in item["slots"]:
             for key, name in (("elements", "elements"), ("count", "calls of a rank")):
+                if key == "elements" and item["kind"] == COMPLETION:
+                    continue
                 for text in _texts(slot[key], part["laws"]):
                     found.setdefault(f"{name} = {text}", {})[op] = None
     for phase in part["tree"]["phases"]:

@@ -36,11 +36,13 @@ def predict(
     Needs the scaled trace and the replay of every count in ``counts``; traced counts among them
     are compared with what was measured. Speedup is relative to the smallest count.
     """
-    traced = study.counts()
+    model = read_json(study.model_path, "p3s.model")
+    # the model of a value that was not traced rests on the counts of other values
+    traced = sorted({*study.counts(), *(model["counts"] if model.get("derived") else ())})
     times = {n: phase_times(study, n) for n in sorted(set(counts))}
     runs = {n: found for n in times if n in traced and (found := measured(study, n)) is not None}
     replays = {n: read_json(study.replay_path(n), "p3s.replay") for n in times if n > 1}
-    held = read_json(study.model_path, "p3s.model").get("holdout")
+    held = model.get("holdout")
     result = compose(times, runs, replays, traced, threshold=threshold, holdout=held)
     write_json(study.prediction_path, result)
     return result
