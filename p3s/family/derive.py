@@ -1,4 +1,4 @@
-"""The model at a setting that was never traced: the family's rules with numbers in place of laws."""
+"""The model at a setting that was never traced: the rules with numbers in place of laws."""
 
 from __future__ import annotations
 

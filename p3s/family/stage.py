@@ -28,7 +28,7 @@ from p3s.family.settings import (
     value_study,
     value_text,
 )
-from p3s.family.tree import Leaves, join, nearest, numbering, rules_of
+from p3s.family.tree import Leaves, nearest, numbering, rules_of
 from p3s.family.work import fit_family_work
 from p3s.study import Study, read_json, write_json
 

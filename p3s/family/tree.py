@@ -140,8 +140,7 @@ def join(trees: Sequence[Any], leaves: Leaves, path: str = "", names: bool = Fal
         if any([key for key in tree if key not in _ABOUT] != keys for tree in trees):
             raise Differs(path)
         return {key: join([tree[key] for tree in trees], leaves, f"{path}.{key}",
-                          names or (path + key != "items" and key in _NAMES) or _is_plain_relation(key, trees[0]))
-                for key in keys}
+                          names or _names(path, key, first)) for key in keys}
     if all(_is_expr(tree) for tree in trees):
         return _join_exprs(trees, leaves, path, names)
     if all(isinstance(tree, list) for tree in trees):
@@ -162,9 +161,11 @@ def _statistical(tree: Any) -> bool:
     return isinstance(tree, dict) and "stat" in tree
 
 
-def _is_plain_relation(key: str, tree: Any) -> bool:
-    """Tell whether a key holds who the partner is; samples of irregular ones have amounts."""
-    return key == "relation" and (tree[key] or {}).get("kind") != "sample"
+def _names(path: str, key: str, tree: Mapping[str, Any]) -> bool:
+    """Tell whether what a key holds are names; samples of irregular partners have amounts."""
+    if key == "relation":
+        return (tree[key] or {}).get("kind") != "sample"
+    return key in _NAMES and path + key != "items"
 
 
 def _is_expr(tree: Any) -> bool:

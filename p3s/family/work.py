@@ -22,7 +22,8 @@ from p3s.family.settings import Setting
 from p3s.family.tree import fill, leaves_of
 from p3s.model.cases import Run
 from p3s.model.evaluate import model_grid
-from p3s.model.expr import Expr, mul, num, power, sym
+from p3s.model.exact import exact_value
+from p3s.model.expr import Expr, mul, num, power, sym, symbols_of
 from p3s.model.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
 from p3s.model.slots import env_of
 from p3s.model.sparse import fit_sparse
@@ -79,8 +80,13 @@ def _key(a: Place | None, b: Place) -> str:
 
 def _items(part: Alike, m: int) -> list[dict[str, Any]]:
     """Return the rules of one member as items, in the family's order."""
+    return list(_at_member(part, part.tree["items"], m))
+
+
+def _at_member(part: Alike, tree: Any, m: int) -> Any:
+    """Return a tree with the numbers that it has at a member."""
     values = part.leaves.values
-    return list(fill(part.tree["items"], lambda k: values[k][m], lambda k: values[k][m]))
+    return fill(tree, lambda k: values[k][m], lambda k: values[k][m])
 
 
 def _samples(part: Alike, use: Sequence[int], tables: Mapping[int, Sequence[PointTable]],
@@ -92,15 +98,13 @@ def _samples(part: Alike, use: Sequence[int], tables: Mapping[int, Sequence[Poin
         items = _items(part, m)
         of_item = np.array([places[(it["site"], it["op"])] for it in items] + [-1], dtype=np.int64)
         split = {(s, o): bool(v) for s, o, v in member.model["tag_splits"]}
-        values = part.leaves.values
+        exprs = [with_values(_at_member(part, f.expr, m), member.setting) for f in basis]
         for t in sorted(tables[m], key=lambda t: t.np):
             grid = model_grid(member.model, t.np)
             item = np.minimum(assign(items, t, grid, split).of_row, len(items))
             run = run_of(t, grid, of_item[item], places)
             env = env_of(grid, np.arange(grid.n))
-            columns = [feature_values(Feature(with_values(
-                fill(f.expr, lambda k, m=m: values[k][m], dict), member.setting), 0.0), env, {})
-                for f in basis]
+            columns = [feature_values(Feature(expr, 0.0), env, {}) for expr in exprs]
             out.append(Sampled(member.setting, run, np.stack(columns, axis=1)))
     return out, basis
 
@@ -201,7 +205,7 @@ def places_at(part: Alike, use: Sequence[int], work: Mapping[str, Any], setting:
     out: dict[Place, dict[str, Any]] = {}
 
     def terms(raw: Sequence[Any]) -> list[Any]:
-        return [[c, with_values(filled(expr), setting), message] for c, expr, message in raw]
+        return [_term(c, with_values(filled(expr), setting), message) for c, expr, message in raw]
 
     for phase in near.model["phases"]:
         for place in phase["work"]["places"]:
@@ -219,6 +223,24 @@ def places_at(part: Alike, use: Sequence[int], work: Mapping[str, Any], setting:
                              (near.number[i] for i in place["items"]), place["rows"],
                              strict=True))]}
     return out
+
+
+def _term(coef: float, expr: Expr, message: str) -> list[Any]:
+    """Return a term with the numbers among its factors in the coefficient."""
+    parts: list[Expr] = []
+
+    def take(e: Expr) -> None:
+        nonlocal coef
+        if e[0] == "mul":
+            for inner in e[1:]:
+                take(inner)
+        elif not symbols_of(e) and (value := exact_value(e, {})) is not None:
+            coef *= float(value)
+        else:
+            parts.append(e)
+
+    take(expr)
+    return [coef, mul(*parts), message]
 
 
 def _cases(part: Alike, use: Sequence[int], name: Place, place: Mapping[str, Any],
@@ -242,4 +264,4 @@ def _cases(part: Alike, use: Sequence[int], name: Place, place: Mapping[str, Any
     except Differs:
         return list(place["cases"])
     laws = [find_number([s for s, _ in others], values).to_json() for values in leaves.values]
-    return list(fill(tree, lambda k: number_at(laws[k], setting), dict))
+    return list(fill(tree, lambda k: number_at(laws[k], setting), lambda k: {}))

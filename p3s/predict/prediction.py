@@ -12,7 +12,7 @@ from p3s.errors import P3SError
 from p3s.predict.measured import Measured, measured
 from p3s.predict.times import PhaseTimes, phase_times
 from p3s.study import SCHEMA_VERSION, Study, read_json, write_json
-from p3s.words import mixed_clocks
+from p3s.words import left_out, mixed_clocks
 
 PREDICTION_SCHEMA = "p3s.prediction"
 
@@ -247,7 +247,6 @@ def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[str]:
     """
     if not isinstance(holdout, Mapping):
         return []
-    n = holdout.get("n")
     if not holdout.get("possible", True):
         return [f"the model could not be checked on a held-out count: {holdout.get('why')}"]
     wrong = []
@@ -263,7 +262,7 @@ def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[str]:
         wrong.append(f"{off} of {weights['phases']} phase weights")
     if not wrong:
         return []
-    return [f"fitted without {n} processes the model misses there {', '.join(wrong)}"]
+    return [f"fitted without {left_out(holdout)} the model misses there {', '.join(wrong)}"]
 
 
 def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:
