@@ -27,7 +27,8 @@ _ABOUT = frozenset({"points", "free", "even", "rivals", "open", "from", "stated"
 #: Where numbers are names of things (an item, a place in an order, a direction), not amounts.
 _NAMES = frozenset({"site", "op", "kind", "tag", "tag_value", "phase", "order", "loop_start",
                     "loops", "at", "stages_of", "parent", "depth", "items", "loop", "follows",
-                    "place", "factor", "grid", "tag_splits", "guard", "elem_bytes"})
+                    "place", "factor", "grid", "tag_splits", "guard", "elem_bytes",
+                    "walk"})
 _OPERATORS = frozenset({"num", "sym", "add", "mul", "pow", "log2", "exp2", "floor", "ceil", "min",
                         "max", "quot", "mod", "sum", "block"})
 
@@ -59,7 +60,7 @@ def rules_of(model: Model, number: Sequence[int] | None = None) -> dict[str, Any
         trips = [{**rule, "items": again(rule["items"])} for rule in raw["trips"]]
         walk = raw["walk"]
         if walk is not None and walk.get("by") == "rules":
-            walk = {**walk, "order": [number[i] for i in walk["order"]]}
+            walk = {**walk, "order": [again(mine) for mine in walk["order"]]}
         return {**raw, "trips": trips, "walk": walk}
 
     made = []
