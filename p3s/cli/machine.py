@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
 import typer
 
 from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say
-from p3s.errors import UsageError
+from p3s.errors import P3SError, UsageError
 
 EPILOG = """\b
 Example:
@@ -67,8 +68,7 @@ def measure(
     from p3s.machine.show import render
 
     words = _launcher(launcher)
-    if output.is_dir():
-        raise UsageError(f"-o {output}: is a directory; name a file in it, as machine.json")
+    _check_output(output)
     with progress(len(PARTS)) as bar:
         machine = run(quick=quick, launcher=words or None, network=network,
                       on_step=bar.start, on_done=bar.done)  # fmt: skip
@@ -84,6 +84,24 @@ def measure(
         say(f"p3s: computation was measured, the network was not: {machine.network_missing}")
         return 3
     return 0
+
+
+def _check_output(output: Path) -> None:
+    """Refuse a place that cannot be written, before anything is measured."""
+    from p3s.machine.machinefile import Machine
+
+    if output.is_dir():
+        raise UsageError(f"-o {output}: is a directory; name a file in it, as machine.json")
+    if output.exists():
+        try:
+            Machine.load(output)
+        except P3SError as error:
+            raise UsageError(
+                f"-o {output}: is there and is no machine file that can be read; name another"
+            ) from error
+    folder = next(place for place in output.absolute().parents if place.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise P3SError(f"-o {output}: {folder} cannot be written; name another place")
 
 
 def _launcher(text: str) -> list[str]:

@@ -143,10 +143,11 @@ def measure(
     quick: bool = False,
     launcher: Sequence[str] | None = None,
     network: bool = True,
+    budget_s: float | None = None,
     on_step: Callable[[str], None] | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> Machine:
-    """Measure this machine within about BUDGET_S seconds (QUICK_S with ``quick``).
+    """Measure this machine within about ``budget_s`` [default: BUDGET_S, or QUICK_S if ``quick``].
 
     ``launcher``: words with {np} that start two ranks [default: the mpiexec found here]; without
     one that works the network is missing and says why. ``on_step`` is told what is being done,
@@ -157,7 +158,7 @@ def measure(
     from p3s.machine import network as net
 
     report, ended = on_step or _silent, on_done or _silent
-    budget = QUICK_S if quick else BUDGET_S
+    budget = budget_s or (QUICK_S if quick else BUDGET_S)
     begin = time.monotonic()
     report("compiling")
     program = build.built("kernels.c", build.c_compiler())
