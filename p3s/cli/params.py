@@ -48,6 +48,9 @@ class _Named(Progress):
         super().__init__()
         self._of, self._name = bar, name
 
+    def expect(self, steps: int) -> None:
+        """The steps of one setting are a part of them all."""
+
     def start(self, text: str) -> None:
         """Say which step is being done."""
         self._of.start(f"{self._name} {text}")
@@ -78,6 +81,7 @@ def characterize(
     repeats: int,
     timeout: float,
     recording: Recording,
+    times: bool,
     json_: bool,
 ) -> int:
     """Trace every combination of counts and values, each value in a study inside the study."""
@@ -113,7 +117,7 @@ def characterize(
                         _own_model(at)
                     at = Study.create(at.root, command)
                     done = trace_counts(at, command, counts, repeats, timeout,
-                                        _Named(bar, name), made=new, recording=recording)
+                                        _Named(bar, name), made=new, recording=recording, times=times)
                 except P3SError as err:
                     if isinstance(err, UsageError) or not rows:
                         raise
