@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say
+from p3s.cli.params import VALUE
 from p3s.errors import P3SError, UsageError
 
 EPILOG = """\b
@@ -42,6 +43,7 @@ def model(
         False, "--scic", help="Print the instruction table: work per process, weight, total."
     ),
     csv: bool = typer.Option(False, "--csv", help="With --scic: as CSV."),
+    param: list[str] = VALUE,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Fit equations per phase, say how sure each one is, and check them on the largest count.
@@ -49,7 +51,7 @@ def model(
     Prints them per phase, largest share first: destination, volume, work, weight. Exit code 3
     when the model, fitted without the largest count, misses anything there.
     """
-    from p3s.cli.params import has_parameters
+    from p3s.cli.params import at_value, has_parameters
     from p3s.cli.params import model as of_parameters
     from p3s.cli.pipeline import ensure_model
     from p3s.predict.prediction import missed
@@ -59,7 +61,9 @@ def model(
         raise UsageError("--latex, --python, --scic and --json: give one of them")
     if csv and not scic:
         raise UsageError("--csv: of the instruction table only; add --scic")
-    if has_parameters(study_dir):
+    if param:
+        study_dir = at_value(study_dir, param)
+    elif has_parameters(study_dir):
         if latex or python or scic or trips:
             raise UsageError(f"{study_dir}: holds a study for every value of its parameters; name "
                              "one of them: STUDY/at/NAME=VALUE")

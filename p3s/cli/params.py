@@ -116,8 +116,10 @@ def characterize(
                     if at.root.joinpath("study.json").exists():
                         _own_model(at)
                     at = Study.create(at.root, command)
-                    done = trace_counts(at, command, counts, repeats, timeout,
-                                        _Named(bar, name), made=new, recording=recording, times=times)
+                    done = trace_counts(
+                        at, command, counts, repeats, timeout, _Named(bar, name), made=new,
+                        recording=recording, times=times,
+                    )
                 except P3SError as err:
                     if isinstance(err, UsageError) or not rows:
                         raise

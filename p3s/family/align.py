@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.family.paramlaws import Number, find_number
+from p3s.family.paramlaws import FITTED, Number, find_number
 from p3s.family.settings import Setting
 from p3s.family.tree import Differs, Leaves, join, numbering, rules_of
 from p3s.model.amounts import Amount
@@ -20,6 +23,8 @@ from p3s.model.laws import WorkLaw
 from p3s.model.slots import env_of
 
 Model = dict[str, Any]
+#: Numbers in a rule of sizes up to which laws for all of them are tried; of factors in these.
+_MOST_NUMBERS, _SMALL = 3, 16
 
 
 @dataclass
@@ -123,11 +128,22 @@ def _same_shapes(members: list[Member]) -> list[Member]:
             exprs = [law["expr"] for law in laws if law is not None and "expr" in law]
             if len(exprs) < len(out):
                 continue
+            found = [law for law in laws if law is not None]
+            leaves = Leaves()
             try:
-                join(exprs, Leaves(), f".items[{i}].slots[{k}].elements.expr")
+                join(exprs, leaves, f".items[{i}].slots[{k}].elements.expr")
             except Differs:
-                out = _with_shape(out, i, k, [law for law in laws if law is not None])
+                out = _with_shape(out, i, k, found)
+                continue
+            settings = [m.setting for m in out]
+            if any(find_number(settings, v).state == FITTED for v in leaves.values):
+                with suppress(Differs):  # of one shape, but with numbers of chance
+                    out = _with_shape(out, i, k, found, own=False)
     return out
+
+
+def _straight(name: str, k: Fraction, c: Fraction, setting: Setting) -> Fraction:
+    return k * setting[name] + c
 
 
 def _law_of(tree: Mapping[str, Any], i: int, k: int) -> dict[str, Any] | None:
@@ -135,23 +151,51 @@ def _law_of(tree: Mapping[str, Any], i: int, k: int) -> dict[str, Any] | None:
     return slots[k]["elements"] if k < len(slots) else None
 
 
-def _with_shape(members: list[Member], i: int, k: int, laws: Sequence[Mapping[str, Any]]
-                ) -> list[Member]:
+def _with_shape(members: list[Member], i: int, k: int, laws: Sequence[Mapping[str, Any]],
+                own: bool = True) -> list[Member]:
+    """Return the members with one rule of sizes; own: with the numbers they have is tried too."""
     path = f".items[{i}].slots[{k}].elements"
     settled = sorted(range(len(laws)), key=lambda m: bool(
         laws[m].get("even") or laws[m].get("rivals") or laws[m].get("open")))
     for m in settled:
         shape = laws[m]["expr"]
-        made = []
-        for member, law in zip(members, laws, strict=True):
-            expr = _with_numbers(shape, list(_numbers(law["expr"])))
-            if expr is None or (expr != law["expr"] and not _meets(member, i, k, expr)):
-                break
-            made.append(expr)
-        if len(made) == len(members):
-            return [_replaced(member, i, k, expr)
-                    for member, expr in zip(members, made, strict=True)]
+        first = [_with_numbers(shape, list(_numbers(law["expr"]))) for law in laws]
+        settings = [each.setting for each in members]
+        for exprs in chain([first] if own else [], _by_laws(shape, m, settings)):
+            if all(expr is not None and (expr == law["expr"] or _meets(member, i, k, expr))
+                   for expr, law, member in zip(exprs, laws, members, strict=True)):
+                return [_replaced(member, i, k, expr)
+                        for member, expr in zip(members, exprs, strict=True) if expr is not None]
     raise Differs(path)
+
+
+def _by_laws(shape: Expr, m: int, settings: Sequence[Setting]) -> Iterator[list[Expr | None]]:
+    """Yield a shape at all settings with its numbers by the simplest laws, simplest first.
+
+    Each number of member ``m`` is in proportion to a parameter, constant, or a parameter plus or
+    minus a little; equal numbers follow one law.
+    """
+    numbers = list(_numbers(shape))
+    distinct = [Fraction(a, b) for a, b in dict.fromkeys((n[1], n[2]) for n in numbers)]
+    if not 0 < len(distinct) <= _MOST_NUMBERS:
+        return
+    options = [list(_number_laws(v, settings[m])) for v in distinct]
+    for chosen in sorted(product(*options), key=lambda each: sum(cost for cost, _ in each)):
+        law_of = dict(zip(distinct, (law for _, law in chosen), strict=True))
+        yield [_with_numbers(shape, [num(law_of[Fraction(n[1], n[2])](setting))
+                                     for n in numbers]) for setting in settings]
+
+
+def _number_laws(value: Fraction, setting: Setting
+                 ) -> Iterator[tuple[float, Callable[[Setting], Fraction]]]:
+    """Yield (cost, law) of a number of one setting."""
+    for name, at in setting.items():
+        k, c = value / at, value - at
+        if k and k.denominator <= _SMALL and abs(k.numerator) <= _SMALL:
+            yield 0.0 if k == 1 else 1.5, partial(_straight, name, k, Fraction(0))
+        if c and abs(c) <= 2 and at > 8:
+            yield 2.0, partial(_straight, name, Fraction(1), c)
+    yield 1.0, lambda s: value
 
 
 def _numbers(expr: Any) -> Iterator[Expr]:

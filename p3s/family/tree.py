@@ -166,7 +166,8 @@ def _names(path: str, key: str, tree: Mapping[str, Any]) -> bool:
     """Tell whether what a key holds are names; samples of irregular partners have amounts."""
     if key == "relation":
         return (tree[key] or {}).get("kind") != "sample"
-    return key in _NAMES and path + key != "items"
+    # at the top these hold the items and the loops themselves
+    return key in _NAMES and path + key not in ("items", "order", ".orderloops")
 
 
 def _is_expr(tree: Any) -> bool:
