@@ -1,0 +1,55 @@
+"""What compute.json says of a phase: time of one turn, the thesis's power laws, ranges, spread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from p3s.compute.gather import Measured
+from p3s.compute.model import OWN, Laws, measured_turn, predicted_turn, turns
+from p3s.compute.points import Point
+
+
+def phase_json(phase: Mapping[str, Any], laws: Laws, found: Sequence[Measured]) -> dict[str, Any]:
+    """Return the entry of ``phases`` of one phase of the model.
+
+    laws: of all places; found: the study's own runs.
+    """
+    k = int(phase["phase"])
+    whole = laws.whole(k)
+    points = turns(whole.points) if whole is not None else []
+    xs = [p.x for p in whole.points] if whole is not None else []
+    ns = [p.n for p in points if np.isfinite(p.n)]
+    return {
+        "phase": k, "name": phase["name"],
+        "x": [min(xs), max(xs)] if xs else None, "n": [min(ns), max(ns)] if ns else None,
+        "turns": [_turn(p, laws, found, k) for p in points],
+        **alternatives(points),
+    }
+
+
+def _turn(point: Point, laws: Laws, found: Sequence[Measured], k: int) -> dict[str, Any]:
+    """Return a run's time of one process in one turn, measured and, of own runs, by the laws."""
+    own = next((m for m in found if point.source == OWN and m.n == point.traced), None)
+    return {
+        "n": point.n if np.isfinite(point.n) else None, "traced": point.traced,
+        "source": point.source, "ranks": point.ranks, "x": point.x,
+        "least_ns": point.least_ns, "spread": point.spread,
+        "measured_ns": measured_turn(own, k, own.typical) if own else point.typical_ns,
+        "predicted_ns": predicted_turn(laws, own, k) if own else None,
+    }
+
+
+def alternatives(points: Sequence[Point]) -> dict[str, Any]:
+    """Return the laws of the thesis for a phase's time of one process in one turn.
+
+    points: of one turn, of :func:`turns`. crm_i: a n^b through the own runs (section 6.2); crm_c:
+    with the far point, the run of another workload whose cost is least (section 6.3); far: which
+    that is, and whether the cost had stopped to fall there (reached).
+    """
+    own = [p for p in points if p.source == OWN]
+    b, a = np.polyfit(np.log([p.n for p in own]), np.log([p.least_ns for p in own]), 1)
+    law = {"a": float(np.exp(a)), "b": float(b)}
+    return {"crm_i": law, "crm_c": None, "far": None}
