@@ -115,12 +115,15 @@ class Costs:
 
 
 class PhaseSums:
-    """Sums over the ranks of a scaled trace, some ranks at a time, per phase."""
+    """Sums over the ranks of a scaled trace, some ranks at a time, per phase.
+
+    ns: computation of all ranks; x: sum of their work per turn; ranks: how many have any.
+    """
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs
         phases = len(costs.model["phases"])
-        self.ns = np.zeros(phases)
+        self.ns, self.x, self.ranks = np.zeros((3, phases))
         self.least = np.full(phases, np.inf)
         self.most = np.zeros(phases)
         #: by (phase, law) and by place: time times relative error, summed over ranks
@@ -133,6 +136,8 @@ class PhaseSums:
         phases = len(self.ns)
         per_rank = sum_phases(ns, timed.phase, phases)
         self.ns += per_rank.sum(axis=1)
+        self.x += timed.x.sum(axis=1)
+        self.ranks += (timed.x > 0).sum(axis=1)
         for k in range(phases):
             busy = per_rank[k] > IDLE_SHARE * max(float(per_rank[k].mean()), 0.0)
             if busy.any():
