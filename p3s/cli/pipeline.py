@@ -52,20 +52,21 @@ def ensure_signatures(study: Study, bar: Progress) -> list[int]:
             bar.start(f"np={np}: characterizing")
             characterize(study.root, np)
             bar.done(f"np={np}: characterized")
+        else:
+            _ensure_times(study, np, bar)
     return study.signature_counts()
 
 
-def ensure_times(study: Study, bar: Progress) -> None:
-    """Make the times of every characterized count that are missing or out of date."""
+def _ensure_times(study: Study, np: int, bar: Progress) -> None:
+    """Make the times of a count again that are missing or older than what they are made from."""
+    from contextlib import suppress
+
     from p3s.characterize.times import make_times, stale
 
-    for np in study.signature_counts():
-        if stale(study, np):
-            bar.start(f"np={np}: times")
-            made = make_times(study, np)
-            if made is not None:
-                bar.done(f"np={np}: computation times taken from {len(made.runs)} "
-                         f"run{'s' if len(made.runs) != 1 else ''}")
+    if stale(study, np):
+        bar.start(f"np={np}: reading times")
+        with suppress(P3SError):  # a damaged signature: reading it says so
+            make_times(study, np)
 
 
 def compute_inputs(study: Study) -> list[Path]:
@@ -82,7 +83,6 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
 
     A study without times of its own keeps the laws that it was given.
     """
-    ensure_times(study, bar)
     if not any(study.times_path(np).exists() for np in study.signature_counts()):
         return
     if again or is_stale(study.compute_path, compute_inputs(study)):
