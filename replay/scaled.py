@@ -32,7 +32,8 @@ class ScaledTrace:
     """Rows of a scaled trace, sorted by rank, phase and index; every column has one entry per row.
 
     ``op`` and ``kind`` number the names in ``ops`` and ``kinds``. ``work`` is the computation
-    before one occurrence, in ns: column compute_ns, or work, taken as time. ``known`` is False where the model has no law.
+    before one occurrence, in ns: column compute_ns, or in older traces work, taken as time.
+    ``known`` is False where the model has no law.
     ``members`` maps a communicator to the world ranks in it. ``weights`` maps a phase to the
     number of its iterations.
     """

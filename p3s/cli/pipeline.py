@@ -85,6 +85,8 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
     """
     if not any(study.times_path(np).exists() for np in study.signature_counts()):
         return
+    for other in study.others():
+        ensure_signatures(other, bar)
     if again or is_stale(study.compute_path, compute_inputs(study)):
         from p3s.compute.stage import build
 

@@ -68,8 +68,8 @@ def sum_phases(values: np.ndarray, phase: np.ndarray, phases: int) -> np.ndarray
 
 def places_of(model: Model) -> tuple[list[Place], np.ndarray]:
     """Return the places of a model and the phase of each, in the order of ``rank_work``."""
-    places = [(tuple(p["place"]), phase["phase"]) for phase in model["phases"]
-              for p in phase["work"]["places"]]
+    places = [((str(p["place"][0]), str(p["place"][1])), phase["phase"])
+              for phase in model["phases"] for p in phase["work"]["places"]]
     return [p for p, _ in places], np.array([k for _, k in places], dtype=np.int64)
 
 
@@ -107,7 +107,7 @@ def measured_at(model: Model, times: Times) -> Measured:
     places, phase = places_of(model)
     number = {place: k for k, place in enumerate(places)}
     said, grid = modelled_work(model, times.np)
-    of_node = np.array([*(number.get(tuple(node), -1) for node in times.nodes), -1], dtype=np.int64)
+    of_node = np.array([*(number.get(node, -1) for node in times.nodes), -1], dtype=np.int64)
     place = of_node[times.to_node]
     known = place >= 0
     shape = (len(places), times.np)

@@ -49,7 +49,9 @@ def alternatives(points: Sequence[Point]) -> dict[str, Any]:
     with the far point, the run of another workload whose cost is least (section 6.3); far: which
     that is, and whether the cost had stopped to fall there (reached).
     """
-    own = [p for p in points if p.source == OWN]
+    own = [p for p in points if p.source == OWN and p.least_ns > 0]
+    if len({p.n for p in own}) < 2:
+        return {"crm_i": None, "crm_c": None, "far": None}
     b, a = np.polyfit(np.log([p.n for p in own]), np.log([p.least_ns for p in own]), 1)
     law = {"a": float(np.exp(a)), "b": float(b)}
     return {"crm_i": law, "crm_c": None, "far": None}

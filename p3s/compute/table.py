@@ -70,10 +70,10 @@ def _measured(phase: Mapping[str, Any]) -> list[Row]:
     out = []
     for t in phase["turns"]:
         n = t["n"]
-        crm = {name: power(phase[name], n) if phase[name] and n else None
-               for name in ("crm_i", "crm_c")}
+        crm_i, crm_c = (power(phase[name], n) if phase[name] and n else None
+                        for name in ("crm_i", "crm_c"))
         out.append(Row(phase["phase"], t["source"], n, t["traced"], t["x"], t["measured_ns"],
-                       t["predicted_ns"], **crm))
+                       t["predicted_ns"], crm_i=crm_i, crm_c=crm_c))
     return out
 
 
@@ -98,11 +98,11 @@ def _predicted(costs: Costs, n: int) -> list[Row]:
             continue
         found = sums.of_phase(k, grid)
         one = float(sums.ns[k] / sums.ranks[k] / weight[k])
-        crm = {name: found[f"{name}_ns"] / weight[k] if found[f"{name}_ns"] is not None else None
-               for name in ("crm_i", "crm_c")}
+        crm_i, crm_c = (ns / weight[k] if (ns := found[f"{name}_ns"]) is not None else None
+                        for name in ("crm_i", "crm_c"))
         out.append(Row(k, "predicted", float(n), n, float(sums.x[k] / sums.ranks[k]), None, one,
                        one * found["compute_low"], one * found["compute_high"],
-                       found.get("outside", 1.0), **crm))
+                       found.get("outside", 1.0), crm_i, crm_c))
     return out
 
 

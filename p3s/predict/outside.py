@@ -22,19 +22,19 @@ def outside(row: Mapping[str, Any], limit: float) -> list[Mapping[str, Any]]:
 
 
 def ratio_text(phase: Mapping[str, Any]) -> str:
-    """Return how far a phase is outside, for example "1/6 of the least"."""
+    """Return how far a phase is outside, for example "1/6 of the least work per turn"."""
     ratio = float(phase["outside"])
     number = f"{ratio:.0f}" if ratio >= 9.5 else f"{ratio:.2g}"
     if phase.get("below", True):
-        return f"1/{number} of the least"
-    return f"{number} times the most"
+        return f"1/{number} of the least work per turn"
+    return f"{number} times the most work per turn"
 
 
 def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say where each process computes less, or more, per turn than was measured anywhere."""
     return [
-        f"at {row['n']} processes each process computes {_texts(found)} work per turn that was "
-        "measured: its time is extrapolated (p3s next proposes runs that cover it)"
+        f"at {row['n']} processes each process computes {_texts(found)} that was measured: "
+        "its time is extrapolated (p3s next proposes runs that cover it)"
         for row in rows if (found := outside(row, NOTED))
     ]
 
@@ -42,8 +42,8 @@ def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def doubts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say where that is so far outside that the time means little."""
     return [
-        f"at {row['n']} processes each process computes {_texts(found)} work per turn that was "
-        f"measured (limit {LIMIT:.0f}); add a smaller workload: p3s characterize --far"
+        f"at {row['n']} processes each process computes {_texts(found)} that was measured "
+        f"(limit {LIMIT:.0f}); add a smaller workload: p3s characterize --far"
         for row in rows if (found := outside(row, LIMIT))
     ]
 

@@ -163,20 +163,21 @@ def _phases(
         low += float((compute * below + times.comm_low[:, slot]).max())
         high += float((compute * above + times.comm_high[:, slot]).max())
         seconds = float(compute[slowest])
-        rows.append(
-            {
-                "phase": phase["phase"],
-                "name": str(phase.get("name", phase["phase"])),
-                "weight": phase["weight"],
-                "compute_s": seconds,
-                "compute_low_s": seconds * below if ends else None,
-                "compute_high_s": seconds * above if ends else None,
-                **{key: phase[key] for key in ("x", "outside", "below") if key in phase},
-                "crm_i_s": _seconds(phase.get("crm_i_ns")),
-                "crm_c_s": _seconds(phase.get("crm_c_ns")),
-                "comm_s": float(comm[slowest]),
-            }
-        )
+        entry: dict[str, Any] = {
+            "phase": phase["phase"],
+            "name": str(phase.get("name", phase["phase"])),
+            "weight": phase["weight"],
+            "compute_s": seconds,
+            "compute_low_s": seconds * below if ends else None,
+            "compute_high_s": seconds * above if ends else None,
+            "crm_i_s": _seconds(phase.get("crm_i_ns")),
+            "crm_c_s": _seconds(phase.get("crm_c_ns")),
+            "comm_s": float(comm[slowest]),
+        }
+        for key in ("x", "covered", "outside", "below"):
+            if key in phase:
+                entry[key] = phase[key]
+        rows.append(entry)
     if not known:
         return rows, total, None, None
     return rows, total, min(low, total), max(high, total)
