@@ -10,6 +10,7 @@ import numpy as np
 from p3s.compute.gather import Measured
 from p3s.compute.model import OWN, Laws, measured_turn, predicted_turn, turns
 from p3s.compute.points import Point
+from p3s.compute.thesis import crm
 
 
 def phase_json(phase: Mapping[str, Any], laws: Laws, found: Sequence[Measured]) -> dict[str, Any]:
@@ -46,12 +47,17 @@ def alternatives(points: Sequence[Point]) -> dict[str, Any]:
     """Return the laws of the thesis for a phase's time of one process in one turn.
 
     points: of one turn, of :func:`turns`. crm_i: a n^b through the own runs (section 6.2); crm_c:
-    with the far point, the run of another workload whose cost is least (section 6.3); far: which
-    that is, and whether the cost had stopped to fall there (reached).
+    with the far point, the run of another workload whose cost is least; far: which that is, and
+    whether the cost had stopped to fall there (reached); crm_why: why there is none. That the total
+    work of the phase is constant is not asked for: the count that a far run stands for was looked
+    up in the work of the phase itself.
     """
-    own = [p for p in points if p.source == OWN and p.least_ns > 0]
-    if len({p.n for p in own}) < 2:
-        return {"crm_i": None, "crm_c": None, "far": None}
-    b, a = np.polyfit(np.log([p.n for p in own]), np.log([p.least_ns for p in own]), 1)
-    law = {"a": float(np.exp(a)), "b": float(b)}
-    return {"crm_i": law, "crm_c": None, "far": None}
+    found = crm(points)
+    far = found.far
+    return {
+        "crm_i": found.initial.to_json() if found.initial else None,
+        "crm_c": found.calibrated.to_json() if found.calibrated else None,
+        "far": {"source": far[0], "traced": far[1], "n": far[2], "typical_ns": far[3],
+                "reached": found.reached} if far else None,
+        "crm_why": found.why,
+    }

@@ -89,7 +89,9 @@ def thesis_lines(phase: Mapping[str, Any]) -> list[str]:
     for name, title in (("crm_i", "CRM_i"), ("crm_c", "CRM_c")):
         if phase[name]:
             out.append(f"{title}: {phase[name]['a']:.4g} n^{phase[name]['b']:.4g} ns")
-    far = phase.get("far")
+    far = phase["far"]
+    if phase["crm_why"] and phase["crm_i"]:
+        out[-1] += f" (no CRM_c: {visible(phase['crm_why'])})"
     if far:
         least = "where the cost is least" if far["reached"] else \
             "the cost was still falling there"
