@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.compute.gather import in_the_run, sum_phases
+from p3s.compute.gather import TIME_UNITS, in_the_run, sum_phases
 from p3s.compute.laws import CostLaw
 from p3s.errors import P3SError
 from p3s.model.evaluate import phase_weight
@@ -81,7 +81,9 @@ class Costs:
         """Return the time of the computation in ``found`` (of ``rank_work``, with half widths).
 
         Relative errors of work and of cost are independent: they add in quadrature, below and
-        above the value each.
+        above the value each. Where work is time itself its law was corrected by the cost at every
+        measured x, so that its error is in that of the cost; it comes back beyond them, half of it
+        with the first doubling, all of it with the second.
         """
         phase = np.array([p["phase"] for p in found.places], dtype=np.int64)
         runs = in_the_run([tuple(p["place"]) for p in found.places])
@@ -89,7 +91,7 @@ class Costs:
         x = sum_phases(np.where(runs, found.work, 0.0), phase, len(weight)) / weight[:, None]
         law = np.array([self.law_of(p["phase"], p["place"]) for p in found.places], dtype=np.int64)
         shape = found.work.shape
-        cost, low, high = np.zeros((3, *shape))
+        cost, low, high, outside = np.zeros((4, *shape))
         rest = np.zeros(x.shape)
         for k in range(len(weight)):
             value, place = np.unique(x[k], return_inverse=True)
@@ -98,8 +100,11 @@ class Costs:
                 rows = mine[law[mine] == number]
                 c, lo, hi = self._evaluate(number, value)
                 cost[rows], low[rows], high[rows] = c[place], lo[place], hi[place]
+                outside[rows] = np.asarray(self.laws[number].outside(value))[place]
             rest[k] = self._evaluate(self.of_phase.get(k, self.last), value)[0][place]
         work_error = found.half_width / np.maximum(found.work, 1e-300)
+        if self.model["work_unit"] in TIME_UNITS:
+            work_error = work_error * np.minimum(np.log2(np.maximum(outside, 1.0)) / 2.0, 1.0)
         below, above = (np.sqrt(work_error ** 2 + part ** 2) for part in (low, high))
         ns = found.work * cost
         return Timed(found.ranks, ns, ns * np.maximum(1.0 - below, 0.0), ns * (1.0 + above), cost,
