@@ -37,7 +37,8 @@ class Measured:
     ranks), over the run, times in ns; calls: (places, ranks), occurrences; x: (phases, ranks),
     work of a rank per turn; weight: turns of each phase. Rows of MPI_Init hold 0. outside: time
     (typical, ns) before calls that are no place of the model. repeats: runs. counted: work of each
-    phase and all ranks as it was measured, MPI_Init included.
+    phase and all ranks as it was measured, MPI_Init included. segments: (phase of each row of the
+    times, its quantile_ns, least_ns and count), rows of the run only.
     """
 
     n: int
@@ -53,6 +54,7 @@ class Measured:
     outside: float
     repeats: int
     counted: np.ndarray
+    segments: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
     def per_phase(self, values: np.ndarray) -> np.ndarray:
         """Return values per (place, rank) summed to (phase, rank)."""
@@ -117,6 +119,8 @@ def measured_at(model: Model, times: Times) -> Measured:
         total = np.bincount(cell, weights=values[known], minlength=shape[0] * shape[1])
         return np.where(in_the_run(places), total.reshape(shape), 0.0)
 
+    runs = np.flatnonzero(known)
+    runs = runs[in_the_run(places)[place[runs], 0]]
     work = np.where(in_the_run(places), said, 0.0) if times.work_unit in TIME_UNITS \
         else table(times.work)
     weight = weights_at(model, times.np, grid)
@@ -124,7 +128,8 @@ def measured_at(model: Model, times: Times) -> Measured:
         times.np, places, phase, work, table(times.least_ns), table(times.median_ns),
         table(times.most_ns), table(times.count), sum_phases(work, phase, len(weight)) /
         weight[:, None], weight, float(times.median_ns[~known].sum()), max(len(times.runs), 1),
-        np.bincount(phase[place[known]], weights=times.work[known], minlength=len(weight)))
+        np.bincount(phase[place[known]], weights=times.work[known], minlength=len(weight)),
+        (phase[place[runs]], times.quantile_ns[runs], times.least_ns[runs], times.count[runs]))
 
 
 def own_points(found: Measured) -> list[Point]:

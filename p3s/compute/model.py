@@ -138,12 +138,18 @@ def predicted_turn(laws: Laws, found: Measured, phase: int, ratio: float = 1.0) 
     there = np.flatnonzero(found.x[phase] > 0)
     if not len(there):
         return 0.0
-    x, place = np.unique(found.x[phase][there] * ratio, return_inverse=True)
-    total = np.zeros(len(there))
+    total = expected_ns(laws, found, phase, ratio)[there]
+    return float(total.mean() / found.weight[phase])
+
+
+def expected_ns(laws: Laws, found: Measured, phase: int, ratio: float = 1.0) -> np.ndarray:
+    """Return the time of every rank in the run by the laws, in ns, of ``ratio`` times the work."""
+    x, place = np.unique(found.x[phase] * ratio, return_inverse=True)
+    total = np.zeros(found.x.shape[1])
     for row in np.flatnonzero(found.phase == phase).tolist():
         cost = np.asarray(laws.law_of(phase, found.places[row]).typical(x))[place]
-        total += found.work[row][there] * ratio * cost
-    return float(total.mean() / found.weight[phase])
+        total += found.work[row] * ratio * cost
+    return total
 
 
 def measured_turn(found: Measured, phase: int, values: np.ndarray) -> float:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from p3s.compute.gather import Measured
-from p3s.compute.model import OWN, Laws, measured_turn, predicted_turn, turns
+from p3s.compute.model import OWN, Laws, expected_ns, measured_turn, predicted_turn, turns
 from p3s.compute.points import Point
+from p3s.compute.spread import Spread, between_ranks, between_turns
 from p3s.compute.thesis import crm
 
 
@@ -27,7 +28,7 @@ def phase_json(phase: Mapping[str, Any], laws: Laws, found: Sequence[Measured]) 
         "phase": k, "name": phase["name"],
         "x": [min(xs), max(xs)] if xs else None, "n": [min(ns), max(ns)] if ns else None,
         "turns": [_turn(p, laws, found, k) for p in points],
-        **alternatives(points),
+        **alternatives(points), "spread": spread(laws, found, k).to_json(),
     }
 
 
@@ -41,6 +42,26 @@ def _turn(point: Point, laws: Laws, found: Sequence[Measured], k: int) -> dict[s
         "measured_ns": measured_turn(own, k, own.typical) if own else point.typical_ns,
         "predicted_ns": predicted_turn(laws, own, k) if own else None,
     }
+
+
+def spread(laws: Laws, found: Sequence[Measured], k: int) -> Spread:
+    """Return how the time of a phase varies between ranks and between turns.
+
+    Ranks: least time of the repeats over what the laws say of the rank's work. Turns: single
+    occurrences of segments.
+    """
+    ns, expected, run = [], [], []
+    rows = []
+    for m in found:
+        there = np.flatnonzero(m.x[k] > 0)
+        ns.append(m.least[m.phase == k].sum(axis=0)[there])
+        expected.append(expected_ns(laws, m, k)[there])
+        run.append(np.full(len(there), m.n))
+        of, quantile, least, count = m.segments
+        rows.append((quantile[of == k], least[of == k], count[of == k]))
+    turns_, seen = between_turns(*(np.concatenate(part) for part in zip(*rows, strict=True)))
+    ranks = between_ranks(np.concatenate(ns), np.concatenate(expected), np.concatenate(run))
+    return Spread(ranks, turns_, sum(map(len, ns)), seen)
 
 
 def alternatives(points: Sequence[Point]) -> dict[str, Any]:

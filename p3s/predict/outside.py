@@ -33,8 +33,8 @@ def ratio_text(phase: Mapping[str, Any]) -> str:
 def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say where each process computes less, or more, per turn than was measured anywhere."""
     return [
-        f"at {row['n']} processes each process computes {_texts(found)} that was measured: "
-        "its time is extrapolated (p3s next proposes runs that cover it)"
+        f"at {row['n']} processes each process computes {_texts(found)}: its "
+        " time is extrapolated (p3s next proposes runs that cover it)"
         for row in rows if (found := outside(row, NOTED))
     ]
 
@@ -42,8 +42,8 @@ def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def doubts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say where that is so far outside that the time means little."""
     return [
-        f"at {row['n']} processes each process computes {_texts(found)} that was measured "
-        f"(limit {LIMIT:.0f}); add a smaller workload: p3s characterize --far"
+        f"at {row['n']} processes each process computes {_texts(found)} (limit "
+        f"{LIMIT:.0f}); add a smaller workload: p3s characterize --far"
         for row in rows if (found := outside(row, LIMIT))
     ]
 
@@ -53,6 +53,7 @@ def _texts(phases: Sequence[Mapping[str, Any]], most: int = 3) -> str:
     found: dict[str, list[str]] = {}
     for phase in sorted(phases, key=lambda p: -p["compute_s"]):
         found.setdefault(ratio_text(phase), []).append(str(phase["phase"]))
-    parts = [f"{text} (phase {', '.join(names[:most])}{', ...' if len(names) > most else ''})"
+    parts = [f"{text} that was measured (phase {', '.join(names[:most])}"
+             f"{', ...' if len(names) > most else ''})"
              for text, names in list(found.items())[:most]]
     return ", ".join(parts) + (", ..." if len(found) > most else "")

@@ -7,7 +7,9 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from p3s.compute.gather import TIME_UNITS
 from p3s.compute.laws import CostLaw
+from p3s.compute.spread import Spread
 from p3s.compute.table import Row, compute_table, laws_of, shares
 from p3s.report.text import percent, seconds, visible
 
@@ -64,7 +66,7 @@ def phase_lines(compute: Compute, phase: Mapping[str, Any], share: float, rows: 
 
 def law_lines(law: CostLaw) -> list[str]:
     """Return a law of cost in words, and what is to be kept in mind with it."""
-    out = [f"costs {law.text()}"]
+    out = [words(law)]
     if law.refused:
         out.append(f"little is known: {law.refused}")
     if law.rivals:
@@ -72,6 +74,14 @@ def law_lines(law: CostLaw) -> list[str]:
     if law.disturbed:
         out.append(f"taken for disturbed: {', '.join(visible(d) for d in law.disturbed)}")
     return out
+
+
+def words(law: CostLaw) -> str:
+    """Return a law of cost in words."""
+    text = law.text()
+    if law.unit in TIME_UNITS:
+        return "takes " + text.replace(f" ns per {law.unit}", " times what the law of work says")
+    return "costs " + text.replace(f"per {law.unit}", f"per {law.unit.removesuffix('s')}")
 
 
 def _whose(entry: Mapping[str, Any]) -> str:
@@ -102,7 +112,15 @@ def thesis_lines(phase: Mapping[str, Any]) -> list[str]:
 
 def spread_lines(phase: Mapping[str, Any]) -> list[str]:
     """Return how much the time varies between ranks and between turns."""
-    return []
+    found = Spread.from_json(phase["spread"])
+    out = []
+    for name, part, seen in (("ranks", found.ranks, found.ranks_seen),
+                             ("turns", found.turns, found.rows_seen)):
+        if len(part.levels) > 1 and seen:
+            low, high = (float(v) for v in part.quantile([0.05, 0.95]))
+            out.append(f"{name} take {low:.3g} to {high:.3g} times their mean (90 % of them); the "
+                       f"slowest of 1,000 {part.expected_largest(1000):.3g} times")
+    return out
 
 
 def remarks(compute: Compute) -> list[str]:
