@@ -36,11 +36,10 @@ class Spent:
 
 def spent(study: Study, t: PointTable, places: Sequence[Place]) -> Spent | None:
     """Return the time that the runs of one count took, None where none was measured."""
-    from p3s.characterize import times as module
+    from p3s.characterize.times import load_times
 
     number = {place: k for k, place in enumerate(places)}
-    load = getattr(module, "load_times", None)
-    times = load(study.root, t.np) if load is not None else None
+    times = load_times(study.root, t.np)
     if times is not None:
         node = np.array([*(number.get(tuple(v), -1) for v in times.nodes), -1], dtype=np.int64)
         columns = (times.least_ns, times.median_ns, times.most_ns, times.work)
