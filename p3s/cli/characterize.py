@@ -89,8 +89,9 @@ def characterize(
     check_template(words)
     asked = recording(work, counters, limit)
     if far or up_to:
-        return far_runs(far, signature, force, study_dir, words, counts, up_to, repeats, timeout,
-                        asked, json_)
+        alone = {"--signature": signature, "--force": force, "--no-times": not times}
+        return far_runs(far, alone, study_dir, words, counts, up_to, repeats, timeout, asked,
+                        json_)
     if counts is None:
         raise UsageError("-n is missing: give process counts, for example -n 2,4,8,16")
     wanted = parse_counts(counts)

@@ -73,16 +73,16 @@ def _times(study: Study, t: PointTable) -> Mapping[tuple[str, str], float] | Non
     return None if found is None else found.of_place(t.nodes)
 
 
-def far_runs(far: bool, signature: bool, force: bool, root: Path | None, words: Sequence[str],
+def far_runs(far: bool, alone: Mapping[str, bool], root: Path | None, words: Sequence[str],
              counts: str | None, up_to: int, repeats: int, timeout_s: float, asked: Recording,
              json_: bool) -> int:
-    """Check the options that go with --far, then :func:`record_far`."""
+    """Check the options that go with --far (``alone``: those that do not), :func:`record_far`."""
     if not far:
         raise UsageError(f"--up-to {up_to}: goes with --far; give the counts with -n")
-    for name, given in (("--signature", signature), ("--force", force)):
+    for name, given in alone.items():
         if given:
-            raise UsageError(f"--far {name}: a smaller workload is recorded whole and kept apart; "
-                             f"leave out {name}")
+            raise UsageError(f"--far {name}: a smaller workload is recorded whole, with its times, "
+                             f"and kept apart; leave out {name}")
     if up_to < 0 or up_to == 1:
         raise UsageError(f"--up-to {up_to}: give a count of two or more")
     wanted = parse_counts(counts) if counts is not None else []

@@ -41,7 +41,7 @@ def spent(study: Study, t: PointTable, places: Sequence[Place]) -> Spent | None:
     number = {place: k for k, place in enumerate(places)}
     times = load_times(study.root, t.np)
     if times is not None:
-        node = np.array([*(number.get(tuple(v), -1) for v in times.nodes), -1], dtype=np.int64)
+        node = np.array([*(number.get((v[0], v[1]), -1) for v in times.nodes), -1], dtype=np.int64)
         columns = (times.least_ns, times.median_ns, times.most_ns, times.work)
         rank, to, repeats = times.rank, node[times.to_node], max(len(times.runs), 1)
     elif t.work_unit != INSTRUCTIONS:  # work is the time itself, the least of the repeats
