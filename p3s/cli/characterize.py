@@ -20,6 +20,7 @@ from p3s.cli.common import (
     say,
     table,
 )
+from p3s.cli.far import FAR, UP_TO
 from p3s.cli.params import VALUES
 from p3s.cli.recording import COUNTERS, LIMIT, TIMES, WORK
 from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
@@ -44,7 +45,7 @@ def characterize(
         None, metavar="LAUNCHER", help="The launcher command; {np} is the process count."
     ),
     counts: str = typer.Option(
-        ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 2,4,8,16."
+        None, "-n", "--counts", metavar="COUNTS", help="Process counts, for example 2,4,8,16."
     ),
     repeats: int = typer.Option(1, "-r", "--repeats", min=1, max=1000, help="Runs per count."),
     study_dir: Path = typer.Option(
@@ -63,6 +64,8 @@ def characterize(
     width: str = WIDTH,
     confidence: str = CONFIDENCE,
     turns: str = TURNS,
+    far: bool = FAR,
+    up_to: int = UP_TO,
     force: bool = typer.Option(
         False, "--force", help="Add runs of another command to an existing study."
     ),
@@ -72,10 +75,12 @@ def characterize(
 
     Adds to the study when it exists already; a count that is run again replaces its earlier run
     only when the new one has succeeded. With --signature, the phases that the study knows are
-    recorded only until their times are known; later events are only counted.
+    recorded only until their times are known; later events are only counted. With --far, the
+    command is the same program with a smaller input: kept apart, in far/ of the study.
     """
     from dataclasses import replace
 
+    from p3s.cli.far import far_runs
     from p3s.cli.params import characterize as with_params
     from p3s.cli.params import refuse_without
     from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, reasons, trace_counts
@@ -86,15 +91,21 @@ def characterize(
 
     words = list(command or [])
     check_template(words)
-    wanted = parse_counts(counts)
     asked = recording(work, counters, limit)
+    if far or up_to:
+        alone = {"--signature": signature, "--force": force, "--no-times": not times,
+                 "--param": bool(param)}
+        return far_runs(far, alone, study_dir, words, counts, up_to, repeats, timeout, asked,
+                        json_)
+    if counts is None:
+        raise UsageError("-n is missing: give process counts, for example -n 2,4,8,16")
+    wanted = parse_counts(counts)
     root = study_dir if study_dir is not None else default_study(program_of(words, wanted[0]))
     if param and signature:
         raise UsageError("--signature times the phases of one study; name STUDY/at/NAME=VALUE")
     if param:
         refuse_alone(stop, context)
-        return with_params(root, words, wanted, param, repeats, timeout, asked, times,
-                           json_)
+        return with_params(root, words, wanted, param, repeats, timeout, asked, times, json_)
     if signature:
         chosen = settings_of(width, confidence, turns)
         asked = replace(asked, stop=stop)

@@ -330,7 +330,14 @@ def weak(
     settings: Any, json_: bool,
 ) -> int:
     """Predict times at counts with a value of the parameters that grows with them."""
-    from p3s.cli.pipeline import ensure_model, ensure_replay, ensure_scaled, say_doubts
+    from p3s.cli.pipeline import (
+        check_times,
+        ensure_compute,
+        ensure_model,
+        ensure_replay,
+        ensure_scaled,
+        say_doubts,
+    )
     from p3s.family import instantiate
     from p3s.family.settings import setting_name, settings_in
     from p3s.family.weak import parse_laws, relate, render, settings_along
@@ -362,7 +369,8 @@ def weak(
             at = Study(instantiate(study.root, setting))
             named = _Named(bar, setting_name(setting))
             ensure_model(at, named)
-            _ensure_costs(at, named)
+            ensure_compute(at, named)
+            check_times(at)
             say_doubts(at, [n])
             ensure_scaled(at, n, named)
             if n > 1:
@@ -389,15 +397,6 @@ def weak(
         say("low confidence: " + "; ".join(result["low_confidence"]))
         return 3
     return 0
-
-
-def _ensure_costs(at: Study, bar: Progress) -> None:
-    """Fit what the computation costs in time, where times were taken."""
-    from p3s.cli import pipeline
-
-    ensure = getattr(pipeline, "ensure_compute", None)
-    if ensure is not None:
-        ensure(at, bar)
 
 
 def _base(
