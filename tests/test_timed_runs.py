@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import shutil
 import sys
 import types
@@ -255,11 +256,12 @@ def test_memory_that_the_program_fills_is_known(
     times = load_times(study.root, 2)
     assert times is not None
     for rank, filled in enumerate(times.resident_bytes.tolist()):
-        assert 20 * (rank + 1) <= filled / 2**20 < 20 * (rank + 1) + 8
+        # The kernel counts pages in batches: it may be off by some hundred KiB.
+        assert abs(filled / 2**20 - 20 * (rank + 1) - 1) < 2
     emulated = read_run(study.runs_dir(2))
     assert [rank.resident_bytes for rank in emulated.ranks] == [0, 0]
     assert run(["dump", str(study.timed_dir(2)), "--summary"]) == 0
-    assert "filled at most 4" in capsys.readouterr().out
+    assert re.search(r"filled at most (39|4\d)\.\d MiB", capsys.readouterr().out)
     assert run(["dump", str(study.runs_dir(2)), "--summary"]) == 0
     assert "of memory after" not in capsys.readouterr().out
 
