@@ -299,6 +299,8 @@ def doubts(root: Path, works: list[dict[int, list[int]]], shared: bool, **more: 
     return times
 
 
+EMPTY = {0: [200] * TURNS, 1: [200] * TURNS}
+IDLE = {0: [200] * TURNS, 1: [300] * TURNS}
 BUSY = {0: [100_000] * TURNS, 1: [100_000] * TURNS}
 MORE = {0: [100_000] * TURNS, 1: [125_000] * TURNS}
 
@@ -306,10 +308,14 @@ MORE = {0: [100_000] * TURNS, 1: [125_000] * TURNS}
 def test_a_repeat_that_took_longer_is_told(tmp_path: Path) -> None:
     times = doubts(tmp_path, [MORE, BUSY, BUSY], True, gap=50_000)
     assert [run["disturbed"] for run in times.runs] == [
-        ["took 12% more computation time than the least of the 3 repeats"], [], [],
+        ["took 12 % more computation time than the least of the 3 repeats"], [], [],
     ]  # fmt: skip
-    assert notes(times) == ["run 1 of 3 was disturbed: took 12% more computation time than the"
+    assert notes(times) == ["run 1 of 3 was disturbed: took 12 % more computation time than the"
                             " least of the 3 repeats"]  # fmt: skip
+
+
+def test_a_repeat_of_a_program_that_computes_nothing_is_not_told(tmp_path: Path) -> None:
+    assert not notes(doubts(tmp_path, [IDLE, EMPTY], True))
 
 
 @pytest.mark.parametrize(
@@ -325,7 +331,7 @@ def test_time_off_the_core_is_told_where_each_rank_has_one(
     if said:  # nine gaps less what was computed in them, the tracer and the failed polls
         lost = 9 * gap - 440_100 - 10 * 2000 - 700
         assert run["disturbed"][0].startswith(
-            f"a rank was off its core for {lost / (8 * 10 + 9 * gap):.0%} of the run"
+            f"a rank was off its core for {100 * lost / (8 * 10 + 9 * gap):.0f} % of the run"
         )
         assert notes(times)[0].endswith("more runs tell: -r 3")
 
@@ -347,7 +353,7 @@ def test_time_without_a_partner_is_told(tmp_path: Path) -> None:
     put_run(study, study.timed_dir(2), {0: [100] * TURNS, 1: [100] * 3}, gap=200)
     characterize(study.root, 2)
     (said,) = notes(load_times(study.root, 2))
-    assert said.startswith("26% of the computation time is in steps")
+    assert said.startswith("23 % of the computation time is in steps")
 
 
 @pytest.mark.parametrize(

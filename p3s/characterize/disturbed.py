@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 #: Share of a run that ranks with a core each may spend off it while they compute.
 _OFF_CORE = 0.10
-#: Computation time over that of the least repeat, less 1.
-_OVER_LEAST = 0.10
+#: Computation time over that of the least repeat, less 1; what a segment takes without one of its
+#: own varies by so much.
+_OVER_LEAST, _NOISE_NS = 0.10, 300
 #: Times per second of the run that a rank with a core of its own may lose it, and in all.
 _PREEMPTED_PER_S, _PREEMPTED = 50.0, 10
 #: Share of the time that may have no partner in the signature before it is said.
@@ -48,9 +49,10 @@ def disturbances(parts: Sequence[Part], shared: Sequence[bool]) -> list[list[str
             said += _off_core(part)
         elif not many:
             said += _preempted(part)
-        if total > (1 + _OVER_LEAST) * least:
+        noise = _NOISE_NS * int(part.segments[:, 3].sum())
+        if total > (1 + _OVER_LEAST) * least + noise:
             over = total / least - 1 if least else 1.0
-            said.append(f"took {over:.0%} more computation time than the least of the"
+            said.append(f"took {100 * over:.0f} % more computation time than the least of the"
                         f" {len(parts)} repeats")
         found.append(said)
     return found
@@ -65,7 +67,7 @@ def _off_core(part: Part) -> list[str]:
     share = _column(part, "lost_ns").max(initial=0) / wall if wall else 0.0
     if share <= _OFF_CORE:
         return []
-    return [f"a rank was off its core for {share:.0%} of the run while it computed: other load, or"
+    return [f"a rank was off its core for {100 * share:.0f} % of the run while it computed: other load, or"
             " the program sleeps, reads or writes"]
 
 
@@ -100,7 +102,7 @@ def notes(times: Times | None) -> list[str]:
         return []
     said = []
     if times.unmatched > _UNMATCHED:
-        said.append(f"{times.unmatched:.0%} of the computation time is in steps that the signature"
+        said.append(f"{100 * times.unmatched:.0f} % of the computation time is in steps that the signature"
                     " does not have as often: it is in no cost")
     bad = [(k, run["disturbed"]) for k, run in enumerate(times.runs) if run["disturbed"]]
     if bad:
