@@ -67,8 +67,8 @@ def _off_core(part: Part) -> list[str]:
     share = _column(part, "lost_ns").max(initial=0) / wall if wall else 0.0
     if share <= _OFF_CORE:
         return []
-    return [f"a rank was off its core for {100 * share:.0f} % of the run while it computed: other load, or"
-            " the program sleeps, reads or writes"]
+    return [f"a rank was off its core for {100 * share:.0f} % of the run while it computed:"
+            " other load, or the program sleeps, reads or writes"]
 
 
 def _preempted(part: Part) -> list[str]:
@@ -102,8 +102,8 @@ def notes(times: Times | None) -> list[str]:
         return []
     said = []
     if times.unmatched > _UNMATCHED:
-        said.append(f"{100 * times.unmatched:.0f} % of the computation time is in steps that the signature"
-                    " does not have as often: it is in no cost")
+        said.append(f"{100 * times.unmatched:.0f} % of the computation time is in steps that the"
+                    " signature does not have as often: it is in no cost")
     bad = [(k, run["disturbed"]) for k, run in enumerate(times.runs) if run["disturbed"]]
     if bad:
         (first, why), total = bad[0], len(times.runs)
