@@ -28,8 +28,7 @@ def segments_of(rank: int, nodes: np.ndarray, work: np.ndarray, places: int) -> 
     """
     if not len(nodes):
         return none()
-    before = np.concatenate([[_START], nodes[:-1]]).astype(np.int64)
-    codes = (before + 1) * places + nodes
+    codes = codes_of(nodes, places)
     size = (places + 1) * places
     if size <= max(4 * len(codes), 1 << 16):
         count = np.bincount(codes, minlength=size)
@@ -43,6 +42,12 @@ def segments_of(rank: int, nodes: np.ndarray, work: np.ndarray, places: int) -> 
         np.add.at(total, where, work)
     return np.stack([np.full(len(pair), rank), pair // places - 1, pair % places, count, total],
                     axis=1).astype(np.int64)
+
+
+def codes_of(nodes: np.ndarray, places: int) -> np.ndarray:
+    """Return the number of the segment before each call: they order segments as they are listed."""
+    before = np.concatenate([[_START], nodes[:-1]]).astype(np.int64)
+    return np.asarray((before + 1) * places + nodes)
 
 
 def renumbered(table: np.ndarray, node_to: np.ndarray) -> np.ndarray:

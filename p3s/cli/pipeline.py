@@ -51,7 +51,21 @@ def ensure_signatures(study: Study, bar: Progress) -> list[int]:
             bar.start(f"np={np}: characterizing")
             characterize(study.root, np)
             bar.done(f"np={np}: characterized")
+        else:
+            _ensure_times(study, np, bar)
     return study.signature_counts()
+
+
+def _ensure_times(study: Study, np: int, bar: Progress) -> None:
+    """Make the times of a count again that are missing or older than what they are made from."""
+    from contextlib import suppress
+
+    from p3s.characterize.times import make_times, stale
+
+    if stale(study, np):
+        bar.start(f"np={np}: reading times")
+        with suppress(P3SError):  # a damaged signature: reading it says so
+            make_times(study, np)
 
 
 def _is_old(path: Path) -> bool:
