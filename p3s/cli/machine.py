@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say
+from p3s.cli.common import JSON_OPTION, Progress, emit_json, out, progress, quoted, say
 from p3s.errors import P3SError, UsageError
+
+if TYPE_CHECKING:
+    from p3s.study import Study
 
 EPILOG = """\b
 Example:
@@ -33,6 +38,22 @@ Example:
   p3s machine compare study/machine.json other.json
 Next:
   p3s predict study -n 64 --machine other.json"""
+
+#: Options of p3s predict.
+MACHINE = typer.Option(
+    None,
+    "--machine",
+    show_default=False,
+    metavar="FILE",
+    help="Machine to predict for, a file of p3s machine measure [default: that of the runs].",
+)
+BASE = typer.Option(
+    None,
+    "--base",
+    show_default=False,
+    metavar="FILE",
+    help="Machine file of the runs [default: machine.json in the study].",
+)
 
 app = typer.Typer(
     help="Measure what computation and messages cost here, to predict for other machines.",
@@ -151,3 +172,20 @@ def compare(
     else:
         out(render(result))
     return 0
+
+
+def elsewhere(
+    study: Study, counts: Sequence[int], machine: Path, base: Path | None, knee: float, bar: Progress
+) -> tuple[Study, dict[str, Any]]:
+    """Predict on another machine; return the study of it (STUDY/on/NAME) and the prediction.
+
+    The study itself is complete: model, compute.json, replays at ``counts``.
+    """
+    from p3s.cli.pipeline import ensure_scaled
+    from p3s.machine.elsewhere import compose, prepare, widen
+
+    made = prepare(study, machine, base)
+    for n in counts:
+        ensure_scaled(made, n, bar)
+        widen(made, n)
+    return made, compose(study, made, counts, knee)

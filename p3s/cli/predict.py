@@ -18,6 +18,7 @@ from p3s.cli.common import (
     quoted,
     say,
 )
+from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.replay import BUDGET, CORES, HOSTS, LAUNCHER, settings_of
 from p3s.errors import P3SError, UsageError
 
@@ -53,9 +54,12 @@ def predict(
     cores_per_node: int = CORES,
     budget: float = BUDGET,
     launcher: str = LAUNCHER,
+    machine: Path | None = MACHINE,
+    base: Path | None = BASE,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
+    from p3s.cli.machine import elsewhere
     from p3s.cli.pipeline import (
         check_times,
         ensure_compute,
@@ -93,7 +97,10 @@ def predict(
             if n > 1:
                 ensure_replay(study, n, settings, bar)
         bar.start("predicting")
-        result = make_prediction(study, every, threshold=knee)
+        if machine is not None:
+            study, result = elsewhere(study, every, machine, base, knee, bar)
+        else:
+            result = make_prediction(study, every, threshold=knee)
     if json_:
         emit_json(result)
     else:
