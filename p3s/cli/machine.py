@@ -174,18 +174,21 @@ def compare(
     return 0
 
 
+def prepare(study: Study, machine: Path, base: Path | None) -> Study:
+    """Return the study of another machine, with its moved laws; what is missing ends it here."""
+    from p3s.machine.elsewhere import prepare as write
+
+    return write(study, machine, base)
+
+
 def elsewhere(
-    study: Study, counts: Sequence[int], machine: Path, base: Path | None, knee: float, bar: Progress
-) -> tuple[Study, dict[str, Any]]:
-    """Predict on another machine; return the study of it (STUDY/on/NAME) and the prediction.
-
-    The study itself is complete: model, compute.json, replays at ``counts``.
-    """
+    study: Study, made: Study, counts: Sequence[int], knee: float, bar: Progress
+) -> dict[str, Any]:
+    """Predict on another machine, whose study ``made`` is; ``study`` has replays at ``counts``."""
     from p3s.cli.pipeline import ensure_scaled
-    from p3s.machine.elsewhere import compose, prepare, widen
+    from p3s.machine.elsewhere import compose, widen
 
-    made = prepare(study, machine, base)
     for n in counts:
         ensure_scaled(made, n, bar)
         widen(made, n)
-    return made, compose(study, made, counts, knee)
+    return compose(study, made, counts, knee)

@@ -27,6 +27,9 @@ from p3s.machine.machinefile import Curve, Machine
 COUNTS_FROM = 0.05
 #: Points per doubling of x, at which curves are compared and factors given.
 POINTS = 4
+#: Instructions per byte of a working set, as programs have them: what is likely where nothing else
+#: tells, and standard deviation in doublings (a factor of ten). It moves the value, no interval.
+LIKELY, LIKELY_WIDTH = 4.0, 3.3
 #: The spread of a kernel is taken for one standard deviation; 90 % lie within so many.
 WITHIN = 1.645
 #: Units of work that are times: they say nothing about cost per operation.
@@ -134,12 +137,16 @@ def factor_of(law: Cost, base: Machine, target: Machine, sizes: Sizes | None = N
     if found.best > UNEXPLAINED:
         return _anything(at, base, target, kernels, "no mixture of the kernels costs as it does",
                          candidates, u)  # fmt: skip
-    return _spanned(at, u, found, candidates, kernels, base, target)
+    prior = np.zeros(len(candidates.first))
+    if sizes is None:
+        per_byte = u.mean() - candidates.at(np.array([u.mean()]))[:, 0]
+        prior = -0.5 * ((per_byte - np.log2(LIKELY)) / LIKELY_WIDTH) ** 2
+    return _spanned(at, u, found, candidates, prior, kernels, base, target)
 
 
-def _spanned(at: FloatArray, u: FloatArray, found: Explanations, sizes: Sizes,
+def _spanned(at: FloatArray, u: FloatArray, found: Explanations, sizes: Sizes, prior: FloatArray,
              kernels: list[Kernel], base: Machine, target: Machine) -> Factor:  # fmt: skip
-    """Return the factor that all explanations span."""
+    """Return the factor that all explanations span; prior: log of how likely a size is."""
     here = sizes.at(at)  # (sizes, at)
     names = [kernel.base for kernel in kernels]
     on_base, on_target = costs(names, here), costs([kernel.target for kernel in kernels], here)
@@ -174,7 +181,7 @@ def _spanned(at: FloatArray, u: FloatArray, found: Explanations, sizes: Sizes,
     order = np.argsort(found.size, kind="stable")  # as the mixtures come out of the loop
     found = Explanations(found.size[order], found.columns[order], found.parts[order],
                          found.misfit[order])  # fmt: skip
-    weight = np.exp(-0.5 * ((found.misfit - found.best) / 0.02) ** 2)
+    weight = np.exp(prior[found.size] - 0.5 * ((found.misfit - found.best) / 0.02) ** 2)
     middle_value = _middle(np.concatenate(value), weight)
     least_, most_ = np.concatenate(low).min(axis=0), np.concatenate(high).max(axis=0)
     there = np.exp2(sizes.at(np.array([u.mean()]))[found.size, 0])
