@@ -96,10 +96,10 @@ def measure(
     machine.save(output)
     if json_:
         emit_json(machine.to_json())
+        for text in machine.disturbed:
+            say(f"disturbed: {text}")
     else:
         out(render(machine))
-    for text in machine.disturbed:
-        say(f"disturbed: {text}")
     say(f"next: p3s machine show {quoted(output)}")
     if network and machine.network is None:
         say(f"p3s: computation was measured, the network was not: {machine.network_missing}")

@@ -74,7 +74,11 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
         )
     moved = move(compute, own, target, filled_bytes(study, compute["counts"]))
     root = place_of(study, target_path, target)
-    made = Study.create(root, study.command())
+    try:
+        command = study.command()
+    except P3SError:  # put together from runs that do not say it
+        command = ["LAUNCHER", "{np}"]
+    made = Study.create(root, command)
     made.update(derived=True, parent="../..", machine=target.name)
     for path, text in ((made.model_path, _read(study.model_path)),
                        (made.compute_path, as_json(moved).encode()),
