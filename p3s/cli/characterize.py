@@ -20,7 +20,7 @@ from p3s.cli.common import (
     say,
     table,
 )
-from p3s.cli.recording import COUNTERS, LIMIT, WORK
+from p3s.cli.recording import COUNTERS, LIMIT, TIMES, WORK
 from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
 
 EPILOG = """\b
@@ -52,6 +52,7 @@ def characterize(
         3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of one run."
     ),
     work: str = WORK,
+    times: bool = TIMES,
     counters: str = COUNTERS,
     limit: str = LIMIT,
     signature: bool = SIGNATURE,
@@ -95,7 +96,9 @@ def characterize(
     study = Study.create(root, words, force=force)
     say(f"tracing into {study.root}")
     with progress(len(wanted) * repeats) as bar:
-        done = trace_counts(study, words, wanted, repeats, timeout, bar, made=made, recording=asked)
+        done = trace_counts(
+            study, words, wanted, repeats, timeout, bar, made=made, recording=asked, times=times
+        )
 
     next_command = f"p3s model {quoted(study.root)}"
     have = study.signature_counts()
@@ -142,18 +145,25 @@ def _tracing(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
+    native = any(row.get("timed") for row in rows)
     cells = []
     for row in rows:
         signature = row["signature"]
-        walls = [run["wall_s"] for run in row["runs"]]
+        ran = [*row["runs"], *row.get("timed", [])]
         cells.append(
             [
                 str(row["np"]),
-                str(len(walls)),
-                f"{min(walls):.2f} s",
-                "yes" if any(run["oversubscribed"] for run in row["runs"]) else "no",
+                *_took(row["runs"]),
+                *(_took(row.get("timed", [])) if native else []),
+                "yes" if any(run["oversubscribed"] for run in ran) else "no",
                 *[one_line(str(signature.get(key, "-"))) for key in ("events", "phases", "sites")],
             ]
         )
-    head = ["processes", "runs", "run time", "shared cores", "events", "phases", "sites"]
+    beside = ["native runs", "native time"] if native else []
+    head = ["processes", "runs", "run time", *beside, "shared cores", "events", "phases", "sites"]
     return table(cells, head, left=0)
+
+
+def _took(runs: list[dict[str, Any]]) -> list[str]:
+    """Return how many runs there were and what the shortest took."""
+    return [str(len(runs)), f"{min(run['wall_s'] for run in runs):.2f} s"] if runs else ["0", "-"]

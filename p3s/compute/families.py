@@ -1,0 +1,196 @@
+"""Shapes of the cost of a unit of work over the working set: what a machine's memory makes of it.
+
+Every curve is a sum of columns with coefficients that are not negative: one, steps (logistic in
+log2 x, which rise by one), powers of x, what fixed overheads per turn add. A design is the choice
+of one to three columns. x is the work of a rank per turn of the phase (thesis, chapter 6: with
+more processes the same code finds its data in a faster memory); u = log2 x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import log
+
+import numpy as np
+
+#: Families with the logarithm of their prior weight, simplest first.
+CONSTANT, OVERHEAD, POWER, STEP, STEP_OVERHEAD, TWO_STEPS = (
+    "constant", "overhead", "power", "step", "step+overhead", "two steps")
+PRIOR = {CONSTANT: log(0.28), OVERHEAD: log(0.10), POWER: log(0.07), STEP: log(0.32),
+         STEP_OVERHEAD: log(0.10), TWO_STEPS: log(0.13)}
+#: Widths of steps in doublings of x (a logistic rises from 12 % to 88 % over four of them).
+WIDTHS = (0.12, 0.3, 0.7)
+#: Exponents of pure powers: how many around the slope of the points, apart by how much between the
+#: first and last point, and the width of the range in which all are as likely beforehand.
+POWERS, POWER_EACH, POWER_RANGE = 33, 0.006, 1.2
+#: Exponents of what overheads add to a constant: per turn, per surface.
+OVERHEADS = (-1.0, -0.5)
+#: Locations of steps: distance between them in doublings, how far outside the points they may be.
+EACH, BEYOND, MOST_LOCATIONS = 0.3, 1.0, 36
+#: Where and how wide likely steps are looked at again: parts of the distance, factors.
+BETWEEN, BETWEEN_WIDTHS = (-1 / 3, 0.0, 1 / 3), (0.76, 1.0, 1.32)
+#: Two steps are at least so many doublings apart; a step's column varies at least so much.
+APART, VARIES = 1.2, 0.04
+#: Largest power of two a power of x is taken to: keeps every value finite.
+MOST_LOG2 = 400.0
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: kind ("one", "step", "power"), and location and width or exponent and centre."""
+
+    kind: str
+    first: float = 0.0
+    second: float = 0.0
+
+    def at(self, u: np.ndarray) -> np.ndarray:
+        """Return the column at ``u`` = log2 x."""
+        return values([self], u)[..., 0]
+
+
+def values(columns: Sequence[Column], u: np.ndarray) -> np.ndarray:
+    """Return the columns at ``u``: an array of one more dimension, the columns last."""
+    u = np.asarray(u, dtype=float)[..., None]
+    step = np.array([c.kind == "step" for c in columns])
+    first = np.array([c.first for c in columns])
+    second = np.array([c.second for c in columns])
+    out = np.ones((*u.shape[:-1], len(columns)))
+    if step.any():
+        out[..., step] = 0.5 + 0.5 * np.tanh((u - first[step]) / (2.0 * second[step]))
+    power = np.array([c.kind == "power" for c in columns])
+    if power.any():
+        exponent = first[power] * (u - second[power])
+        out[..., power] = np.exp2(np.clip(exponent, -MOST_LOG2, MOST_LOG2))
+    return out
+
+
+@dataclass(frozen=True)
+class Designs:
+    """Columns at hand and the designs made of them, grouped by their number of columns.
+
+    of: per number of columns k an integer array (designs, k) of column numbers; family: the name
+    of each; prior: logarithm of the prior weight of each.
+    """
+
+    columns: list[Column]
+    of: dict[int, np.ndarray]
+    family: dict[int, np.ndarray]
+    prior: dict[int, np.ndarray]
+
+
+def designs(u: np.ndarray, v: np.ndarray) -> Designs:
+    """Return the designs that points at ``u`` = log2 x and ``v`` = log2 cost can tell apart."""
+    low, high = float(u.min()), float(u.max())
+    columns = [Column("one")]
+    names: list[tuple[str, tuple[int, ...]]] = [(CONSTANT, (0,))]
+    weight = {CONSTANT: 0.0}
+    if high - low > 0.05 and len(np.unique(np.round(u, 2))) > 1:
+        mid, each = (low + high) / 2, POWER_EACH / (high - low)
+        weight[POWER] = log(min(1.0, each / POWER_RANGE))
+        for p in _slope(u, v) + each * (np.arange(POWERS) - POWERS // 2):
+            names.append((POWER, (len(columns),)))
+            columns.append(Column("power", float(p), mid))
+        over = []
+        for p in OVERHEADS:
+            over.append(len(columns))
+            columns.append(Column("power", p, low))
+        names += [(OVERHEAD, (0, i)) for i in over]
+        steps = _steps(u, low, high)
+        first = len(columns)
+        columns += steps
+        number = list(range(first, first + len(steps)))
+        names += [(STEP, (0, i)) for i in number]
+        if len(np.unique(np.round(u, 1))) > 2:
+            names += [(STEP_OVERHEAD, (0, i, over[0])) for i in number]
+            names += [(TWO_STEPS, (0, i, j)) for i in number for j in number
+                      if columns[i].second == columns[j].second
+                      and columns[j].first - columns[i].first >= APART]
+    return _grouped(columns, names, weight)
+
+
+def refined(found: Designs, likely: dict[int, np.ndarray]) -> Designs:
+    """Return the designs with the steps of the ``likely`` ones at places and widths in between.
+
+    likely: by number of columns, numbers of designs. Each is replaced by those around it, which
+    share its weight.
+    """
+    columns = list(found.columns)
+    number = {c: i for i, c in enumerate(columns)}
+    each = _spacing(columns)
+
+    def of(kind: str, first: float, second: float) -> int:
+        column = Column(kind, round(first, 6), round(second, 6))
+        if column not in number:
+            number[column] = len(columns)
+            columns.append(column)
+        return number[column]
+
+    out_of, out_family, out_prior = {}, {}, {}
+    for k, which in found.of.items():
+        keep = np.ones(len(which), dtype=bool)
+        rows: list[tuple[int, ...]] = []
+        family: list[str] = []
+        prior: list[float] = []
+        for i in likely.get(k, ()):
+            steps = [j for j in which[i] if columns[j].kind == "step"]
+            if not steps:
+                continue
+            keep[i] = False
+            new = [tuple(of("step", columns[j].first + a * each, columns[j].second * w)
+                         if j in steps else int(j) for j, a in zip(which[i], at, strict=True))
+                   for w in BETWEEN_WIDTHS
+                   for at in product(*(BETWEEN if j in steps else (0.0,) for j in which[i]))]
+            rows += new
+            family += [str(found.family[k][i])] * len(new)
+            prior += [float(found.prior[k][i]) - log(len(new))] * len(new)
+        out_of[k] = np.concatenate([which[keep], np.array(rows, dtype=np.int64).reshape(-1, k)])
+        out_family[k] = np.concatenate([found.family[k][keep], np.array(family, dtype="<U32")])
+        out_prior[k] = np.concatenate([found.prior[k][keep], np.array(prior)])
+    return Designs(columns, out_of, out_family, out_prior)
+
+
+def _spacing(columns: Sequence[Column]) -> float:
+    """Return the distance of the places at which steps were tried."""
+    where = np.unique([c.first for c in columns if c.kind == "step"])
+    return float(np.diff(where).min()) if len(where) > 1 else EACH
+
+
+def _slope(u: np.ndarray, v: np.ndarray) -> float:
+    """Return the median slope of all pairs of points (Theil and Sen's)."""
+    i, j = np.triu_indices(len(u), 1)
+    apart = np.abs(u[i] - u[j]) > 0.02
+    return float(np.median((v[i] - v[j])[apart] / (u[i] - u[j])[apart])) if apart.any() else 0.0
+
+
+def _steps(u: np.ndarray, low: float, high: float) -> list[Column]:
+    """Return the steps that change between the points."""
+    count = int(min(MOST_LOCATIONS, (high - low + 2 * BEYOND) / EACH + 1))
+    where = np.linspace(low - BEYOND, high + BEYOND, max(count, 4))
+    found = [Column("step", float(at), w) for w in WIDTHS for at in where]
+    table = values(found, np.sort(u))
+    varies = table[-1] - table[0] > VARIES
+    # between two neighbouring points all narrow steps are the same to the points; all are kept,
+    # because the predictions between them differ
+    return [c for c, v in zip(found, varies, strict=True) if v]
+
+
+def _grouped(columns: list[Column], names: list[tuple[str, tuple[int, ...]]],
+             weight: dict[str, float]) -> Designs:
+    """Group by number of columns; a family's weight is shared out equally, or as given."""
+    of: dict[int, np.ndarray] = {}
+    family: dict[int, np.ndarray] = {}
+    prior: dict[int, np.ndarray] = {}
+    number: dict[str, int] = {}
+    for name, _ in names:
+        number[name] = number.get(name, 0) + 1
+    total = np.logaddexp.reduce([PRIOR[name] for name in number])
+    for k in (1, 2, 3):
+        chosen = [(name, which) for name, which in names if len(which) == k]
+        if chosen:
+            of[k] = np.array([which for _, which in chosen], dtype=np.int64)
+            family[k] = np.array([name for name, _ in chosen])
+            prior[k] = np.array([PRIOR[n] + weight.get(n, -log(number[n])) - total
+                                 for n, _ in chosen])
+    return Designs(columns, of, family, prior)

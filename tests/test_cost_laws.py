@@ -1,0 +1,125 @@
+"""The law of the cost of a unit of work: what it says, refuses, and how it is stored."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from machine_model import Machine, Noise, Program, points
+
+from p3s.compute.laws import CostLaw, fit_cost
+from p3s.errors import P3SError
+
+QUIET = Noise(run=0.0, row=0.002, outlier=0.0)
+
+
+def study(machine, program=None, noise=QUIET, counts=(2, 4, 8, 16, 32, 64), seed=1):
+    program = program or Program()
+    return points(machine, program, list(counts), noise, np.random.default_rng(seed))
+
+
+def test_a_constant_is_a_constant_far_outside_as_well():
+    law = fit_cost(study(Machine(0.5)), unit="instruction")
+    assert law.kind == "constant" and law.refused is None
+    assert law.cost([1e5, 1e7, 1e12]) == pytest.approx(0.5, rel=0.005)
+    low, high = law.interval(np.array([3e8, 1e6]))
+    assert np.all(low <= 0.5) and np.all(high >= 0.5)
+    assert (high - low)[0] < 0.02 * 0.5 < (high - low)[1]
+
+
+def test_a_step_is_found_and_told():
+    machine = Machine(0.4, ((1.0, 29.0, 0.3),))
+    law = fit_cost(study(machine, counts=(2, 3, 4, 6, 8, 12, 16, 24, 32, 64)), unit="instruction")
+    assert law.kind == "step"
+    assert law.cost([1e8, 2e9]) == pytest.approx([0.4, 0.8], rel=0.01)
+    assert law.columns[1].first == pytest.approx(29.0, abs=0.3)
+    levels = [float(t) for t in re.findall(r"([0-9.]+) (?:below|above)", law.text())]
+    assert levels == pytest.approx([0.4, 0.8], rel=0.02)
+    assert law.cost(1e6) == pytest.approx(0.4, rel=0.01)
+
+
+def test_intervals_grow_with_every_doubling_outside():
+    law = fit_cost(study(Machine(0.5)), unit="instruction")
+    x = law.covered[0] / 2.0 ** np.arange(12)
+    low, high = law.interval(x)
+    assert np.all(np.diff(low) <= 1e-12) and low[-1] > 0
+    assert np.all(np.diff((high - low) / law.cost(x)) >= -1e-9)
+    assert law.outside(x) == pytest.approx(2.0 ** np.arange(12))
+    assert law.outside(law.covered[1] * 3) == pytest.approx(3.0)
+    assert law.outside(1e9) == 1.0
+
+
+def test_a_disturbed_run_does_not_pull_and_is_named():
+    found = study(Machine(0.5), counts=(2, 4, 8, 16, 32))
+    found[2] = replace(found[2], least_ns=found[2].least_ns * 1.25,
+                       typical_ns=found[2].typical_ns * 1.25)
+    law = fit_cost(found, unit="instruction")
+    assert law.cost(5e8) == pytest.approx(0.5, rel=0.01)
+    assert law.disturbed == ("own@8",)
+
+
+def test_typical_is_above_the_least_by_the_pooled_factor():
+    found = [replace(p, typical_ns=p.least_ns * 1.03) for p in study(Machine(0.5))]
+    law = fit_cost(found, unit="instruction")
+    assert law.typical(1e9) == pytest.approx(law.cost(1e9) * 1.03)
+
+
+def test_order_of_the_points_changes_nothing():
+    found = study(Machine(0.4, ((1.0, 29.0, 0.3),)), noise=Noise())
+    one, other = (fit_cost(p, unit="instruction").to_json() for p in (found, found[::-1]))
+    assert one == other
+
+
+@pytest.mark.parametrize(("change", "word"), [
+    ({"work": 0.0}, "work"), ({"least_ns": 0.0}, "time")])
+def test_points_that_tell_nothing_are_refused(change, word):
+    law = fit_cost([replace(p, **change) for p in study(Machine(0.5))], unit="instruction")
+    assert law.refused and word in law.refused and "\n" not in law.refused
+    assert np.all(law.cost([1e3, 1e9]) == 0) and law.outside(1e3) == 1
+    assert "unknown" in law.text()
+    assert CostLaw.from_json(json.loads(json.dumps(law.to_json()))).refused == law.refused
+
+
+def test_no_point_and_one_point():
+    assert "no run" in fit_cost([], unit="instruction").refused
+    law = fit_cost(study(Machine(0.5), counts=(4,)), unit="instruction")
+    assert "one point" in law.refused
+    assert law.cost(1e3) == pytest.approx(0.5, rel=0.01)
+    low, high = law.interval(1e9)
+    assert high / low > 1.3
+
+
+def test_two_points_of_equal_x_and_values_without_noise():
+    twice = study(Machine(0.5), counts=(4,)) * 2
+    law = fit_cost(twice, unit="instruction")
+    assert law.cost(1e9) == pytest.approx(0.5, rel=0.01)
+    exact = fit_cost(study(Machine(0.5), noise=Noise(0, 0, 0)), unit="instruction")
+    assert exact.cost(1e9) == pytest.approx(0.5, rel=1e-3)
+
+
+def test_json_gives_the_same_law():
+    law = fit_cost(study(Machine(0.4, ((1.0, 29.0, 0.3),)), noise=Noise()), unit="instruction")
+    again = CostLaw.from_json(json.loads(json.dumps(law.to_json(), allow_nan=False)))
+    x = np.geomspace(1e4, 1e12, 50)
+    assert again.cost(x) == pytest.approx(law.cost(x), rel=1e-4)
+    for one, other in zip(again.interval(x), law.interval(x), strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+    assert again.text() == law.text() and again.kind == law.kind
+    assert again.to_json() == law.to_json() and law.latex().count("{") == law.latex().count("}")
+
+
+@pytest.mark.parametrize("change", [
+    {"at": "x"}, {"low": [1.0]}, {"at": [2.0, 1.0]}, {"factor": None}, {"columns": [["evil", 1]]},
+    {"covered": [1.0]}, {"least": [float("nan")]}, {"columns": [["evil", 1.0, 1.0]]},
+    {"coefficients": []}])
+def test_damaged_data_is_refused_in_one_line(change):
+    data = fit_cost(study(Machine(0.5)), unit="instruction").to_json()
+    data.update(change)
+    with pytest.raises(P3SError, match="damaged") as err:
+        CostLaw.from_json(data)
+    assert "\n" not in str(err.value)
+    with pytest.raises(P3SError, match="damaged"):
+        CostLaw.from_json("law")
