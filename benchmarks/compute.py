@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,19 +100,23 @@ def build(benches: Sequence[Bench], mpicc: str) -> None:
 
 
 def emulate(benches: Sequence[Bench]) -> None:
-    """Count instructions at the small counts and with the smaller inputs."""
+    """Count instructions at the small counts and with the smaller inputs, each once."""
+    from p3s.cli.common import progress
+    from p3s.cli.runs import trace_counts
+    from p3s.study import Study
+    from signature_runner.recording import Recording
+
     for b in benches:
         for which, counts in (("own", COUNTS), *FAR.items()):
-            there = {p.name for p in (b.study("instructions", which) / "runs").glob("np*.r0")}
-            missing = [n for n in counts if f"np{n:04d}.r0" not in there]
-            if not missing:
-                continue
+            study = Study.create(b.study("instructions", which), b.command(which))
+            missing = [n for n in counts if n not in study.counts()]
             begin = time.monotonic()
-            ns = ",".join(map(str, missing))
-            far = ["--far", which] if which != "own" else []
-            p3s("characterize", "-n", ns, "--work", "instructions", "--native", "0", *far,
-                "-o", b.study("instructions"), "--", *b.command(which))
-            say(f"{b.name} {which} -n {ns}: emulated in {time.monotonic() - begin:.0f} s")
+            with progress(len(missing)) as bar:
+                done = trace_counts(study, b.command(which), missing, 1, 10 * TIMEOUT_S, bar,
+                                    recording=Recording(work="instructions"), times=False)
+            if done.failed:
+                raise SystemExit(f"{b.name} {which}: {done.failed[0]['reason']}")
+            say(f"{b.name} {which}: emulated in {time.monotonic() - begin:.0f} s")
 
 
 def measure(benches: Sequence[Bench], repeats: int) -> None:
@@ -136,6 +140,7 @@ def measure(benches: Sequence[Bench], repeats: int) -> None:
         for which, n in b.runs():
             if which == "truth":
                 continue
+            Study.create(b.study("cpu", which), b.command(which))
             for rep in range(repeats):
                 run = b.native(which, n, rep)
                 _give(run, b.study("instructions", which) / "timed" / run.name)
@@ -175,9 +180,69 @@ def measured(model: dict[str, Any], run: Path) -> np.ndarray:
     return out
 
 
-def truth(b: Bench, model: dict[str, Any], repeats: int) -> np.ndarray:
-    """Return the CPU time (ns) at the target by repeat, phase and rank."""
-    return np.stack([measured(model, b.native("truth", TARGET, rep)) for rep in range(repeats)])
+# ---- prediction and comparison --------------------------------------------------------------
+def predict(b: Bench, unit: str, repeats: int) -> dict[str, Any]:
+    """Model one program's study, predict the target, compare each relevant phase."""
+    from p3s.model.stage import load
+    from p3s.study import Study
+
+    root = b.study(unit)
+    p3s("model", root)
+    p3s("scale", root, "-n", str(TARGET))
+    model = load(root)
+    real = np.stack([measured(model, b.native("truth", TARGET, rep)) for rep in range(repeats)])
+    means, largest = real.mean(axis=2) / 1e6, real.max(axis=2) / 1e6  # ms: repeats x phases
+    head = json.loads(Study(root).scaled_path(TARGET).read_text())
+    typical = np.median(means, axis=0)
+    out = []
+    for said in head["phases"]:
+        k = said["phase"]
+        share = float(typical[k] / typical.sum())
+        if share < RELEVANT:
+            continue
+        told = said["compute_ns"] / TARGET / 1e6
+        low, high = told * said["compute_low"], told * said["compute_high"]
+        crm = {name: None if said.get(f"{name}_ns") is None else said[f"{name}_ns"] / 1e6
+               for name in ("crm_i", "crm_c")}
+        out.append({"program": b.name, "phase": k, "share": share, "measured": float(typical[k]),
+                    "repeats": means[:, k].tolist(), "largest": largest[:, k].tolist(),
+                    "predicted": told, "low": low, "high": high,
+                    "inside": bool(low <= typical[k] <= high),
+                    "outside_ratio": said.get("outside"), **crm})
+    return {"program": b.name, "unit": unit, "phases": out,
+            "unexplained": float(typical[-1] / typical.sum()),
+            "compute": json.loads(Study(root).compute_path.read_text())}
+
+
+def error(row: dict[str, Any], name: str) -> float | None:
+    """Return the relative error of one prediction of a phase, None where there is none."""
+    return None if row[name] is None else float(row[name] / row["measured"] - 1.0)
+
+
+def table(results: Sequence[dict[str, Any]]) -> str:
+    """Return all phases as a table in Markdown, with the totals of every way to predict."""
+    rows = [row for result in results for row in result["phases"]]
+    out = ["| program | phase | share | measured, ms (repeats) | predicted | 90 % interval | error "
+           "| inside | CRM_i | CRM_c |", "|---|---|---|---|---|---|---|---|---|---|"]
+    for r in rows:
+        errors = [_percent(error(r, name)) for name in ("predicted", "crm_i", "crm_c")]
+        out.append(
+            f"| {r['program']} | {r['phase']} | {r['share']:.1%} | {r['measured']:.2f} "
+            f"({min(r['repeats']):.2f} to {max(r['repeats']):.2f}) | {r['predicted']:.2f} | "
+            f"{r['low']:.2f} to {r['high']:.2f} | {errors[0]} | "
+            f"{'yes' if r['inside'] else 'no'} | {errors[1]} | {errors[2]} |")
+    for title, name in (("P3S", "predicted"), ("CRM_i", "crm_i"), ("CRM_c", "crm_c")):
+        found = [abs(e) for r in rows if (e := error(r, name)) is not None]
+        if found:
+            out.append(f"\n{title}: mean error {np.mean(found):.2%}, largest {max(found):.2%}, "
+                       f"{len(found)} phases")
+    inside = sum(r["inside"] for r in rows)
+    out.append(f"\nThe interval holds {inside} of {len(rows)} ({inside / max(len(rows), 1):.0%}).")
+    return "\n".join(out)
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:+.1f} %"
 
 
 def options() -> argparse.Namespace:
@@ -213,6 +278,14 @@ def main() -> None:
             emulate(benches)
         if "time" in steps:
             measure(benches, args.repeats)
+        if "predict" in steps:
+            results = [predict(b, unit, args.repeats) for unit in ("instructions", "cpu")
+                       for b in benches]
+            for unit in ("instructions", "cpu"):
+                print(f"\nwork in {unit}\n")
+                print(table([r for r in results if r["unit"] == unit]), flush=True)
+            if args.json:
+                args.json.write_text(json.dumps(results, indent=1))
 
 
 def say(text: str) -> None:

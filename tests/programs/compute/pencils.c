@@ -106,7 +106,7 @@ static void solve(const struct pencil *p, int rank, long steps, long turns, long
 
 static int run(int argc, char **argv, int rank, int size)
 {
-    long nx = 100, ny = 112, nz = 120, steps = 4, turns = 6, sweeps = 24, solves = 4;
+    long nx = 100, ny = 112, nz = 120, steps = 4, turns = 6, sweeps = 16, solves = 2;
     const struct option options[] = {
         {"nx", &nx, 3, "points along the pencils"},
         {"ny", &ny, 1, "points in the second dimension"},

@@ -47,12 +47,12 @@ static double *power(const struct rows *a, double **x, double *y, long inner, in
 static void products(const double *basis, int count, double *gram)
 {
     for (int i = 0; i < BASIS; i++)
-        for (int j = 0; j < BASIS; j++) {
+        for (int j = 0; j <= i; j++) {
             double sum = 0.0;
             for (int k = 0; k < count; k++)
                 sum += basis[(size_t)i * (size_t)count + (size_t)k]
                        * basis[(size_t)j * (size_t)count + (size_t)k];
-            gram[i * BASIS + j] = sum;
+            gram[i * BASIS + j] = gram[j * BASIS + i] = sum;
         }
 }
 
