@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,62 @@ def _ensure_times(study: Study, np: int, bar: Progress) -> None:
             make_times(study, np)
 
 
+def compute_inputs(study: Study) -> list[Path]:
+    """Return the files that the laws of computation time are made from."""
+    inputs = [study.model_path, *(study.times_path(np) for np in study.signature_counts())]
+    for other in study.others():
+        inputs += [other.manifest_path, *(other.signature_path(np) for np in other.counts()),
+                   *(other.times_path(np) for np in other.counts())]
+    return inputs
+
+
+def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
+    """Fit the cost of computation when there are times and its laws are missing or out of date.
+
+    A study without times of its own keeps the laws that it was given.
+    """
+    if not any(study.times_path(np).exists() for np in study.signature_counts()):
+        return
+    for other in study.others():
+        ensure_signatures(other, bar)
+    if again or is_stale(study.compute_path, compute_inputs(study)):
+        from p3s.compute.stage import build
+
+        bar.start("fitting the cost of computation")
+        made = build(study.root)
+        if made is not None:
+            bar.done(f"cost of computation fitted from {', '.join(map(str, made['counts']))} "
+                     f"processes{_of_others(made)}")
+            for other in made["refused"]:
+                say(f"note: {other['name']} is not used: {other['why']}")
+
+
+def check_times(study: Study) -> None:
+    """Raise P3SError, before anything is replayed, where nothing says how long the work takes."""
+    from p3s.study import read_json
+
+    model = read_json(study.model_path, "p3s.model")
+    if model.get("work_unit") in ("cpu_ns", "wall_ns") or study.compute_path.exists():
+        return
+    try:
+        launcher = shlex.join(study.command()).replace("'{np}'", "{np}")
+    except P3SError:  # put together from runs that do not say it
+        launcher = "LAUNCHER"
+    counts = ",".join(map(str, model.get("counts", ())))
+    raise P3SError(
+        f"{study.root}: work is in {str(model.get('work_unit'))[:40]}, and nothing says how long "
+        f"it takes; add native runs: p3s characterize --work cpu -n {counts} "
+        f"-o {shlex.quote(str(study.root))} -- {launcher}"
+    )
+
+
+def _of_others(made: dict[str, Any]) -> str:
+    """Return which other workloads the laws rest on besides the study's own runs."""
+    names = sorted({t["source"] for p in made["phases"] for t in p["turns"]
+                    if t["source"] != "own"})
+    return f" and from {', '.join(names)}" if names else ""
+
+
 def _is_old(path: Path) -> bool:
     """Tell whether a signature was written by an older P3S: its captures can still be read."""
     from p3s.characterize.signature import SCHEMA, VERSION
@@ -120,8 +177,8 @@ def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bo
 
 
 def ensure_scaled(study: Study, n: int, bar: Progress) -> None:
-    """Write the scaled trace at ``n`` when it is missing or older than the model."""
-    if is_stale(study.scaled_path(n), [study.model_path]):
+    """Write the scaled trace at ``n`` when it is missing or older than its laws."""
+    if is_stale(study.scaled_path(n), [study.model_path, study.compute_path]):
         from p3s.scale import write_scaled
 
         bar.start(f"n={n}: scaling")

@@ -56,7 +56,14 @@ def predict(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
-    from p3s.cli.pipeline import ensure_model, ensure_replay, ensure_scaled, say_doubts
+    from p3s.cli.pipeline import (
+        check_times,
+        ensure_compute,
+        ensure_model,
+        ensure_replay,
+        ensure_scaled,
+        say_doubts,
+    )
     from p3s.predict import predict as make_prediction
     from p3s.report.terminal import render
     from p3s.study import Study
@@ -77,6 +84,8 @@ def predict(
             partial = _trace_missing(study_dir, words, traced, repeats, timeout, bar)
         study = Study.open(study_dir)
         ensure_model(study, bar)
+        ensure_compute(study, bar)
+        check_times(study)
         say_doubts(study, wanted)
         every = sorted({*wanted, *study.signature_counts()})
         for n in every:

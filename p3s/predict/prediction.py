@@ -9,6 +9,7 @@ from typing import Any
 from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.errors import P3SError
+from p3s.predict import outside
 from p3s.predict.measured import Measured, measured
 from p3s.predict.times import PhaseTimes, phase_times
 from p3s.study import SCHEMA_VERSION, Study, read_json, write_json
@@ -66,7 +67,8 @@ def compose(
     shared = _not_representative(runs, replays)
     unknown = max(_unknown_share(times[n].head) for n in times)
     ratio = rows[-1]["n"] / max(traced) if traced else math.inf
-    low_confidence = [*_doubts(unknown, ratio), *missed(holdout)]
+    asked = [row for row in rows if row["n"] not in traced]
+    low_confidence = [*_doubts(unknown, ratio), *outside.doubts(asked), *missed(holdout)]
     share = _verdict_share(times[rows[-1]["n"]].head)
     return {
         "schema": PREDICTION_SCHEMA,
@@ -85,6 +87,7 @@ def compose(
         "notes": [
             *shared,
             *_notes(rows, replays, ratio),
+            *outside.notes(asked),
             *_soft_rules(share),
             *sentences(times[rows[-1]["n"]].head),
             *tracing.sentence(times[rows[-1]["n"]].head.get("tracing", {})),
@@ -153,24 +156,35 @@ def _phases(
         both = compute + comm
         slowest = int(np.argmax(both))
         total += float(both[slowest])
-        width = float(times.work_rel_half_width[slot])
-        if math.isnan(width):
+        ends = times.interval_of(slot)
+        if ends is None:
             known = known and float(compute.max()) == 0.0
-            width = 0.0
-        low += float((compute * max(0.0, 1.0 - width) + times.comm_low[:, slot]).max())
-        high += float((compute * (1.0 + width) + times.comm_high[:, slot]).max())
-        rows.append(
-            {
-                "phase": phase["phase"],
-                "name": str(phase.get("name", phase["phase"])),
-                "weight": phase["weight"],
-                "compute_s": float(compute[slowest]),
-                "comm_s": float(comm[slowest]),
-            }
-        )
+        below, above = ends or (1.0, 1.0)
+        low += float((compute * below + times.comm_low[:, slot]).max())
+        high += float((compute * above + times.comm_high[:, slot]).max())
+        seconds = float(compute[slowest])
+        entry: dict[str, Any] = {
+            "phase": phase["phase"],
+            "name": str(phase.get("name", phase["phase"])),
+            "weight": phase["weight"],
+            "compute_s": seconds,
+            "compute_low_s": seconds * below if ends else None,
+            "compute_high_s": seconds * above if ends else None,
+            "crm_i_s": _seconds(phase.get("crm_i_ns")),
+            "crm_c_s": _seconds(phase.get("crm_c_ns")),
+            "comm_s": float(comm[slowest]),
+        }
+        for key in ("x", "covered", "outside", "below"):
+            if key in phase:
+                entry[key] = phase[key]
+        rows.append(entry)
     if not known:
         return rows, total, None, None
     return rows, total, min(low, total), max(high, total)
+
+
+def _seconds(ns: Any) -> float | None:
+    return float(ns) / 1e9 if isinstance(ns, (int, float)) else None
 
 
 def _relate(row: dict[str, Any], base: Mapping[str, Any]) -> None:

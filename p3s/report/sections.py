@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +110,23 @@ def instructions_of(model: Mapping[str, Any]) -> str:
 
     try:
         return "\n".join(visible(line, 400) for line in table(model).split("\n")).rstrip()
+    except P3SError:
+        return ""
+
+
+def computation_of(study: Study, model: Mapping[str, Any], counts: Sequence[int]) -> str:
+    """Return the compute table (thesis, Tables 6.5 and 6.6) as text; empty without times.
+
+    counts: of the prediction.
+    """
+    from p3s.compute.stage import load
+    from p3s.report.compute import table
+
+    try:
+        found = load(study.root)
+        asked = [n for n in counts if n not in model["counts"]]
+        return "" if found is None else "\n".join(
+            visible(line, 400) for line in table(model, found, asked).split("\n"))
     except P3SError:
         return ""
 
