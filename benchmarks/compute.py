@@ -140,7 +140,8 @@ def measure(benches: Sequence[Bench], repeats: int) -> None:
         for which, n in b.runs():
             if which == "truth":
                 continue
-            Study.create(b.study("cpu", which), b.command(which))
+            for unit in ("instructions", "cpu"):
+                Study.create(b.study(unit, which), b.command(which))
             for rep in range(repeats):
                 run = b.native(which, n, rep)
                 _give(run, b.study("instructions", which) / "timed" / run.name)
