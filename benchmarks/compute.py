@@ -40,14 +40,14 @@ PROGRAMS: dict[str, dict[str, str]] = {
     "heat": {"own": "--nx 1200 --ny 1120", "quarter": "--nx 600 --ny 560",
              "eighth": "--nx 300 --ny 560"},
     "sparse": {"own": "--rows 288000", "quarter": "--rows 72000", "eighth": "--rows 36000"},
-    "table": {"own": "--entries 6291456 --keys 2097152",
-              "quarter": "--entries 1572864 --keys 524288",
-              "eighth": "--entries 786432 --keys 262144"},
+    "table": {"own": "--entries 4194304 --keys 2097152",
+              "quarter": "--entries 1048576 --keys 524288",
+              "eighth": "--entries 524288 --keys 262144"},
     "pencils": {"own": "--ny 112 --nz 120", "quarter": "--ny 56 --nz 60",
                 "eighth": "--ny 56 --nz 30"},
-    "particles": {"own": "--bodies 6144 --height 2560 --dust 1048576",
-                  "quarter": "--bodies 1536 --height 640 --dust 262144",
-                  "eighth": "--bodies 768 --height 320 --dust 131072"},
+    "particles": {"own": "--bodies 2560 --height 1280 --dust 786432",
+                  "quarter": "--bodies 1280 --height 320 --dust 196608",
+                  "eighth": "--bodies 640 --height 160 --dust 98304"},
 }
 STEPS = ("build", "emulate", "time", "predict")
 

@@ -16,7 +16,7 @@ CASES = {
     "sparse": "--rows 6400 --steps 3 --turns 3 --inner 2",
     "table": "--entries 4096 --keys 4096 --steps 3 --turns 3",
     "pencils": "--nx 9 --ny 41 --nz 43 --steps 3 --turns 3 --sweeps 2",
-    "particles": "--bodies 130 --width 20 --height 70 --dust 200 --steps 3 --turns 3",
+    "particles": "--bodies 128 --width 20 --height 70 --dust 200 --steps 3 --turns 3",
 }
 LIMIT_S = 120
 

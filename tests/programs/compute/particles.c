@@ -1,8 +1,9 @@
 /* Particles: bodies that all attract each other, and dust that is spread on a mesh.
  *
- * In a step the blocks of bodies travel once around the ring, each rank adding the forces on its
- * own (as many turns as ranks). Then, in TURNS turns, the dust of a rank is spread on its part of
- * the mesh (random access), the edges of the mesh are passed on, and the mesh is read back.
+ * In a turn of the first loop all ranks get all bodies (MPI_Allgather) and each adds up the forces
+ * on its own: a rank's data hardly shrinks as ranks are added. In a turn of the second loop the dust
+ * of a rank is spread on its part of the mesh and moved by it (random access), several times, and
+ * the edges of the mesh are passed on.
  */
 #include <math.h>
 #include <mpi.h>
@@ -11,23 +12,23 @@
 
 enum { FIELDS = 4 };   /* x, y, z, mass */
 
-static void attract(const double *own, const double *other, double *force, int count, int others)
+static void attract(const double *all, int count, int first, double *own, int mine)
 {
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < mine; i++) {
+        const double *at = &all[FIELDS * (first + i)];
         double fx = 0.0, fy = 0.0, fz = 0.0;
-        for (int j = 0; j < others; j++) {
-            double x = other[FIELDS * j] - own[FIELDS * i];
-            double y = other[FIELDS * j + 1] - own[FIELDS * i + 1];
-            double z = other[FIELDS * j + 2] - own[FIELDS * i + 2];
+        for (int j = 0; j < count; j++) {
+            double x = all[FIELDS * j] - at[0], y = all[FIELDS * j + 1] - at[1];
+            double z = all[FIELDS * j + 2] - at[2];
             double square = x * x + y * y + z * z + 0.01;
-            double pull = other[FIELDS * j + 3] / (square * sqrt(square));
+            double pull = all[FIELDS * j + 3] / (square * sqrt(square));
             fx += pull * x;
             fy += pull * y;
             fz += pull * z;
         }
-        force[3 * i] += fx;
-        force[3 * i + 1] += fy;
-        force[3 * i + 2] += fz;
+        own[FIELDS * i] += 1e-6 * fx;
+        own[FIELDS * i + 1] += 1e-6 * fy;
+        own[FIELDS * i + 2] += 1e-6 * fz;
     }
 }
 
@@ -57,15 +58,15 @@ static void move_dust(const double *mesh, double *dust, long count, int width, i
 
 static int run(int argc, char **argv, int rank, int size)
 {
-    long bodies = 6144, width = 1024, height = 2560, dust = 1 << 20;
-    long steps = 4, turns = 6, passes = 4;
+    long bodies = 2560, width = 1024, height = 1280, dust = 3 << 18;
+    long steps = 4, turns = 6, passes = 8;
     const struct option options[] = {
-        {"bodies", &bodies, 1, "bodies that attract each other"},
+        {"bodies", &bodies, 1, "bodies that attract each other, a multiple of the ranks"},
         {"width", &width, 2, "points of the mesh in a row"},
         {"height", &height, 1, "rows of the mesh"},
         {"dust", &dust, 1, "particles of dust"},
         {"steps", &steps, 1, "steps"},
-        {"turns", &turns, 1, "turns of the dust per step"},
+        {"turns", &turns, 1, "turns of either loop per step"},
         {"passes", &passes, 1, "times the dust is spread and moved in a turn"},
     };
     int code = parse_options(argc, argv, rank, "particles", "Bodies and dust.", options, 7);
@@ -75,28 +76,26 @@ static int run(int argc, char **argv, int rank, int size)
         return refuse(rank, "particles", "too little of something for %d ranks; use fewer ranks "
                       "or larger numbers", size);
 
-    int most = block_size(bodies, size, 0), count = block_size(bodies, size, rank);
+    int each = (int)(bodies / size), count = each * size;   /* the same on every rank */
     int rows = block_size(height, size, rank), columns = (int)width;
     int left = (rank + size - 1) % size, right = (rank + 1) % size;
     long grains = block_size(dust, size, rank);
-    double *own = zeros((size_t)most * FIELDS), *there = zeros((size_t)most * FIELDS);
-    double *force = zeros((size_t)most * 3), *grain = zeros((size_t)grains * 2);
+    double *own = zeros((size_t)each * FIELDS), *all = zeros((size_t)count * FIELDS);
+    double *grain = zeros((size_t)grains * 2);
     double *mesh = zeros((size_t)rows * (size_t)width);
     unsigned long seed = (unsigned long)rank + 7;
     for (long i = 0; i < 2 * grains; i++) {
         seed = seed * 6364136223846793005UL + 1442695040888963407UL;
         grain[i] = (double)(seed >> 11) * 0x1p-53;
     }
-    for (int i = 0; i < count * FIELDS; i++)
+    for (int i = 0; i < each * FIELDS; i++)
         own[i] = 0.01 * (double)((i * 37 + rank) % 101);
 
     for (long step = 0; step < steps; step++) {
-        for (int i = 0; i < most * FIELDS; i++)
-            there[i] = own[i];
-        for (int turn = 0; turn < size; turn++) {
-            attract(own, there, force, count, block_size(bodies, size, (rank + turn) % size));
-            MPI_Sendrecv_replace(there, most * FIELDS, MPI_DOUBLE, left, 0, right, 0,
-                                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (long turn = 0; turn < turns; turn++) {
+            MPI_Allgather(own, each * FIELDS, MPI_DOUBLE, all, each * FIELDS, MPI_DOUBLE,
+                          MPI_COMM_WORLD);
+            attract(all, count, rank * each, own, each);
         }
         for (long turn = 0; turn < turns; turn++) {
             for (long pass = 0; pass < passes; pass++) {
@@ -107,10 +106,10 @@ static int run(int argc, char **argv, int rank, int size)
                          mesh, columns, MPI_DOUBLE, left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         }
     }
-    double sum = force[0] + mesh[columns / 2], all;
-    MPI_Allreduce(&sum, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    double sum = own[0] + mesh[columns / 2], total;
+    MPI_Allreduce(&sum, &total, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0)
-        printf("particles: %.9e\n", all);
+        printf("particles: %.9e\n", total);
     /* The memory goes back at exit: that is the kernel's time, not the program's. */
     return 0;
 }

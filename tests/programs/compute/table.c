@@ -50,7 +50,7 @@ static uint64_t smooth(uint32_t *table, uint32_t part, long passes)
 
 static int run(int argc, char **argv, int rank, int size)
 {
-    long entries = 6 << 20, keys = 1 << 21, probes = 16, passes = 12, steps = 4, turns = 6;
+    long entries = 1 << 22, keys = 1 << 21, probes = 24, passes = 12, steps = 4, turns = 6;
     const struct option options[] = {
         {"entries", &entries, 1, "counters in the table"},
         {"keys", &keys, 1, "keys made per turn by all ranks"},
