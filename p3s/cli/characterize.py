@@ -20,8 +20,10 @@ from p3s.cli.common import (
     say,
     table,
 )
+from p3s.cli.far import FAR, UP_TO
 from p3s.cli.recording import COUNTERS, LIMIT, TIMES, WORK
 from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
+from p3s.errors import UsageError
 
 EPILOG = """\b
 Example:
@@ -42,7 +44,7 @@ def characterize(
         None, metavar="LAUNCHER", help="The launcher command; {np} is the process count."
     ),
     counts: str = typer.Option(
-        ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 2,4,8,16."
+        None, "-n", "--counts", metavar="COUNTS", help="Process counts, for example 2,4,8,16."
     ),
     repeats: int = typer.Option(1, "-r", "--repeats", min=1, max=1000, help="Runs per count."),
     study_dir: Path = typer.Option(
@@ -60,6 +62,8 @@ def characterize(
     width: str = WIDTH,
     confidence: str = CONFIDENCE,
     turns: str = TURNS,
+    far: bool = FAR,
+    up_to: int = UP_TO,
     force: bool = typer.Option(
         False, "--force", help="Add runs of another command to an existing study."
     ),
@@ -69,10 +73,12 @@ def characterize(
 
     Adds to the study when it exists already; a count that is run again replaces its earlier run
     only when the new one has succeeded. With --signature, the phases that the study knows are
-    recorded only until their times are known; later events are only counted.
+    recorded only until their times are known; later events are only counted. With --far, the
+    command is the same program with a smaller input: kept apart, in far/ of the study.
     """
     from dataclasses import replace
 
+    from p3s.cli.far import far_runs
     from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, reasons, trace_counts
     from p3s.cli.sampled import enough as settings_of
     from p3s.cli.sampled import refuse_alone, run_signature
@@ -81,8 +87,14 @@ def characterize(
 
     words = list(command or [])
     check_template(words)
-    wanted = parse_counts(counts)
     asked = recording(work, counters, limit)
+    if far or up_to:
+        alone = {"--signature": signature, "--force": force, "--no-times": not times}
+        return far_runs(far, alone, study_dir, words, counts, up_to, repeats, timeout, asked,
+                        json_)
+    if counts is None:
+        raise UsageError("-n is missing: give process counts, for example -n 2,4,8,16")
+    wanted = parse_counts(counts)
     root = study_dir if study_dir is not None else default_study(program_of(words, wanted[0]))
     if signature:
         chosen = settings_of(width, confidence, turns)
