@@ -40,8 +40,25 @@ def _turn(point: Point, laws: Laws, found: Sequence[Measured], k: int) -> dict[s
         "source": point.source, "ranks": point.ranks, "x": point.x,
         "least_ns": point.least_ns, "spread": point.spread,
         "measured_ns": measured_turn(own, k, own.typical) if own else point.typical_ns,
-        "predicted_ns": predicted_turn(laws, own, k) if own else None,
+        "predicted_ns": predicted_turn(laws, own, k) if own else _told(laws, point, k),
     }
+
+
+def _told(laws: Laws, point: Point, k: int) -> float | None:
+    """Return what the laws say of a run of another workload, from its points of single places."""
+    def of_run(kinds: Sequence[str]) -> list[tuple[Point, float]]:
+        return [(p, float(e.law.typical(p.x))) for e in laws.entries
+                if e.phase == k and e.kind in kinds for p in e.points
+                if (p.source, p.traced) == (point.source, point.traced)]
+
+    ns = sum(p.work * p.ranks * cost for p, cost in of_run(("place", "small")))
+    whole = of_run(("phase",))
+    work = sum(p.work * p.ranks for p, _ in whole)
+    if not work:
+        return None
+    # work over the run, divided by work per turn: how many turns there were
+    turned = work / sum(p.x * p.ranks for p, _ in whole)
+    return ns / turned / sum(p.ranks for p, _ in whole)
 
 
 def spread(laws: Laws, found: Sequence[Measured], k: int) -> Spread:
