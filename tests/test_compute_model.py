@@ -11,7 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 import timed_study as ts
 
-from p3s.compute.gather import measured_at, own_points, pooled, small_places
+from p3s.compute.gather import (
+    by_count,
+    measured_at,
+    own_points,
+    pooled,
+    small_places,
+    turned,
+)
 from p3s.compute.laws import CostLaw
 from p3s.compute.points import Point
 from p3s.compute.stage import build, compute_json, load
@@ -196,6 +203,25 @@ def test_ranks_with_different_work_are_points_of_their_own() -> None:
     assert (other.work, other.x, other.ranks) == (70.0, 7.0, 2)
     assert one.spread == pytest.approx(55.0 / 50.0 * 50.0 / 52.0 + 2.0 / 52.0 - 1.0 + 6.0 / 52.0
                                        - 5.0 / 52.0, abs=0.02)
+
+
+def test_where_work_is_time_x_goes_with_the_count(timed: Any) -> None:
+    """Time has constants in it: x of a rank does not; turns are those of the run as before."""
+    study, found, _ = timed
+    points = own_points(found[0])
+    k = max(points, key=lambda p: p.work).phase
+    far = [Point(p.place, p.phase, n, p.work, p.x / 7, p.least_ns, p.least_ns, 0.0, 4, 1, "far/a",
+                 traced) for p in points if p.phase == k for n, traced in ((100.0, 2), (np.nan, 4))]
+    weight = turned([*points, *far])
+    assert weight[k, "own", 4] == pytest.approx(ITERS)
+    assert weight[k, "far/a", 2] == pytest.approx(7 * ITERS)
+    own, kept, scale = by_count(found, far)
+    assert {p.traced for p in kept} == {2}
+    assert kept[0].x == pytest.approx(scale[k] / 100.0)
+    last = own[-1]
+    assert last.x[k] == pytest.approx(found[-1].x[k])
+    for m in own:
+        assert m.x[k] * m.n == pytest.approx(scale[k])
 
 
 def test_held_out_the_largest_count_is_predicted_from_the_others(timed: Any) -> None:

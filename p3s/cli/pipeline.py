@@ -100,6 +100,11 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
         if made is not None:
             bar.done(f"cost of computation fitted from {', '.join(map(str, made['counts']))} "
                      f"processes{_of_others(made)}")
+            if study.others():
+                from p3s.far.summary import write as write_far
+                from p3s.model.stage import load
+
+                write_far(study, load(study.root))
             for other in made["refused"]:
                 say(f"note: {other['name']} is not used: {other['why']}")
 
