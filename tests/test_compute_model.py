@@ -218,8 +218,7 @@ def test_where_work_is_time_x_goes_with_the_count(timed: Any) -> None:
     own, kept, scale = by_count(found, far)
     assert {p.traced for p in kept} == {2}
     assert kept[0].x == pytest.approx(scale[k] / 100.0)
-    last = own[-1]
-    assert last.x[k] == pytest.approx(found[-1].x[k])
+    assert own[0].x[k] == pytest.approx(found[0].x[k])
     for m in own:
         assert m.x[k] * m.n == pytest.approx(scale[k])
 

@@ -173,12 +173,12 @@ def by_count(found: Sequence[Measured], far: Sequence[Point]
     """Return runs and points with x = S/n of each phase, and S: the axis where work is time.
 
     What a law says of time has constants and costs of its own in it, and would be a poor measure
-    of the working set. S is n times the mean work of a rank per turn at the largest count: x is
+    of the working set. S is n times the mean work of a rank per turn at the smallest count: x is
     that work there, and goes with 1/n. Points of other workloads that stand for no count are left
     out.
     """
     scale = np.zeros(len(found[0].weight))
-    for m in sorted(found, key=lambda m: m.n):
+    for m in sorted(found, key=lambda m: -m.n):
         there = m.x > 0
         mean = m.x.sum(axis=1) / np.maximum(there.sum(axis=1), 1)
         scale = np.where(mean > 0, mean * m.n, scale)
