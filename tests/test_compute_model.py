@@ -65,21 +65,31 @@ def main_phase(head: dict[str, Any]) -> dict[str, Any]:
     return phase
 
 
-@pytest.fixture(scope="module", params=[0.0, 0.002], ids=["constant total", "growing total"])
-def timed(request: Any, tmp_path_factory: Any) -> tuple[Study, list[Any], float]:
-    """A study in instructions, its measured times, and how its total grows."""
-    grows = request.param
-    study, tables = ts.put_study(tmp_path_factory.mktemp("s") / "study",
-                                 ts.sweeps(CELLS, ITERS, grows), (4, 8, 16, 32, 64))
+def make(root: Path, grows: float) -> tuple[Study, list[Any], float]:
+    """Return a study in instructions, its measured times, and how its total grows."""
+    study, tables = ts.put_study(root, ts.sweeps(CELLS, ITERS, grows), (4, 8, 16, 32, 64))
     model = load_model(study.root)
     found = [measured_at(model, ts.times_of(t, spent(t, grows=grows), noise=0.01))
              for t in tables]
     return study, found, grows
 
 
-def test_a_cost_that_falls_with_the_working_set_gives_the_time_at_n(timed: Any) -> None:
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory: Any) -> tuple[Study, list[Any], float]:
+    return make(tmp_path_factory.mktemp("s") / "study", 0.0)
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: Any) -> tuple[Study, list[Any], float]:
+    return make(tmp_path_factory.mktemp("s") / "study", 0.002)
+
+
+@pytest.mark.parametrize("name", ["timed", "growing"])
+def test_a_cost_that_falls_with_the_working_set_gives_the_time_at_n(
+    name: str, request: Any
+) -> None:
     """The step lies between the traced counts; beyond them the cost is that of the cache."""
-    study, found, grows = timed
+    study, found, grows = request.getfixturevalue(name)
     put_compute(study, found)
     for n in (32, 128, 512):
         head = write_scaled(study.root, n)
@@ -282,7 +292,7 @@ def _damage(data: dict[str, Any], how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["no laws", "law", "phase", "place", "crm", "text", "version"])
-def test_a_damaged_compute_json_is_one_line(timed: Any, how: str, tmp_path: Path) -> None:
+def test_a_damaged_compute_json_is_one_line(timed: Any, how: str) -> None:
     study, found, _ = timed
     data = put_compute(study, found)
     try:
