@@ -18,6 +18,7 @@ from p3s.cli.common import (
     quoted,
     say,
 )
+from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.replay import BUDGET, CORES, HOSTS, LAUNCHER, settings_of
 from p3s.errors import P3SError, UsageError
 
@@ -53,9 +54,12 @@ def predict(
     cores_per_node: int = CORES,
     budget: float = BUDGET,
     launcher: str = LAUNCHER,
+    machine: Path | None = MACHINE,
+    base: Path | None = BASE,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
+    from p3s.cli.machine import elsewhere, prepare
     from p3s.cli.pipeline import (
         check_times,
         ensure_compute,
@@ -73,6 +77,8 @@ def predict(
     words = launcher_words(ctx)
     if traced and not words:
         raise UsageError("--from names counts to trace, so a launcher command is needed after --")
+    if base is not None and machine is None:
+        raise UsageError("--base names the machine of the runs, so --machine must name another")
     if not words and Study.find(study_dir) is None:
         raise P3SError(
             f"{study_dir}: no study here; give the launcher command to trace first: "
@@ -86,6 +92,7 @@ def predict(
         ensure_model(study, bar)
         ensure_compute(study, bar)
         check_times(study)
+        made = None if machine is None else prepare(study, machine, base)
         say_doubts(study, wanted)
         every = sorted({*wanted, *study.signature_counts()})
         for n in every:
@@ -93,7 +100,10 @@ def predict(
             if n > 1:
                 ensure_replay(study, n, settings, bar)
         bar.start("predicting")
-        result = make_prediction(study, every, threshold=knee)
+        if made is not None:
+            study, result = made, elsewhere(study, made, every, knee, bar)
+        else:
+            result = make_prediction(study, every, threshold=knee)
     if json_:
         emit_json(result)
     else:
