@@ -30,8 +30,9 @@ _TASK_CLOCK = "task-clock"
 _EMULATOR = "qemu"
 #: Columns of Part.loads, int64, one row per rank. wall_ns: from the end of MPI_Init to the start
 #: of MPI_Finalize. time_ns: computation. lost_ns: wall time between calls that was no computation
-#: (only known in CPU time). resident_bytes: what the program itself has filled.
-LOADS = ("rank", "wall_ns", "time_ns", "lost_ns", "resident_bytes")
+#: (only known in CPU time). resident_bytes: what the program itself has filled. preempted: how
+#: often the rank lost its core.
+LOADS = ("rank", "wall_ns", "time_ns", "lost_ns", "resident_bytes", "preempted")
 #: Wall time per event that the tracer itself may take between two calls.
 _TRACER_NS = 2000
 
@@ -86,7 +87,8 @@ def load_of(unit: str, rt: RankTrace, after_init: NDArray[np.bool_], ns: Int64s)
     time_ns = int(ns[after_init].sum())
     lost_ns = max(off_core_ns(rt, after_init, time_ns), 0) if unit == CPU else 0
     wall_ns = max(int(rt.start_ns[-1]), 0) if len(rt.start_ns) else 0
-    return [rt.rank, wall_ns, time_ns, lost_ns, getattr(rt, "resident_bytes", 0)]
+    return [rt.rank, wall_ns, time_ns, lost_ns, getattr(rt, "resident_bytes", 0),
+            getattr(rt, "preempted", 0)]
 
 
 def no_times() -> Floats:

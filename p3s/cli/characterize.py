@@ -88,10 +88,13 @@ def characterize(
     words = list(command or [])
     check_template(words)
     asked = recording(work, counters, limit)
+    if not signature:
+        refuse_alone(stop, context)
     if far or up_to:
         alone = {"--signature": signature, "--force": force, "--no-times": not times}
-        return far_runs(far, alone, study_dir, words, counts, up_to, repeats, timeout, asked,
-                        json_)
+        source = context.get_parameter_source("repeats")
+        given = repeats if source is not None and source.name == "COMMANDLINE" else None
+        return far_runs(far, alone, study_dir, words, counts, up_to, given, timeout, asked, json_)
     if counts is None:
         raise UsageError("-n is missing: give process counts, for example -n 2,4,8,16")
     wanted = parse_counts(counts)
@@ -100,7 +103,6 @@ def characterize(
         chosen = settings_of(width, confidence, turns)
         asked = replace(asked, stop=stop)
         return run_signature(root, words, wanted, timeout, asked, chosen, json_)
-    refuse_alone(stop, context)
     existing = Study.find(root)
     check_counts(existing, wanted)
     program_of(words, wanted[0])
