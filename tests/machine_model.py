@@ -11,19 +11,31 @@ from p3s.compute.points import Point
 
 @dataclass(frozen=True)
 class Machine:
-    """A cost curve: base in ns per unit; steps (height relative to base, log2 location, width)."""
+    """A cost curve: base in ns per unit; steps (height relative to base, log2 location, width).
+
+    A step of width 0 is a cache with random access: what does not fit misses, 1 - size/x of all.
+    overhead: units of work per turn that cost and are not counted. wander: by how much more runs
+    differ where all of the cost is that of memory.
+    """
 
     base: float = 0.3
     steps: tuple[tuple[float, float, float], ...] = ()
-    overhead: float = 0.0  # units of work per turn that cost and are not counted
+    overhead: float = 0.0
+    slope: float = 0.0
+    wander: float = 0.0
 
     def cost(self, x: np.ndarray) -> np.ndarray:
         """Return the true cost at ``x``."""
         u = np.log2(np.asarray(x, dtype=float))
         total = np.ones_like(u)
         for height, where, width in self.steps:
-            total = total + height / (1.0 + np.exp(-(u - where) / width))
-        return self.base * (total + self.overhead / np.exp2(u))
+            total = total + height * (np.maximum(0.0, 1.0 - np.exp2(where - u)) if width == 0 else
+                                      1.0 / (1.0 + np.exp(-(u - where) / width)))
+        return self.base * (total + self.overhead / np.exp2(u)) * np.exp2(self.slope * u)
+
+    def memory(self, x: np.ndarray) -> np.ndarray:
+        """Return the share of the cost at ``x`` that is above the base."""
+        return 1.0 - self.base / np.maximum(self.cost(x), self.base)
 
 
 @dataclass(frozen=True)
@@ -69,7 +81,8 @@ def runs(machine: Machine, x: np.ndarray, noise: Noise, rng: np.random.Generator
          ) -> np.ndarray:
     """Return times per unit of work of ``noise.repeats`` runs: (repeats, len(x)), slower only."""
     # one-sided: a run is as fast as it can be, and a bit slower
-    common = np.exp(np.abs(rng.normal(0, noise.run, (noise.repeats, 1))))
+    more = 1.0 + machine.wander * machine.memory(x)
+    common = np.exp(np.abs(rng.normal(0, noise.run, (noise.repeats, 1))) * more)
     own = np.exp(rng.normal(0, noise.row, (noise.repeats, len(x))))
     disturbed = rng.random() < noise.outlier
     factor = 1.0 + (rng.uniform(*noise.amount) if disturbed else 0.0)
@@ -97,19 +110,26 @@ def points(machine: Machine, program: Program, counts: list[int], noise: Noise,
     return out
 
 
+KINDS = {"flat": 0.15, "step": 0.25, "two steps": 0.2, "overhead": 0.1, "random access": 0.15,
+         "random access, two levels": 0.1, "slope": 0.05}
+
+
 def random_machine(rng: np.random.Generator, low: float, high: float) -> Machine:
     """Return a machine with no, one or two steps somewhere around log2 x of low to high."""
-    kind = rng.choice(4, p=(0.2, 0.45, 0.25, 0.1))
+    kind = str(rng.choice(list(KINDS), p=list(KINDS.values())))
     steps = []
-    if kind in (1, 2):
-        where = np.sort(rng.uniform(low - 2, high + 1, kind))
-        if kind == 2 and where[1] - where[0] < 2.5:
+    number = {"step": 1, "two steps": 2, "random access": 1, "random access, two levels": 2}
+    if kind in number:
+        where = np.sort(rng.uniform(low - 2, high + 1, number[kind]))
+        if len(where) == 2 and where[1] - where[0] < 2.5:
             where[1] = where[0] + 2.5
         for w in where:
             steps.append((float(np.exp(rng.uniform(np.log(0.05), np.log(1.5)))), float(w),
-                          float(rng.uniform(0.1, 0.7))))
-    overhead = float(2 ** low * rng.uniform(0.02, 0.3)) if kind == 3 else 0.0
-    return Machine(float(np.exp(rng.uniform(np.log(0.15), np.log(2.0)))), tuple(steps), overhead)
+                          float(rng.uniform(0.1, 0.7)) if "random" not in kind else 0.0))
+    overhead = float(2 ** low * rng.uniform(0.02, 0.3)) if kind == "overhead" else 0.0
+    slope = float(rng.uniform(0.01, 0.06)) if kind == "slope" else 0.0
+    base = float(np.exp(rng.uniform(np.log(0.15), np.log(2.0))))
+    return Machine(base * 2.0 ** (-slope * low), tuple(steps), overhead, slope)
 
 
 def random_case(seed: int, *, counts: tuple[int, ...] = (2, 4, 8, 16), target: int = 64,

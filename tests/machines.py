@@ -11,11 +11,11 @@ from p3s.machine.machinefile import CORE_KERNELS, Cost, Curve, Machine
 
 SIZES = tuple(size for k in range(13, 28) for size in (1 << k, 3 << (k - 1)))[:-1]
 #: ns per operation at 1 GHz.
-_CYCLES = {"int_add": 1.0, "fp_add": 3.0, "multiply_add": 0.25, "divide": 13.0, "branch": 9.0}
+CYCLES = {"int_add": 1.0, "fp_add": 3.0, "multiply_add": 0.25, "divide": 13.0, "branch": 9.0}
 #: cycles per access in cache level 1, 2, 3; ns per access in memory is given apart.
 _ACCESS = {"read": (0.4, 0.4, 0.5), "triad": (0.6, 0.8, 1.1), "strided": (1.0, 2.0, 2.7),
-           "chase": (4.0, 14.0, 50.0)}  # fmt: skip
-_MEMORY_NS = {"read": 0.4, "triad": 1.4, "strided": 7.0, "chase": 100.0}
+           "gather": (1.5, 2.5, 8.0), "chase": (4.0, 14.0, 50.0)}  # fmt: skip
+_MEMORY_NS = {"read": 0.4, "triad": 1.4, "strided": 7.0, "gather": 15.0, "chase": 100.0}
 
 
 def level(working_set: float, size: float, softness: float = 0.25) -> float:
@@ -24,14 +24,19 @@ def level(working_set: float, size: float, softness: float = 0.25) -> float:
 
 
 def true_cost(
-    kernel: str, working_set: float, ghz: float, caches: Sequence[float], memory: float
+    kernel: str,
+    working_set: float,
+    ghz: float,
+    caches: Sequence[float],
+    memory: float | Mapping[str, float],
 ) -> float:
     """Return the cost of one access in ns on a machine without noise."""
+    slower = memory if isinstance(memory, float | int) else memory[kernel]
     steps = _ACCESS[kernel]
     cost = steps[0] / ghz
     for number, size in enumerate(caches):
         last = number + 1 == len(caches)
-        beyond = _MEMORY_NS[kernel] * memory if last else steps[min(number + 1, 2)] / ghz
+        beyond = _MEMORY_NS[kernel] * slower if last else steps[min(number + 1, 2)] / ghz
         here = steps[min(number, 2)] / ghz
         cost += level(working_set, size) * max(beyond - here, 0.0)
     return cost
@@ -40,7 +45,7 @@ def true_cost(
 def synthetic(
     ghz: float = 3.0,
     caches: Sequence[float] = (32 << 10, 1 << 20, 32 << 20),
-    memory: float = 1.0,
+    memory: float | Mapping[str, float] = 1.0,
     *,
     name: str = "synthetic",
     noise: float = 0.0,
@@ -50,7 +55,7 @@ def synthetic(
     core: Mapping[str, float] | None = None,
     sizes: Sequence[int] = SIZES,
 ) -> Machine:
-    """Return a machine of a clock (GHz), cache sizes in bytes, and a factor on memory costs.
+    """Return a machine of a clock (GHz), cache sizes in bytes, and factors on memory costs.
 
     ``noise``: relative standard deviation of each measured cost; ``spread``: as stored; ``core``:
     factors on the cycles of core kernels.
@@ -88,7 +93,7 @@ def synthetic(
         },
         settings={"flags": "-O2", "compiler_version": "cc 1", "quick": False, "seconds": 1.0},
         core={
-            kernel: Cost(measured(_CYCLES[kernel] / ghz * factors.get(kernel, 1.0)), spread, 5)
+            kernel: Cost(measured(CYCLES[kernel] / ghz * factors.get(kernel, 1.0)), spread, 5)
             for kernel in CORE_KERNELS
         },
         curves=curves,

@@ -197,6 +197,28 @@ def test_blocks_of_another_shape_differ_by_work_and_by_bytes() -> None:
         assert g.by_work.n / g.by_bytes.n > 1.1
 
 
+def test_where_work_is_time_another_shape_gives_no_point() -> None:
+    """Its work cannot be known: neither from the messages nor from the time itself."""
+    model, found = matched(blocks(1920, 1920, 5), blocks(1920, 120, 5), (4, 9, 16, 25), (16,),
+                           unit="cpu_ns", ns=1.0)
+    for g in of_phase(found[16], model, "Allreduce"):
+        assert math.isnan(g.n) and math.isnan(g.x) and not g.points
+        assert "another shape" in g.by_bytes.why
+    model, found = matched(blocks(1920, 1920, 5), blocks(240, 240, 5), (4, 9, 16, 25), (16,),
+                           unit="cpu_ns", ns=1.0)
+    for g in of_phase(found[16], model, "Allreduce"):
+        assert g.n == pytest.approx(64 * 16, rel=0.05) and g.points
+
+
+def test_where_work_is_time_strangers_give_no_point() -> None:
+    """At two processes each has one neighbour, which no process has at a larger count."""
+    model, found = matched(corpus.packed_halo(960, 960), corpus.packed_halo(240, 240),
+                           (2, 4, 8, 16), (2, 4), unit="cpu_ns", ns=1.0)
+    assert any(g.points for g in of_phase(found[4], model, "Waitall"))
+    for g in of_phase(found[2], model, "Waitall"):
+        assert not g.points and "no process makes just these calls" in g.by_bytes.why
+
+
 def test_borders_are_matched_with_borders() -> None:
     """All ranks of a 2x2 grid are corners; they stand for the corners of the large one."""
     model, found = matched(corpus.jacobi2d(1600, 1600), corpus.jacobi2d(400, 400, 7),

@@ -9,6 +9,7 @@ import pytest
 from corpus import Recorder
 
 from p3s.characterize.tables import PointTable
+from p3s.errors import P3SError
 from p3s.far.check import refuse
 from p3s.far.walk import FALLING, REACHED, STEADY, UNKNOWN, costs, counts_upward, minimum, stop
 from p3s.model import admissible
@@ -92,6 +93,28 @@ def test_more_turns_of_a_smaller_workload_are_no_larger_workload() -> None:
     refuse(own, table(1 << 12, 16))  # beyond them
 
 
+def test_beyond_the_traced_counts_turns_and_totals_go_on_as_they_did() -> None:
+    """A ring of n - 1 turns: at 32 processes it turns more often than it ever did."""
+    def rounds(size: int) -> corpus.Program:
+        def program(rec: Recorder) -> None:
+            for _ in range(4):
+                for _ in range(rec.n - 1):
+                    rec("Send", peer=(rec.rank + 1) % rec.n, nbytes=8 * size // rec.n,
+                        work=90 * size // rec.n)
+                    rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=8 * size // rec.n, work=0)
+
+        return program
+
+    own = [replace(corpus.table(rounds(1 << 14), n), work_unit="instructions") for n in (4, 8, 16)]
+    for size, words in ((1 << 12, ""), (3 << 13, "a larger workload: 1.5")):
+        far = replace(corpus.table(rounds(size), 32), work_unit="instructions")
+        if not words:
+            refuse(own, far)
+            continue
+        with pytest.raises(P3SError, match=words):
+            refuse(own, far)
+
+
 @pytest.mark.parametrize(
     ("size", "n", "turns", "unit", "words"),
     [
@@ -106,8 +129,6 @@ def test_more_turns_of_a_smaller_workload_are_no_larger_workload() -> None:
 def test_workloads_that_are_no_far_points(
     size: int, n: int, turns: int, unit: str, words: str
 ) -> None:
-    from p3s.errors import P3SError
-
     own = [table(1 << 14, m, unit=unit) for m in (2, 4, 8)]
     with pytest.raises(P3SError) as caught:
         refuse(own, table(size, n, turns, unit))
@@ -115,8 +136,6 @@ def test_workloads_that_are_no_far_points(
 
 
 def test_units_are_not_mixed() -> None:
-    from p3s.errors import P3SError
-
     with pytest.raises(P3SError, match="measured in cpu_ns and in instructions in the study"):
         refuse([table(1 << 14, n) for n in (2, 4)], table(1 << 10, 4, unit="cpu_ns"))
     time = [table(1 << 14, n, unit="cpu_ns") for n in (2, 4)]

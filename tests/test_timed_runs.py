@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import shutil
 import sys
 import types
@@ -200,7 +201,10 @@ QEMU = shutil.which(f"qemu-{platform.machine()}")
 @pytest.mark.mpi
 @pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")
 @pytest.mark.skipif(QEMU is None, reason="qemu-user is not installed")
-def test_places_are_the_same_in_the_emulator(tmp_path: Path) -> None:
+def test_places_are_the_same_in_the_emulator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the program writes what it expects
     program = compile_c(PROGRAMS / "collectives.c", tmp_path / "program")
     words = [launcher(), "-n", "{np}", str(program)]
     study = Study.create(tmp_path / "study", words)
@@ -217,6 +221,52 @@ def test_places_are_the_same_in_the_emulator(tmp_path: Path) -> None:
     assert (times.least_ns <= times.median_ns).all() and times.least_ns.sum() > 0
     assert not stale(study, 2)
     assert [place.path.parent.name for place in places_at(study.root)] == ["runs"] + ["timed"] * 2
+
+
+FILLS = """
+#include <mpi.h>
+#include <stdlib.h>
+int main(int argc, char **argv)
+{
+    int rank;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    size_t size = (size_t)(rank + 1) * 20 << 20;
+    volatile char *memory = malloc(size);
+    for (size_t i = 0; i < size; i += 512)
+        memory[i] = 1;
+    free((void *)memory);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")
+@pytest.mark.skipif(QEMU is None, reason="qemu-user is not installed")
+def test_memory_that_the_program_fills_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = compile_c(FILLS, tmp_path / "fills")
+    words = [launcher(), "-n", "{np}", str(program)]
+    study = Study.create(tmp_path / "study", words)
+    from p3s.cli.runs import trace_counts
+    from p3s.trace import read_run
+
+    trace_counts(study, words, [2], 1, TIMEOUT_S, _Quiet(),  # type: ignore[arg-type]
+                 recording=Recording(work="instructions"))  # fmt: skip
+    times = load_times(study.root, 2)
+    assert times is not None
+    for rank, filled in enumerate(times.resident_bytes.tolist()):
+        # The kernel counts pages in batches: it may be off by some hundred KiB.
+        assert abs(filled / 2**20 - 20 * (rank + 1) - 1) < 2
+    emulated = read_run(study.runs_dir(2))
+    assert [rank.resident_bytes for rank in emulated.ranks] == [0, 0]
+    assert run(["dump", str(study.timed_dir(2)), "--summary"]) == 0
+    assert re.search(r"filled at most (39|4\d)\.\d MiB", capsys.readouterr().out)
+    assert run(["dump", str(study.runs_dir(2)), "--summary"]) == 0
+    assert "of memory after" not in capsys.readouterr().out
 
 
 class _Quiet:

@@ -10,10 +10,12 @@ from capture_writer import INSTRUCTIONS, WALL, Writer
 
 from p3s.characterize import characterize
 from p3s.characterize.clock import QUANTILES, times_of
+from p3s.characterize.disturbed import floor_ns, notes
 from p3s.characterize.parallel import from_bytes, to_bytes
 from p3s.characterize.part import join, part_of
 from p3s.characterize.times import Times, load_times, make_times, stale
 from p3s.errors import Damaged, P3SError
+from p3s.gather import check_runs, put_runs
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, write_json
 from p3s.trace import read_file, read_run
 
@@ -23,14 +25,15 @@ TURNS = 4
 
 def capture(
     folder: Path, rank: int, works: list[int], source: int = CPU, counters: tuple[str, ...] = (),
-    more: int = 0, gap: int = 7000, run: int = 0,
+    more: int = 0, gap: int = 7000, memory: tuple[int, int, int] = (0, 0, 0), pid: int = 4321,
 ) -> None:  # fmt: skip
     """Write a rank that sends to nobody and receives in each of its turns.
 
     works: before each receive; before each send, which moves nothing, lies a tenth of it. Counters
     read half of the work. more: receives at the end, of 11 each, from a place of their own.
     """
-    w = Writer(rank, 2, work_source=source, counters=counters, run=run)
+    w = Writer(rank, 2, work_source=source, counters=counters, minor=2, memory=memory,
+               pid=pid)
     for number, name in enumerate(("MPI_Init", "MPI_Recv", "MPI_Send", "MPI_Finalize")):
         w.opname(number, name)
     w.comm(0, [0, 1], "MPI_COMM_WORLD")
@@ -212,8 +215,8 @@ def test_times_are_the_same_rank_by_rank_and_as_bytes(tmp_path: Path) -> None:
     assert joined.time_unit == whole.time_unit == "cpu_ns"
     wall = (7000 + 10) * 8 + 7000
     lost = 9 * 7000 - 700 - 10 * 2000  # the gaps without failed polls and the tracer
-    assert joined.loads.tolist() == [[0, wall, 11_100, lost - 11_100, 0],
-                                     [1, wall, 2300, lost - 2300, 0]]
+    assert joined.loads.tolist() == [[0, wall, 11_100, lost - 11_100, 0, 0],
+                                     [1, wall, 2300, lost - 2300, 0, 0]]
 
 
 @pytest.mark.parametrize("scale", [1, 1 << 50])
@@ -282,3 +285,113 @@ def test_times_outlive_the_captures(tmp_path: Path) -> None:
     os.utime(study.signature_path(2))
     assert not stale(study, 2) and make_times(study, 2) is None
     assert load_times(study.root, 2) is not None
+
+
+# ---- doubts --------------------------------------------------------------------------------
+def doubts(root: Path, works: list[dict[int, list[int]]], shared: bool, **more: object) -> Times:
+    study = new_study(root)
+    for rep, each in enumerate(works):
+        put_run(study, study.runs_dir(2, rep), each, **more)  # type: ignore[arg-type]
+        path = study.runs_dir(2, rep) / "run.json"
+        path.write_text(path.read_text().replace('"oversubscribed": false',
+                                                 f'"oversubscribed": {str(shared).lower()}'))
+    characterize(study.root, 2)
+    times = load_times(study.root, 2)
+    assert times is not None
+    return times
+
+
+EMPTY = {0: [200] * TURNS, 1: [200] * TURNS}
+IDLE = {0: [200] * TURNS, 1: [300] * TURNS}
+BUSY = {0: [100_000] * TURNS, 1: [100_000] * TURNS}
+MORE = {0: [100_000] * TURNS, 1: [125_000] * TURNS}
+
+
+def test_a_repeat_that_took_longer_is_told(tmp_path: Path) -> None:
+    times = doubts(tmp_path, [MORE, BUSY, BUSY], True, gap=50_000)
+    assert [run["disturbed"] for run in times.runs] == [
+        ["took 12 % more computation time than the least of the 3 repeats"], [], [],
+    ]  # fmt: skip
+    assert notes(times) == ["run 1 of 3 was disturbed: took 12 % more computation time than the"
+                            " least of the 3 repeats"]  # fmt: skip
+
+
+def test_repeats_that_are_all_disturbed_are_told_once(tmp_path: Path) -> None:
+    (said,) = notes(doubts(tmp_path, [BUSY, MORE], False, gap=200_000))
+    assert said.startswith("all 2 runs were disturbed: a rank was off its core")
+    assert "-r" not in said
+
+
+def test_a_repeat_of_a_program_that_computes_nothing_is_not_told(tmp_path: Path) -> None:
+    assert not notes(doubts(tmp_path, [IDLE, EMPTY], True))
+
+
+@pytest.mark.parametrize(
+    ("shared", "gap", "said"), [(False, 200_000, True), (True, 200_000, False),
+                                (False, 52_000, False)],
+)  # fmt: skip
+def test_time_off_the_core_is_told_where_each_rank_has_one(
+    shared: bool, gap: int, said: bool, tmp_path: Path
+) -> None:
+    times = doubts(tmp_path, [BUSY], shared, gap=gap)
+    (run,) = times.runs
+    assert bool(run["disturbed"]) == said == bool(notes(times))
+    if said:  # nine gaps less what was computed in them, the tracer and the failed polls
+        lost = 9 * gap - 440_100 - 10 * 2000 - 700
+        assert run["disturbed"][0].startswith(
+            f"a rank was off its core for {100 * lost / (8 * 10 + 9 * gap):.0f} % of the run"
+        )
+        assert notes(times)[0].endswith("more runs tell: -r 3")
+
+
+@pytest.mark.parametrize(("lost", "said"), [(9, False), (500, True)])
+def test_lost_cores_are_told_where_work_is_wall_time(
+    lost: int, said: bool, tmp_path: Path
+) -> None:
+    times = doubts(tmp_path, [BUSY], False, unit="wall_ns", source=WALL, gap=100_000,
+                   memory=(1 << 20, 3 << 20, lost))  # fmt: skip
+    assert bool(times.runs[0]["disturbed"]) == said
+    assert times.resident_bytes.tolist() == [2 << 20] * 2
+
+
+def test_time_without_a_partner_is_told(tmp_path: Path) -> None:
+    study = new_study(tmp_path)
+    put_run(study, study.runs_dir(2), {0: [10] * TURNS, 1: [10] * TURNS}, "instructions",
+            source=INSTRUCTIONS)  # fmt: skip
+    put_run(study, study.timed_dir(2), {0: [100] * TURNS, 1: [100] * 3}, gap=200)
+    characterize(study.root, 2)
+    (said,) = notes(load_times(study.root, 2))
+    assert said.startswith("23 % of the computation time is in steps")
+
+
+@pytest.mark.parametrize(
+    ("instructions", "expected"),
+    [(None, 40.0), ([0, 100 * 50, 200 * 50, 20 * 10**6, 90], (2000 + 9000) / 100)],
+)  # fmt: skip
+def test_what_an_empty_segment_takes(instructions: list[int] | None, expected: float) -> None:
+    count = np.array([30, 50, 50, 20, 2.0])
+    took = np.array([0, 50 * 40, 50 * 180, 20 * 10**6, 30])  # halves of calls have no time
+    work = None if instructions is None else np.array(instructions, dtype=float)
+    assert floor_ns(count, took, work) == expected
+    assert floor_ns(count[3:], took[3:], None if work is None else work[3:]) == 0
+
+
+def test_captures_in_cpu_time_are_added_beside_counted_ones(tmp_path: Path) -> None:
+    outside = Study(tmp_path)
+    counted = {0: [10] * TURNS, 1: [20] * TURNS}
+    put_run(outside, tmp_path / "a", counted, "instructions", source=INSTRUCTIONS)
+    emulated(tmp_path / "a")
+    put_run(outside, tmp_path / "b", FAST, pid=7)
+    put_run(outside, tmp_path / "c", SLOW, pid=8)
+    words = ["mpiexec", "-n", "{np}", "app"]
+    root = tmp_path / "study"
+    put_runs(root, check_runs(root, [tmp_path / "b", tmp_path / "a"], words))
+    put_runs(root, check_runs(root, [tmp_path / "c"], words))
+    study = Study.open(root)
+    assert [run.path.name for run in study.runs()] == ["np0002.r0"]
+    assert [run.path.name for run in study.timed_runs()] == ["np0002.r0", "np0002.r1"]
+    characterize(root, 2)
+    times = load_times(root, 2)
+    assert times is not None and len(times.runs) == 2 and times.unmatched == 0
+    with pytest.raises(P3SError, match="is the same run as .*timed/np0002.r1"):
+        check_runs(root, [tmp_path / "c"], words)

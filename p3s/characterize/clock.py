@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.characterize.segments import codes_of
+from p3s.characterize.segments import occurring
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,8 +30,9 @@ _TASK_CLOCK = "task-clock"
 _EMULATOR = "qemu"
 #: Columns of Part.loads, int64, one row per rank. wall_ns: from the end of MPI_Init to the start
 #: of MPI_Finalize. time_ns: computation. lost_ns: wall time between calls that was no computation
-#: (only known in CPU time). resident_bytes: what the program itself has filled.
-LOADS = ("rank", "wall_ns", "time_ns", "lost_ns", "resident_bytes")
+#: (only known in CPU time). resident_bytes: what the program itself has filled. preempted: how
+#: often the rank lost its core.
+LOADS = ("rank", "wall_ns", "time_ns", "lost_ns", "resident_bytes", "preempted")
 #: Wall time per event that the tracer itself may take between two calls.
 _TRACER_NS = 2000
 
@@ -86,7 +87,8 @@ def load_of(unit: str, rt: RankTrace, after_init: NDArray[np.bool_], ns: Int64s)
     time_ns = int(ns[after_init].sum())
     lost_ns = max(off_core_ns(rt, after_init, time_ns), 0) if unit == CPU else 0
     wall_ns = max(int(rt.start_ns[-1]), 0) if len(rt.start_ns) else 0
-    return [rt.rank, wall_ns, time_ns, lost_ns, getattr(rt, "resident_bytes", 0)]
+    return [rt.rank, wall_ns, time_ns, lost_ns, getattr(rt, "resident_bytes", 0),
+            getattr(rt, "preempted", 0)]
 
 
 def no_times() -> Floats:
@@ -102,8 +104,7 @@ def times_of(nodes: Int64s, ns: Int64s, places: int) -> Floats:
     """
     if not len(nodes):
         return no_times()
-    pair, segment = np.unique(codes_of(nodes, places), return_inverse=True)
-    count = np.bincount(segment)
+    pair, segment, count = occurring(nodes, places)
     total = np.zeros(len(pair), dtype=np.int64)
     np.add.at(total, segment, ns)  # whole numbers: floats would lose digits of long runs
     ordered = _sorted_within(segment, ns, len(pair))
@@ -124,7 +125,7 @@ def _sorted_within(segment: Int64s, ns: Int64s, segments: int) -> Int64s:
     low = int(ns.min())
     bits = max(int(ns.max()) - low, 1).bit_length()
     if segments.bit_length() + bits < 63:  # one sort of numbers is much faster than two of places
-        key = (segment.astype(np.int64) << bits) + (ns - low)
+        key = (segment.astype(np.int64) << bits) | (ns - low)
         key.sort()
         return np.asarray((key & ((1 << bits) - 1)) + low, dtype=np.int64)
     return np.asarray(ns[np.lexsort((ns, segment))], dtype=np.int64)

@@ -64,7 +64,7 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
     if table.work_unit not in clock.TIMES and study.timed_runs(np_):
         make_times(study, np_, join_run)
     else:
-        write_times(study, table, parts, [record.path for record in used])
+        write_times(study, table, parts, used)
     return out
 
 

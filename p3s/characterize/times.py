@@ -16,6 +16,7 @@ import numpy as np
 
 from p3s.characterize import clock
 from p3s.characterize.clock import QUANTILES
+from p3s.characterize.disturbed import disturbances, floor_ns
 from p3s.errors import Damaged
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class Times:
     (rows, len(QUANTILES)), of single occurrences in the run that took least in all.
     work: float64, the signature's work of the same row (equal to least_ns where work is time).
     unit: clock of the times (cpu_ns or wall_ns). runs: one entry per repeat: dir, time_ns (all
-    ranks), wall_ns, disturbed (sentences, empty when nothing is wrong). unmatched: share of the
+    ranks), wall_ns, disturbed (sentences, empty when nothing is wrong), floor_ns (what a segment
+    without computation takes per occurrence, 0: not known). unmatched: share of the
     time in segments that the signature does not have equally often.
     resident_bytes: per rank, memory that the program itself has filled after MPI_Init, 0: unknown.
     """
@@ -82,7 +84,7 @@ def make_times(study: Study, np: int, join_run: JoinRun | None = None) -> Times 
     if not records:
         return None  # the captures were deleted: what was made from them stays
     parts, _, _, used = intact_runs(records, np, join_run or join_files, shared)
-    return write_times(study, table, parts, [record.path for record in used])
+    return write_times(study, table, parts, used)
 
 
 def source_of(study: Study, np: int, work_unit: str) -> list[RunRecord]:
@@ -92,26 +94,31 @@ def source_of(study: Study, np: int, work_unit: str) -> list[RunRecord]:
     return [run for run in runs if run.status == "complete"]
 
 
-def write_times(study: Study, table: PointTable, parts: Sequence[Part], dirs: Sequence[Path]
-                ) -> Times | None:
+def write_times(study: Study, table: PointTable, parts: Sequence[Part],
+                records: Sequence[RunRecord]) -> Times | None:
     """Write the times of a signature from its runs, one Part each; None where none has a clock.
 
-    dirs: of the runs. What was there from earlier runs is removed when nothing takes its place.
+    records: of the runs. What was there from earlier runs is removed when nothing takes its place.
     """
     path = study.times_path(table.np)
-    timed = [(part, where) for part, where in zip(parts, dirs, strict=True) if part.time_unit]
+    timed = [(part, record) for part, record in zip(parts, records, strict=True)
+             if part.time_unit]
     if not timed:
         for old in (path, path.with_suffix(".parquet")):
             old.unlink(missing_ok=True)
         return None
-    names = [str(where.relative_to(study.root)) for _, where in timed]
-    times = times_of_runs(table, [part for part, _ in timed], names)
+    names = [str(record.path.relative_to(study.root)) for _, record in timed]
+    shared = [bool(record.info.get("oversubscribed", True)) for _, record in timed]
+    times = times_of_runs(table, [part for part, _ in timed], names, shared)
     _save(times, path)
     return times
 
 
-def times_of_runs(table: PointTable, parts: Sequence[Part], dirs: Sequence[str]) -> Times:
+def times_of_runs(table: PointTable, parts: Sequence[Part], dirs: Sequence[str],
+                  shared: Sequence[bool]) -> Times:
     """Return the times of a signature's segments from runs that have a clock.
+
+    dirs, shared: of each run, its place in the study and whether its ranks shared cores.
 
     A segment is the same in the signature and in a run when rank, both places and how often it
     occurs are equal; ``unmatched`` is the share of the time of all runs where that is not so.
@@ -149,8 +156,9 @@ def times_of_runs(table: PointTable, parts: Sequence[Part], dirs: Sequence[str])
         np.nanmedian(sums[:, keep], axis=0), np.nanmax(sums[:, keep], axis=0), quantile,
         table.work_unit, units.pop() if len(units) == 1 else clock.CPU,
         lost_ns / all_ns if all_ns > 0 else 0.0,
-        tuple(_run_info(part, name, total)
-              for part, name, total in zip(parts, dirs, totals, strict=True)),
+        tuple(_run_info(table, part, sums[run], dirs[run], said)
+              for run, (part, said) in enumerate(
+                  zip(parts, disturbances(parts, shared), strict=True))),
         _resident(table.np, parts))
 
 
@@ -165,10 +173,16 @@ def _codes(segments: numpy.ndarray, nodes: Sequence[tuple[str, str]],
     return np.where((before == -2) | (after == -2), -1, codes)
 
 
-def _run_info(part: Part, name: str, total: int) -> dict[str, Any]:
+def _run_info(table: PointTable, part: Part, sums: numpy.ndarray, name: str, said: list[str]
+              ) -> dict[str, Any]:
     wall = part.loads[:, clock.LOADS.index("wall_ns")]
-    return {"dir": name, "time_ns": total, "wall_ns": int(wall.max()) if len(wall) else 0,
-            "disturbed": []}
+    there = np.isfinite(sums)
+    work = table.segments[there, 4].astype(np.float64)
+    floor = floor_ns(table.segments[there, 3].astype(np.float64), sums[there],
+                     None if table.work_unit in clock.TIMES else work)
+    return {"dir": name, "time_ns": int(part.times[:, 0].sum()),
+            "wall_ns": int(wall.max()) if len(wall) else 0, "disturbed": said,
+            "floor_ns": round(floor, 1)}
 
 
 def _resident(size: int, parts: Sequence[Part]) -> numpy.ndarray:

@@ -92,11 +92,14 @@ def characterize(
     words = list(command or [])
     check_template(words)
     asked = recording(work, counters, limit)
+    if not signature:
+        refuse_alone(stop, context)
     if far or up_to:
         alone = {"--signature": signature, "--force": force, "--no-times": not times,
                  "--param": bool(param)}
-        return far_runs(far, alone, study_dir, words, counts, up_to, repeats, timeout, asked,
-                        json_)
+        source = context.get_parameter_source("repeats")
+        given = repeats if source is not None and source.name == "COMMANDLINE" else None
+        return far_runs(far, alone, study_dir, words, counts, up_to, given, timeout, asked, json_)
     if counts is None:
         raise UsageError("-n is missing: give process counts, for example -n 2,4,8,16")
     wanted = parse_counts(counts)
@@ -104,13 +107,11 @@ def characterize(
     if param and signature:
         raise UsageError("--signature times the phases of one study; name STUDY/at/NAME=VALUE")
     if param:
-        refuse_alone(stop, context)
         return with_params(root, words, wanted, param, repeats, timeout, asked, times, json_)
     if signature:
         chosen = settings_of(width, confidence, turns)
         asked = replace(asked, stop=stop)
         return run_signature(root, words, wanted, timeout, asked, chosen, json_)
-    refuse_alone(stop, context)
     refuse_without(root)
     existing = Study.find(root)
     check_counts(existing, wanted)

@@ -49,13 +49,14 @@ class _Far:
     tables: list[PointTable] = field(default_factory=list)
     times: dict[int, Mapping[tuple[str, str], float] | None] = field(default_factory=dict)
 
-    def add(self, other: Study, np: int) -> None:
+    def add(self, other: Study, np: int, check: bool = True) -> None:
         """Take in one count of the smaller workload; P3SError where it is no far point."""
         from p3s.characterize import load_table
         from p3s.far.check import refuse
 
         found = load_table(other.root, np)
-        refuse(self.own, found)
+        if check:
+            refuse(self.own, found)
         self.tables = [*(t for t in self.tables if t.np != np), found]
         self.times[np] = _times(other, found)
 
@@ -74,8 +75,8 @@ def _times(study: Study, t: PointTable) -> Mapping[tuple[str, str], float] | Non
 
 
 def far_runs(far: bool, alone: Mapping[str, bool], root: Path | None, words: Sequence[str],
-             counts: str | None, up_to: int, repeats: int, timeout_s: float, asked: Recording,
-             json_: bool) -> int:
+             counts: str | None, up_to: int, repeats: int | None, timeout_s: float,
+             asked: Recording, json_: bool) -> int:
     """Check the options that go with --far (``alone``: those that do not), :func:`record_far`."""
     if not far:
         raise UsageError(f"--up-to {up_to}: goes with --far; give the counts with -n")
@@ -90,9 +91,13 @@ def far_runs(far: bool, alone: Mapping[str, bool], root: Path | None, words: Seq
 
 
 def record_far(root: Path | None, words: Sequence[str], counts: Sequence[int], up_to: int,
-               repeats: int, timeout_s: float, asked: Recording, json_: bool) -> int:
+               repeats: int | None, timeout_s: float, asked: Recording, json_: bool) -> int:
     """Record runs of a smaller workload into far/NAME of a study; nothing is kept of one that is
-    no smaller workload of the same program. Without ``counts`` they are walked upwards."""
+    no smaller workload of the same program.
+
+    Without ``counts`` they are walked upwards; without ``repeats`` there are as many as the study
+    has, because the least of several times is less than one time.
+    """
     from p3s.far.record import check_command, commit, name_for, staged
 
     if root is None:
@@ -107,6 +112,7 @@ def record_far(root: Path | None, words: Sequence[str], counts: Sequence[int], u
     recording = _same_unit(study, asked, counts)
     far = _own(study)
     wanted = list(counts) or _walk(study, far, up_to)
+    repeats = repeats or most_repeats(study)
     name = name_for(study, words)
     say(f"recording into {study.far_dir(name)}")
     with staged(study, name, words) as new, progress(len(wanted) * repeats) as bar:
@@ -136,6 +142,13 @@ def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recordi
     if own == "wall" and any(n > cores() for n in counts or [cores() + 1]):
         own = "cpu"
     return replace(asked, work=own)
+
+
+def most_repeats(study: Study) -> int:
+    """Return how many timed runs the study has at the count with most of them."""
+    runs = study.timed_runs() or study.runs()
+    counts = [run.np for run in runs if run.status == "complete"]
+    return max((counts.count(np) for np in set(counts)), default=1)
 
 
 def _own(study: Study) -> _Far:
@@ -179,8 +192,12 @@ def _record(new: Study, far: _Far, words: Sequence[str], wanted: Sequence[int], 
     for np in wanted:
         try:
             done = trace_counts(new, words, [np], repeats, timeout_s, bar, recording=recording)
-        except RunFailed as err:  # not even started: no other count will do better
-            raise P3SError(str(err).partition(_KEPT)[0]) from err
+        except RunFailed as err:  # it was not even started
+            text = str(err).partition(_KEPT)[0]
+            if not rows:  # no other count will do better
+                raise P3SError(text) from err
+            failed.append({"np": np, "rep": None, "exit_code": err.code, "reason": text})
+            continue
         failed += [{**row, "reason": str(row["reason"]).partition(_KEPT)[0]}
                    for row in done.failed]
         problems += done.problems
@@ -196,12 +213,15 @@ def _record(new: Study, far: _Far, words: Sequence[str], wanted: Sequence[int], 
 def _all_costs(far: _Far, other: Study) -> list[PhaseCost]:
     """Return the costs over all counts of this workload, those of earlier commands too."""
     for np in other.signature_counts():
-        far.add(other, np)
+        far.add(other, np, check=False)
     return far.costs()
 
 
 def _matched(study: Study) -> dict[str, Any] | None:
-    """Write far.json when there is a model to match with; return it."""
+    """Write far.json when there is a model to match with; return it.
+
+    The runs are in place by now: what is wrong with the model is said, and is no failure.
+    """
     from p3s.cli.pipeline import is_stale
     from p3s.far.summary import write
     from p3s.model.stage import load
@@ -209,7 +229,11 @@ def _matched(study: Study) -> dict[str, Any] | None:
     signatures = [study.signature_path(np) for np in study.signature_counts()]
     if is_stale(study.model_path, signatures):
         return None
-    return write(study, load(study.root))
+    try:
+        return write(study, load(study.root))
+    except P3SError as err:
+        say(f"note: {err}")
+        return None
 
 
 def _tell(study: Study, name: str, rows: Sequence[Mapping[str, Any]],

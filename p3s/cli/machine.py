@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say
+from p3s.cli.common import JSON_OPTION, Progress, emit_json, out, progress, quoted, say
 from p3s.errors import P3SError, UsageError
+
+if TYPE_CHECKING:
+    from p3s.study import Study
 
 EPILOG = """\b
 Example:
@@ -33,6 +38,22 @@ Example:
   p3s machine compare study/machine.json other.json
 Next:
   p3s predict study -n 64 --machine other.json"""
+
+#: Options of p3s predict.
+MACHINE = typer.Option(
+    None,
+    "--machine",
+    show_default=False,
+    metavar="FILE",
+    help="Machine to predict for, a file of p3s machine measure [default: that of the runs].",
+)
+BASE = typer.Option(
+    None,
+    "--base",
+    show_default=False,
+    metavar="FILE",
+    help="Machine file of the runs [default: machine.json in the study].",
+)
 
 app = typer.Typer(
     help="Measure what computation and messages cost here, to predict for other machines.",
@@ -75,10 +96,10 @@ def measure(
     machine.save(output)
     if json_:
         emit_json(machine.to_json())
+        for text in machine.disturbed:
+            say(f"disturbed: {text}")
     else:
         out(render(machine))
-    for text in machine.disturbed:
-        say(f"disturbed: {text}")
     say(f"next: p3s machine show {quoted(output)}")
     if network and machine.network is None:
         say(f"p3s: computation was measured, the network was not: {machine.network_missing}")
@@ -151,3 +172,23 @@ def compare(
     else:
         out(render(result))
     return 0
+
+
+def prepare(study: Study, machine: Path, base: Path | None) -> Study:
+    """Return the study of another machine, with its moved laws; what is missing ends it here."""
+    from p3s.machine.elsewhere import prepare as write
+
+    return write(study, machine, base)
+
+
+def elsewhere(
+    study: Study, made: Study, counts: Sequence[int], knee: float, bar: Progress
+) -> dict[str, Any]:
+    """Predict on another machine, whose study ``made`` is; ``study`` has replays at ``counts``."""
+    from p3s.cli.pipeline import ensure_scaled
+    from p3s.machine.elsewhere import compose, widen
+
+    for n in counts:
+        ensure_scaled(made, n, bar)
+        widen(made, n)
+    return compose(study, made, counts, knee)

@@ -86,7 +86,7 @@ def model(
         with progress(2) as bar:
             # Asked for by name: fit again even when the model is newer than its signatures.
             ensure_model(study, bar, holdout=holdout, again=not compute)
-            ensure_compute(study, bar, again=True)
+            ensure_compute(study, bar, again=not compute)
     except P3SError:
         if trips:  # what cannot be meant is not kept
             study.update(trips=before)

@@ -252,6 +252,8 @@ def _trace_counts(
     bar: Progress,
 ) -> Traced:
     from p3s.characterize import characterize
+    from p3s.characterize.disturbed import as_json, notes
+    from p3s.characterize.times import load_times
 
     done = Traced()
     for np, steps in plans.items():
@@ -294,8 +296,11 @@ def _trace_counts(
             done.failed.append({"np": np, "rep": None, "exit_code": None, "reason": text})
             bar.done(f"np={np}: cannot be characterized")
             continue
+        times = load_times(study.root, np)
+        for note in notes(times):
+            say(f"note: np={np}: {note}")
         done.counts.append({
-            "np": np, "runs": runs, **({"timed": timed} if timed else {}),
+            "np": np, "times": as_json(times), "runs": runs, **({"timed": timed} if timed else {}),
             "signature": _summary(signature),
             "not_modelled": signature.get("not_modelled", []),
             "tracing": signature.get("tracing", {}),

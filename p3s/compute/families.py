@@ -1,7 +1,8 @@
 """Shapes of the cost of a unit of work over the working set: what a machine's memory makes of it.
 
-Every curve is a sum of columns with coefficients that are not negative: one, steps (logistic in
-log2 x, which rise by one), powers of x, what fixed overheads per turn add. A design is the choice
+Every curve is a sum of columns with coefficients that are not negative: one, steps that rise by
+one (logistic in log2 x, or "capacity": what misses a cache that holds a part of randomly accessed
+data, 1 - size/x), powers of x, what fixed overheads per turn add. A design is the choice
 of one to three columns. x is the work of a rank per turn of the phase (thesis, chapter 6: with
 more processes the same code finds its data in a faster memory); u = log2 x.
 """
@@ -21,7 +22,9 @@ CONSTANT, OVERHEAD, POWER, STEP, STEP_OVERHEAD, TWO_STEPS = (
 PRIOR = {CONSTANT: log(0.28), OVERHEAD: log(0.10), POWER: log(0.07), STEP: log(0.32),
          STEP_OVERHEAD: log(0.10), TWO_STEPS: log(0.13)}
 #: Widths of steps in doublings of x (a logistic rises from 12 % to 88 % over four of them).
-WIDTHS = (0.12, 0.3, 0.7)
+#: Width 0 stands for a capacity. Two steps have any two of the second, and fewer places.
+WIDTHS = (0.12, 0.3, 0.7, 1.4, 0.0)
+PAIR_WIDTHS, PAIR_EACH = (0.2, 0.65, 0.0), 2
 #: Exponents of pure powers: how many around the slope of the points, apart by how much between the
 #: first and last point, and the width of the range in which all are as likely beforehand.
 POWERS, POWER_EACH, POWER_RANGE = 33, 0.006, 1.2
@@ -29,17 +32,21 @@ POWERS, POWER_EACH, POWER_RANGE = 33, 0.006, 1.2
 OVERHEADS = (-1.0, -0.5)
 #: Locations of steps: distance between them in doublings, how far outside the points they may be.
 EACH, BEYOND, MOST_LOCATIONS = 0.3, 1.0, 36
-#: Where and how wide likely steps are looked at again: parts of the distance, factors.
-BETWEEN, BETWEEN_WIDTHS = (-1 / 3, 0.0, 1 / 3), (0.76, 1.0, 1.32)
+#: Likely steps are looked at again in between: parts of the distance of places, and factors on
+#: widths that are apart by so much for one step and for two (their cube root in the second look).
+BETWEEN, BETWEEN_WIDTHS, BETWEEN_WIDTHS_PAIR = (-1 / 3, 0.0, 1 / 3), 1.32, 1.6
 #: Two steps are at least so many doublings apart; a step's column varies at least so much.
 APART, VARIES = 1.2, 0.04
 #: Largest power of two a power of x is taken to: keeps every value finite.
 MOST_LOG2 = 400.0
 
 
+KINDS = ("one", "step", "capacity", "power")
+
+
 @dataclass(frozen=True)
 class Column:
-    """One column: kind ("one", "step", "power"), and location and width or exponent and centre."""
+    """One column: kind, one of KINDS, and location and width or exponent and centre in log2 x."""
 
     kind: str
     first: float = 0.0
@@ -59,6 +66,9 @@ def values(columns: Sequence[Column], u: np.ndarray) -> np.ndarray:
     out = np.ones((*u.shape[:-1], len(columns)))
     if step.any():
         out[..., step] = 0.5 + 0.5 * np.tanh((u - first[step]) / (2.0 * second[step]))
+    capacity = np.array([c.kind == "capacity" for c in columns])
+    if capacity.any():
+        out[..., capacity] = 1.0 - np.exp2(np.minimum(first[capacity] - u, 0.0))
     power = np.array([c.kind == "power" for c in columns])
     if power.any():
         exponent = first[power] * (u - second[power])
@@ -71,13 +81,15 @@ class Designs:
     """Columns at hand and the designs made of them, grouped by their number of columns.
 
     of: per number of columns k an integer array (designs, k) of column numbers; family: the name
-    of each; prior: logarithm of the prior weight of each.
+    of each; prior: logarithm of the prior weight of each. spacing: distance in doublings of the
+    places at which one step was tried, and two.
     """
 
     columns: list[Column]
     of: dict[int, np.ndarray]
     family: dict[int, np.ndarray]
     prior: dict[int, np.ndarray]
+    spacing: tuple[float, float] = (EACH, EACH * PAIR_EACH)
 
 
 def designs(u: np.ndarray, v: np.ndarray) -> Designs:
@@ -86,6 +98,7 @@ def designs(u: np.ndarray, v: np.ndarray) -> Designs:
     columns = [Column("one")]
     names: list[tuple[str, tuple[int, ...]]] = [(CONSTANT, (0,))]
     weight = {CONSTANT: 0.0}
+    spacing = spacing_pairs = EACH
     if high - low > 0.05 and len(np.unique(np.round(u, 2))) > 1:
         mid, each = (low + high) / 2, POWER_EACH / (high - low)
         weight[POWER] = log(min(1.0, each / POWER_RANGE))
@@ -97,31 +110,35 @@ def designs(u: np.ndarray, v: np.ndarray) -> Designs:
             over.append(len(columns))
             columns.append(Column("power", p, low))
         names += [(OVERHEAD, (0, i)) for i in over]
-        steps = _steps(u, low, high)
-        first = len(columns)
-        columns += steps
-        number = list(range(first, first + len(steps)))
-        names += [(STEP, (0, i)) for i in number]
+        single, spacing = _steps(u, low, high, WIDTHS, 1)
+        names += [(STEP, (0, len(columns) + i)) for i in range(len(single))]
         if len(np.unique(np.round(u, 1))) > 2:
-            names += [(STEP_OVERHEAD, (0, i, over[0])) for i in number]
-            names += [(TWO_STEPS, (0, i, j)) for i in number for j in number
-                      if columns[i].second == columns[j].second
-                      and columns[j].first - columns[i].first >= APART]
-    return _grouped(columns, names, weight)
+            names += [(STEP_OVERHEAD, (0, len(columns) + i, over[0])) for i in range(len(single))]
+        columns += single
+        if len(np.unique(np.round(u, 1))) > 3:
+            first = len(columns)
+            pairs, spacing_pairs = _steps(u, low, high, PAIR_WIDTHS, PAIR_EACH)
+            columns += pairs
+            where = np.array([c.first for c in columns[first:]])
+            i, j = np.nonzero(where[None, :] - where[:, None] >= APART)
+            names += [(TWO_STEPS, (0, int(a), int(b))) for a, b in zip(i + first, j + first,
+                                                                      strict=True)]
+    return _grouped(columns, names, weight, (spacing, spacing_pairs))
 
 
-def refined(found: Designs, likely: dict[int, np.ndarray]) -> Designs:
+def refined(found: Designs, likely: dict[int, np.ndarray], look: int = 0) -> Designs:
     """Return the designs with the steps of the ``likely`` ones at places and widths in between.
 
     likely: by number of columns, numbers of designs. Each is replaced by those around it, which
-    share its weight.
+    share its weight. look: 0 for the first time, 1 for the second (three times as close).
     """
     columns = list(found.columns)
     number = {c: i for i, c in enumerate(columns)}
-    each = _spacing(columns)
+    closer = 3.0 ** -look
 
-    def of(kind: str, first: float, second: float) -> int:
-        column = Column(kind, round(first, 6), round(second, 6))
+    def around(j: int, shift: float, factor: float) -> int:
+        column = Column(columns[j].kind, round(columns[j].first + shift, 6),
+                        round(columns[j].second * factor, 6))
         if column not in number:
             number[column] = len(columns)
             columns.append(column)
@@ -134,27 +151,26 @@ def refined(found: Designs, likely: dict[int, np.ndarray]) -> Designs:
         family: list[str] = []
         prior: list[float] = []
         for i in likely.get(k, ()):
-            steps = [j for j in which[i] if columns[j].kind == "step"]
+            steps = [int(j) for j in which[i] if columns[j].kind in ("step", "capacity")]
             if not steps:
                 continue
             keep[i] = False
-            new = [tuple(of("step", columns[j].first + a * each, columns[j].second * w)
-                         if j in steps else int(j) for j, a in zip(which[i], at, strict=True))
-                   for w in BETWEEN_WIDTHS
-                   for at in product(*(BETWEEN if j in steps else (0.0,) for j in which[i]))]
+            each = found.spacing[len(steps) - 1] * closer
+            w = (BETWEEN_WIDTHS if len(steps) == 1 else BETWEEN_WIDTHS_PAIR) ** closer
+            none = all(columns[j].kind == "capacity" for j in steps)
+            factors = (1.0,) if none else (1.0 / w, 1.0, w)
+            near = {j: {(a, w): around(j, a * each, w) for a in BETWEEN for w in factors}
+                    for j in steps}
+            new = [tuple(near[j][a, w] if j in near else j for j, a in zip(row, at, strict=True))
+                   for row in [which[i].tolist()] for w in factors
+                   for at in product(*(BETWEEN if j in near else (0.0,) for j in row))]
             rows += new
             family += [str(found.family[k][i])] * len(new)
             prior += [float(found.prior[k][i]) - log(len(new))] * len(new)
         out_of[k] = np.concatenate([which[keep], np.array(rows, dtype=np.int64).reshape(-1, k)])
         out_family[k] = np.concatenate([found.family[k][keep], np.array(family, dtype="<U32")])
         out_prior[k] = np.concatenate([found.prior[k][keep], np.array(prior)])
-    return Designs(columns, out_of, out_family, out_prior)
-
-
-def _spacing(columns: Sequence[Column]) -> float:
-    """Return the distance of the places at which steps were tried."""
-    where = np.unique([c.first for c in columns if c.kind == "step"])
-    return float(np.diff(where).min()) if len(where) > 1 else EACH
+    return Designs(columns, out_of, out_family, out_prior, found.spacing)
 
 
 def _slope(u: np.ndarray, v: np.ndarray) -> float:
@@ -164,20 +180,21 @@ def _slope(u: np.ndarray, v: np.ndarray) -> float:
     return float(np.median((v[i] - v[j])[apart] / (u[i] - u[j])[apart])) if apart.any() else 0.0
 
 
-def _steps(u: np.ndarray, low: float, high: float) -> list[Column]:
-    """Return the steps that change between the points."""
-    count = int(min(MOST_LOCATIONS, (high - low + 2 * BEYOND) / EACH + 1))
+def _steps(u: np.ndarray, low: float, high: float, widths: Sequence[float], every: int
+           ) -> tuple[list[Column], float]:
+    """Return the steps that change between the points, and the distance of their places."""
+    count = int(min(MOST_LOCATIONS, (high - low + 2 * BEYOND) / EACH + 1)) // every
     where = np.linspace(low - BEYOND, high + BEYOND, max(count, 4))
-    found = [Column("step", float(at), w) for w in WIDTHS for at in where]
+    found = [Column("step" if w else "capacity", float(at), w) for w in widths for at in where]
     table = values(found, np.sort(u))
     varies = table[-1] - table[0] > VARIES
     # between two neighbouring points all narrow steps are the same to the points; all are kept,
     # because the predictions between them differ
-    return [c for c, v in zip(found, varies, strict=True) if v]
+    return [c for c, v in zip(found, varies, strict=True) if v], float(where[1] - where[0])
 
 
 def _grouped(columns: list[Column], names: list[tuple[str, tuple[int, ...]]],
-             weight: dict[str, float]) -> Designs:
+             weight: dict[str, float], spacing: tuple[float, float]) -> Designs:
     """Group by number of columns; a family's weight is shared out equally, or as given."""
     of: dict[int, np.ndarray] = {}
     family: dict[int, np.ndarray] = {}
@@ -193,4 +210,4 @@ def _grouped(columns: list[Column], names: list[tuple[str, tuple[int, ...]]],
             family[k] = np.array([name for name, _ in chosen])
             prior[k] = np.array([PRIOR[n] + weight.get(n, -log(number[n])) - total
                                  for n, _ in chosen])
-    return Designs(columns, of, family, prior)
+    return Designs(columns, of, family, prior, spacing)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.compute.families import CONSTANT, Column
+from p3s.compute.families import CONSTANT, KINDS, Column
 from p3s.compute.points import Point
 from p3s.compute.posterior import ASSUMED, KEPT, LEAST_ERROR, Best, Draws, Measured, posterior
 from p3s.errors import P3SError
@@ -26,8 +26,13 @@ KNOTS, KNOTS_OUTSIDE, BELOW, ABOVE = 4, 2, 8, 5
 #: Steps not seen yet: how many per doubling beyond the points, and their heights relative to the
 #: cost: from LOWEST to HIGHEST, all magnitudes as likely; width in doublings.
 UNSEEN, LOWEST, HIGHEST, UNSEEN_WIDTH = 0.12, 0.01, 0.5, 0.4
+#: A fixed overhead per turn too small to be seen: how likely, and its share of the cost at the
+#: smallest x of the points, from and to, all magnitudes as likely; it grows as 1/x.
+OVERHEAD, OVERHEAD_LEAST, OVERHEAD_MOST = 0.4, 1e-4, 0.03
 #: Half width of the interval of a law of one point, and what it grows by with each doubling.
 ONE_POINT, ONE_POINT_EACH = 0.25, 0.1
+#: How many repeats the error common to all points counts as, against those of similar x.
+LOCAL = 6.0
 #: A family that weighs more than this share of the best one is a rival.
 RIVAL = 1 / 3
 
@@ -126,7 +131,7 @@ class CostLaw:
             same = len({len(law.at), len(law.middle), len(law.low), len(law.high)}) == 1
             fine = (same and len(law.columns) == len(law.coefficients)
                     and bool(np.all(np.diff(law.at) > 0)) and law.factor >= 0
-                    and all(c.kind in ("one", "step", "power") for c in law.columns)
+                    and all(c.kind in KINDS for c in law.columns)
                     and all(bool(np.all(y >= 0)) for y in (law.middle, law.low, law.high)))
         except (KeyError, IndexError, TypeError, ValueError) as err:
             raise P3SError(f"a law of cost is damaged ({_short(err)}); "
@@ -208,16 +213,33 @@ def _measured(points: Sequence[Point]) -> tuple[Measured, list[str]]:
     names = sorted({(p.source, p.traced) for p in points})
     number = {name: i for i, name in enumerate(names)}
     weight = np.array([min(8.0, max(1, p.ranks * p.repeats)) for p in points]) ** (1 / 3)
-    repeated = [(p.spread, p.repeats) for p in points if p.repeats > 1]
-    error = ASSUMED
-    if repeated:
-        # expected range of so many normal values, in standard deviations (Tippett)
-        spans = [s / (1.13, 1.69, 2.06, 2.33)[min(k, 5) - 2] for s, k in repeated]
-        error = float(np.hypot(LEAST_ERROR, KEPT * np.median(spans)))
-    measured = Measured(np.log2([p.x for p in points]), np.array([p.cost for p in points]),
+    u = np.log2([p.x for p in points])
+    error, scale = _errors(points, u)
+    measured = Measured(u, np.array([p.cost for p in points]),
                         np.array([number[p.source, p.traced] for p in points]),
-                        weight / weight.mean(), min(error, 0.2))
+                        weight / weight.mean(), error, scale)
     return measured, [f"{source}@{traced}" for source, traced in names]
+
+
+def _errors(points: Sequence[Point], u: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return the error to expect of a point, from its repeats, and each one's relative to that.
+
+    How far the median of the repeats lies above the least tells more than their range, which one
+    disturbed repeat makes. Runs at similar x tell about one another: what comes from memory
+    differs more from run to run than what comes from caches.
+    """
+    repeats = np.array([p.repeats for p in points])
+    gap = np.array([max(p.typical_ns / p.least_ns - 1.0, 0.0) for p in points])
+    # mean distance of the median of so many normal values from the least, in standard deviations
+    sigma = gap / np.interp(repeats, (2, 3, 4, 5, 7, 10), (0.56, 0.85, 1.03, 1.16, 1.35, 1.54))
+    told = np.minimum(repeats - 1.0, 4.0)
+    if not told.any():
+        return ASSUMED, np.ones(len(points))
+    error = float(np.hypot(LEAST_ERROR, KEPT * np.median(sigma[told > 0])))
+    near = np.exp(-0.5 * (u[:, None] - u[None, :]) ** 2) * told
+    own = np.hypot(LEAST_ERROR, KEPT * np.minimum(sigma, 0.3)) ** 2
+    each = np.sqrt((LOCAL * error ** 2 + near @ own) / (LOCAL + near.sum(axis=1)))
+    return min(error, 0.2), np.clip(each / error, 0.5, 4.0)
 
 
 def _knots(low: float, high: float) -> np.ndarray:
@@ -230,8 +252,8 @@ def _knots(low: float, high: float) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def _uniform(number: int) -> np.ndarray:
-    """Return the same uniform draws always: for two unseen steps on either side, and a run."""
-    return np.random.Generator(np.random.PCG64(20110712)).random((number, 9))
+    """Return the same uniform draws always: for what is not seen beyond the points, and a run."""
+    return np.random.Generator(np.random.PCG64(20110712)).random((number, 10))
 
 
 def unseen(number: int, at: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -239,7 +261,8 @@ def unseen(number: int, at: np.ndarray, low: float, high: float) -> np.ndarray:
 
     Going away from the points a step is met after an exponentially distributed distance, UNSEEN
     per doubling, and another one after it; it lowers the cost towards small x and raises it
-    towards large x by a share between LOWEST and HIGHEST, all magnitudes as likely.
+    towards large x by a share between LOWEST and HIGHEST, all magnitudes as likely. Towards small
+    x an overhead per turn may show that was too small before.
     """
     random = _uniform(number)
     out = np.ones((number, len(at)))
@@ -253,7 +276,9 @@ def unseen(number: int, at: np.ndarray, low: float, high: float) -> np.ndarray:
             seen = 0.5 + 0.5 * np.tanh((beyond - distance[:, None]) / (2 * UNSEEN_WIDTH))
             fall = 1.0 - share[:, None] * np.where(beyond > 0, seen, 0.0)
             out *= fall if sign < 0 else 1.0 / fall
-    return out
+    share = OVERHEAD_LEAST * (OVERHEAD_MOST / OVERHEAD_LEAST) ** (random[:, 9] / OVERHEAD)
+    share = np.where(random[:, 9] < OVERHEAD, share, 0.0)
+    return out * (1.0 + share[:, None] * (np.exp2(np.maximum(low - at, 0.0)) - 1.0))
 
 
 def quantiles(values: np.ndarray, weight: np.ndarray, shares: Sequence[float]) -> np.ndarray:
@@ -275,8 +300,10 @@ def _law(points: Sequence[Point], measured: Measured, runs: Sequence[str], draws
     factor = max(1.0, float(np.median([p.typical_ns / p.least_ns for p in points])))
     # another run than the measured ones has an error of its own
     normal = np.sqrt(2.0) * _erfinv(2.0 * _uniform(len(curves))[:, 8] - 1.0)
+    near = np.exp(-0.5 * (np.clip(at, low, high)[:, None] - measured.u[None, :]) ** 2)
+    scale = near @ measured.scale / near.sum(axis=1)
     spread = curves * unseen(len(curves), at, low, high) * \
-        np.exp(normal * draws.error)[:, None]
+        np.exp(normal[:, None] * draws.error[:, None] * scale)
     ends = quantiles(spread, draws.weight, ((1 - INSIDE) / 2, (1 + INSIDE) / 2)) * factor
     names = [f for f, w in sorted(best.families.items(), key=lambda f: -f[1])
              if f != best.family and w > RIVAL * max(best.families.values())]

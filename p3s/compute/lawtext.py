@@ -17,7 +17,7 @@ def text(law: CostLaw) -> str:
     per = f"per {law.unit}"
     shape = list(zip(law.columns, law.coefficients, strict=True))
     level = sum(c for column, c in shape if column.kind == "one")
-    steps = [(column, c) for column, c in shape if column.kind == "step"]
+    steps = [(column, c) for column, c in shape if column.kind in ("step", "capacity")]
     powers = [(column, c) for column, c in shape if column.kind == "power"]
     if not steps and not powers:
         return f"{number(level)} ns {per}"
@@ -60,6 +60,9 @@ def latex(law: CostLaw) -> str:
             where = _tex(float(2.0 ** column.first))
             power = 1.0 / (column.second * np.log(2.0))
             parts.append(rf"\frac{{{_tex(c)}}}{{1 + \left({where} / x\right)^{{{power:.3g}}}}}")
+        elif column.kind == "capacity":
+            where = _tex(float(2.0 ** column.first))
+            parts.append(rf"{_tex(c)} \max\left(0, 1 - {where} / x\right)")
         else:
             a = _at_one(column.first, column.second, c)
             parts.append(rf"{_tex(a)} \, x^{{{column.first:.3g}}}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from math import lgamma, log
 
 import numpy as np
@@ -23,30 +24,35 @@ from p3s.compute.families import Column, Designs, designs, refined, values
 #: Share of the variance that is common to a run; the rest is a point's own.
 RUN_SHARE = 0.5
 #: Prior of the relative error: as if PRIOR_DOF errors had been seen, of the size that the repeats
-#: tell (KEPT of their spread is left in the least of them), at least LEAST_ERROR, ASSUMED where
-#: nothing was repeated.
-PRIOR_DOF, LEAST_ERROR, ASSUMED, KEPT = 4.0, 0.007, 0.015, 0.6
+#: tell (KEPT of it is left in the least of them), at least LEAST_ERROR, ASSUMED where nothing was
+#: repeated.
+PRIOR_DOF, LEAST_ERROR, ASSUMED, KEPT = 4.0, 0.007, 0.015, 0.7
 #: How often a run or a point is disturbed, by what typical relative amount, how many at most.
-DISTURBED, AMOUNT, MOST_DISTURBED, CANDIDATES = 0.05, 0.2, 3, 6
+DISTURBED, AMOUNT, MOST_DISTURBED, CANDIDATES, CANDIDATES_ALONE = 0.05, 0.2, 3, 5, 2
 #: Prior of a coefficient h (share of the middle cost): 1/(h + SMALL) up to LARGE.
 SMALL, LARGE = 0.04, 4.0
 #: Kept: pairs of design and hypothesis within this factor of the best.
 WINDOW = 1000.0
-#: Designs whose steps are looked at again between the places of the grid.
-REFINED = 40
+#: How many hypotheses of what was disturbed are tried with all designs.
+TRIED = 5
+#: Steps are looked at again, closer, twice: of how many designs, under which hypotheses (within
+#: this factor of the best).
+REFINED = ((40, 50.0), (12, 20.0))
 DRAWS = 500
 
 
 @dataclass(frozen=True)
 class Measured:
     """Points ready to fit: u = log2 x, cost (positive), run: number of the run of each point,
-    weight: moderate weight of each (mean 1), error: expected relative error of a point."""
+    weight: moderate weight of each (mean 1), error: expected relative error of a point, scale: by
+    how much that of each point differs from it."""
 
     u: np.ndarray
     cost: np.ndarray
     run: np.ndarray
     weight: np.ndarray
     error: float
+    scale: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -101,50 +107,48 @@ def posterior(points: Measured) -> tuple[Draws, Best]:
     found = designs(points.u, np.log2(points.cost))
     table = values(found.columns, points.u) * (middle / points.cost)[:, None]
     tried = _hypotheses(points, found, table)
-    likely = _likely_designs(tried)
-    if any(k > 1 for k in likely):
-        found = refined(found, likely)
+    for look, (number, window) in enumerate(REFINED):
+        likely = _likely_designs(tried, number)
+        if not any(k > 1 for k in likely):
+            break
+        found = refined(found, likely, look)
         table = values(found.columns, points.u) * (middle / points.cost)[:, None]
         top = max(_top(by) for _, by in tried)
         tried = [(h, _score(points, found, table, h)) for h, by in tried
-                 if _top(by) > top - log(WINDOW)]
+                 if _top(by) > top - log(window)]
     return _drawn(points, found, tried, middle)
 
 
-def _likely_designs(tried: Sequence[_Hypothesis]) -> dict[int, np.ndarray]:
-    """Return by number of columns the numbers of the designs that weigh most, at most REFINED."""
+def _likely_designs(tried: Sequence[_Hypothesis], number: int) -> dict[int, np.ndarray]:
+    """Return by number of columns which designs weigh most, at most ``number`` of them."""
     best = {k: np.max([by[k].score for _, by in tried], axis=0) for k in tried[0][1]}
     top = max(float(s.max()) for s in best.values())
     flat = sorted((-float(s[i]), k, int(i)) for k, s in best.items()
-                  for i in np.flatnonzero(s > top - log(WINDOW)))[:REFINED]
+                  for i in np.flatnonzero(s > top - log(WINDOW)))[:number]
     return {k: np.array([i for _, of, i in flat if of == k], dtype=np.int64)
             for k in {k for _, k, _ in flat}}
 
 
 def _hypotheses(points: Measured, found: Designs, table: np.ndarray) -> list[_Hypothesis]:
-    """Score all designs with nothing disturbed, with one unit, and greedily with more.
+    """Score all designs with nothing disturbed, and under the most likely disturbances.
 
-    A unit is a run, or a point of a run with several: numbers from 0 for runs, then points.
+    Which disturbances are likely, of one to three units, is found with designs of few columns.
     """
-    runs = int(points.run.max()) + 1
-    alone = np.bincount(points.run, minlength=runs)
-    units = [*range(runs), *(runs + i for i in range(len(points.u)) if alone[points.run[i]] > 1)]
     tried: list[_Hypothesis] = [((), _score(points, found, table, ()))]
     if len(points.u) < 3:
         return tried
-    best = tried[0]
-    for _ in range(MOST_DISTURBED):
-        rest = _likely_units(points, found, table, best, units)
-        level = [tuple(sorted((*best[0], u))) for u in rest]
-        scored: list[_Hypothesis] = [(h, _score(points, found, table, h)) for h in level]
-        tried += scored
-        if not scored:
-            break
-        top = max(scored, key=lambda s: _top(s[1]))
-        if _top(top[1]) < _top(best[1]) or len(top[0]) + 2 > len(points.u):
-            break
-        best = top
-    return tried
+    of, family, prior = ({k: v for k, v in by.items() if k < 3}
+                         for by in (found.of, found.family, found.prior))
+    few = Designs(found.columns, of, family, prior, found.spacing)
+    rest = _likely_units(points, found, table, tried[0])
+    most = min(MOST_DISTURBED, (len(points.u) - 1) // 2)
+    level = [h for size in range(1, min(most, 2) + 1) for h in combinations(rest, size)]
+    ranked = sorted((-_top(_score(points, few, table, h)), h) for h in level)
+    if most > 2 and len(ranked[0][1]) == 2:
+        triples = {tuple(sorted((*h, u))) for _, h in ranked[:2] for u in rest if u not in h}
+        ranked = sorted(ranked + [(-_top(_score(points, few, table, h)), h) for h in triples])
+    return tried + [(tuple(sorted(h)), _score(points, found, table, h))
+                    for score, h in ranked[:TRIED] if score < ranked[0][0] + log(WINDOW)]
 
 
 def _top(scored: dict[int, _Scored]) -> float:
@@ -152,20 +156,22 @@ def _top(scored: dict[int, _Scored]) -> float:
 
 
 def _likely_units(points: Measured, found: Designs, table: np.ndarray,
-                  best: _Hypothesis, units: Sequence[int]) -> list[int]:
-    """Return the units whose points lie highest above some good design, most first."""
-    runs = int(points.run.max()) + 1
-    rest = [u for u in units if u not in best[0]]
-    if len(rest) <= CANDIDATES:
-        return rest
+                  best: _Hypothesis) -> list[int]:
+    """Return the units that lie highest above some good design: runs, and points above their run.
+
+    A unit is a run, or a point of a run with several: numbers from 0 for runs, then points.
+    """
     above = np.full(len(points.u), -np.inf)
     for k, s in best[1].items():
         for i in np.argsort(-s.score, kind="stable")[:12]:
             above = np.maximum(above, 1.0 - table[:, found.of[k][i]] @ s.beta[i])
-    size = [float(above[points.run == u].mean()) if u < runs else float(above[u - runs])
-            for u in rest]
-    order = np.argsort(-np.array(size), kind="stable")[:CANDIDATES]
-    return [rest[i] for i in order]
+    size = np.bincount(points.run)
+    mean = np.bincount(points.run, above) / size
+    own = np.where(size[points.run] > 1, above - mean[points.run], -np.inf)
+    runs = np.argsort(-mean, kind="stable")[:CANDIDATES]
+    alone = [i for i in np.argsort(-own, kind="stable")[:CANDIDATES_ALONE]
+             if own[i] > 2 * points.error]
+    return [*(int(r) for r in runs), *(len(size) + int(i) for i in alone)]
 
 
 def _precision(points: Measured, disturbed: tuple[int, ...]) -> tuple[np.ndarray, float]:
@@ -182,6 +188,7 @@ def _precision(points: Measured, disturbed: tuple[int, ...]) -> tuple[np.ndarray
             own[unit - runs] += extra
     same = points.run[:, None] == points.run[None, :]
     covariance = np.where(same, common[points.run][:, None], 0.0) + np.diag(own)
+    covariance *= points.scale[:, None] * points.scale[None, :]
     factor = np.linalg.inv(np.linalg.cholesky(covariance))
     return factor, 2.0 * float(np.log(np.diag(factor)).sum())
 

@@ -67,6 +67,12 @@ def _places(own: Sequence[PointTable], far: PointTable, where: str) -> None:
     known = {node for t in own for node in used(t)}
     here = used(far)
     unknown = [node for node in here if node not in known]
+    plain = {(site.partition("#")[0], op) for site, op in known}
+    apart = [node for node in unknown if (node[0].partition("#")[0], node[1]) in plain]
+    if apart and _share(far, apart) > RELEVANT_SHARE:
+        raise P3SError(f"{where}: calls that are made through one line of the program cannot be "
+                       f"told apart as they are in the study ({_named(apart, far)}); choose an "
+                       "input with more turns")
     if len(unknown) > _FOREIGN * len(here):
         raise P3SError(f"{where}: a different program: {len(unknown)} of its {len(here)} places "
                        f"are not in the study ({_named(unknown, far)}); run the study's own "
@@ -206,15 +212,16 @@ def ratios(s: Structure, own: Sequence[PointTable], far: PointTable) -> tuple[fl
 
 
 def interpolated(points: dict[int, float], n: int) -> float:
-    """Return a value at ``n`` between those at other counts (log-log), the nearest beyond them."""
+    """Return a value at ``n`` from those at the two counts next to it, by a power law."""
     if n in points:
         return points[n]
     counts = sorted(points)
     if not counts:
         return 0.0
-    low = max((m for m in counts if m < n), default=counts[0])
-    high = min((m for m in counts if m > n), default=counts[-1])
+    above = next((k for k, m in enumerate(counts) if m > n), len(counts))
+    pair = counts[max(above - 2 if above == len(counts) else above - 1, 0):][:2]
+    low, high = pair[0], pair[-1]
     a, b = points[low], points[high]
     if low == high or a <= 0 or b <= 0:
-        return a if low == high or abs(low - n) <= abs(high - n) else b
+        return a if abs(low - n) <= abs(high - n) else b
     return float(a * (n / low) ** (math.log(b / a) / math.log(high / low)))

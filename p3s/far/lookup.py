@@ -149,6 +149,16 @@ class Curve:
             total += role.share * float(values[ranks].mean())
         return total
 
+    def has(self, n: float) -> bool:
+        """Tell whether ranks of the count nearest to ``n`` make just the calls of the group."""
+        m = min(ladder(self.predicted.model), key=lambda m: abs(math.log(m / n)))
+        cells = self.predicted.at(m)
+        if cells is None:
+            return False
+        there = cells.calls[self.mine] > 0
+        wanted = np.array([role.calls for role in self.roles]) > 0
+        return all(np.any(np.all(there == row[:, None], axis=0)) for row in wanted)
+
     def work(self, cells: Cells) -> np.ndarray:
         """Return the work of all ranks in the phase."""
         return _sum(cells.work, self.mine)
@@ -156,6 +166,10 @@ class Curve:
     def work_before(self, place: int) -> Callable[[Cells], np.ndarray]:
         """Return what gives the work of all ranks before the calls of one place."""
         return lambda cells: np.asarray(cells.work[place])
+
+    def bytes_of(self, place: int) -> Callable[[Cells], np.ndarray]:
+        """Return what gives the bytes of all ranks in the calls of one place."""
+        return lambda cells: np.asarray(cells.nbytes[place])
 
     def nbytes(self, cells: Cells) -> np.ndarray:
         """Return the bytes of all ranks in the phase."""
@@ -229,12 +243,12 @@ def look_up(curve: Curve, value: float, of: Callable[[Cells], np.ndarray], start
     seen: list[float] = []
     for n in ladder(curve.predicted.model):
         here = curve.value(n, of)
-        if here is None or here < 0:
+        if here is None or here <= 0:  # nobody does this there
             continue
         if last is not None and min(last[1], here) <= value <= max(last[1], here) \
                 and last[1] != here:
             crossing = _crossing(value, last[0], last[1], n, here)
-            if n >= start and (crossing >= start or math.isnan(below)):
+            if crossing >= start:
                 return _found(curve, crossing, value, of, refine)
             below = crossing
         if n >= start:

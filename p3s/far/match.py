@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from p3s.study import Study
 
 NAN = float("nan")
+#: Counts by the messages of single places may be so many times apart: where the dimensions of the
+#: grid are doubled in turn, each message is that of two counts.
+_SHAPE = 2.5
 #: From this share of the other workload's calls on at unknown places it is another program.
 _FOREIGN = 0.5
 
@@ -153,7 +156,21 @@ class _Matching:
         if nbytes <= 0:
             return Match(why="there are no messages")
         curve = self._curve(k, roles)
-        return look_up(curve, nbytes, curve.nbytes, self.cells.n, refine=False)
+        found = look_up(curve, nbytes, curve.nbytes, self.cells.n, refine=False)
+        if self.instructions or not found.n > 0:
+            return found
+        # here all rests on the messages: a wrong count would put the cost at a wrong x
+        if not curve.has(found.n):
+            return Match(why=f"cannot be compared: no process makes just these calls at "
+                             f"{round(found.n)} processes")
+        each = [m.n for p in np.flatnonzero(self.phase_of == k).tolist()
+                if (one := float(self.cells.nbytes[p, mine].mean() / self.cells.weight[k])) > 0
+                and (m := look_up(curve, one, curve.bytes_of(p), self.cells.n, refine=False)).n > 0]
+        if each and max(each) > _SHAPE * min(each):
+            return Match(why="cannot be compared: the blocks have another shape, some messages are "
+                             f"those of {round(min(each))} processes and some of "
+                             f"{round(max(each))}")
+        return found
 
     def _of_all(self, parts: Sequence[tuple[int, np.ndarray, Sequence[Role]]],
                 found: Sequence[Match]) -> float:

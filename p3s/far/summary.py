@@ -64,26 +64,27 @@ def _workload(study: Study, other: Study, model: Mapping[str, Any], before: Mapp
     except P3SError as err:
         return {**out, "error": str(err)}
     names = [p["name"] for p in model["phases"]]
-    out["rows"] = [row for np, groups in sorted(found.items()) for row in _rows(np, groups, names)]
+    out["rows"] = [row for np, groups in sorted(found.items())
+                   for row in _rows(np, groups, names, model["work_unit"] == INSTRUCTIONS)]
     out["minimum"] = _minima(found, names, before)
     return out
 
 
-def _rows(np: int, groups: Sequence[Found], names: Sequence[str]) -> list[Json]:
+def _rows(np: int, groups: Sequence[Found], names: Sequence[str], counted_work: bool
+          ) -> list[Json]:
     number: dict[int, int] = {}
     out = []
     for g in groups:
         number[g.phase] = number.get(g.phase, -1) + 1
         ratio = g.by_bytes.n / g.by_work.n
-        nearest, distance = (g.by_work.nearest, g.by_work.distance) if g.by_work.n > 0 \
-            else (g.by_bytes.nearest, g.by_bytes.distance)
+        held = g.by_work if counted_work else g.by_bytes
         out.append({
             "np": np, "phase": g.phase, "name": names[g.phase], "group": number[g.phase],
             "ranks": len(g.ranks), "where": ranges_text(ranges(g.ranks)), "turns": g.turns,
             "work_per_turn": _number(g.x), "bytes_per_turn": _number(g.nbytes),
             "work": _number(g.work), "least_ns": _number(g.least_ns / g.turns),
             "cost": _number(g.least_ns / g.work if g.work > 0 else math.nan),
-            "n": _number(g.n), "nearest": nearest, "distance": _number(distance),
+            "n": _number(g.n), "nearest": held.nearest, "distance": _number(held.distance),
             "n_by_work": _number(g.by_work.n), "why_not_by_work": g.by_work.why,
             "n_by_bytes": _number(g.by_bytes.n), "why_not_by_bytes": g.by_bytes.why,
             "bytes_over_work": _number(ratio),

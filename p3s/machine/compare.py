@@ -49,8 +49,10 @@ def differences(first: Machine, second: Machine) -> list[str]:
     one, other = (str(machine.facts.get("huge_pages")) for machine in (first, second))
     if one != other:
         notes.append(f"huge pages are {one} on {first.name} and {other} on {second.name}")
-    for machine in (first, second):
-        notes += [f"{machine.name}: {text}" for text in machine.disturbed]
+    for machine in dict.fromkeys((first.name, second.name)):
+        texts = [text for one in (first, second) if one.name == machine for text in one.disturbed]
+        if texts:
+            notes.append(f"measuring {machine} was disturbed: {'; '.join(dict.fromkeys(texts))}")
     return notes
 
 
