@@ -35,6 +35,7 @@ def render(found: Mapping[str, Any], only: str | None = None) -> list[str]:
                           subsequent_indent="  ")
             continue
         lines += _table(workload["rows"], str(found["work_unit"]))
+        lines += _without(workload["rows"], str(found["work_unit"]))
         for row in workload["minimum"]:
             lines += wrap(visible(f"phase {row['phase']} {row['name']}: {status_text(row)}", 400),
                           WIDTH, initial_indent="  ", subsequent_indent="    ")
@@ -60,6 +61,29 @@ def _table(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
     return ["  " + "  ".join(cell.ljust(size) if i == 1 else cell.rjust(size) for i, (cell, size)
                              in enumerate(zip(line, sizes, strict=True))).rstrip()
             for line in (head, *cells)] if cells else []
+
+
+def _without(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
+    """Return why phases stand for no count."""
+    counted = unit == "instructions"
+    whys: dict[tuple[int, str], dict[str, None]] = {}
+    for r in rows:
+        key = "why_not_by_work" if counted else "why_not_by_bytes"
+        why = str(r[key]) if r["n"] is None else ""
+        whys.setdefault((r["phase"], str(r["name"])), {})[why] = None
+    lines: list[str] = []
+    for (phase, name), each in whys.items():
+        if "" not in each:
+            what = "work per turn" if counted else "number of bytes per turn"
+            told = " and ".join(w if w.startswith(("there", "cannot")) else f"its {what} {w}"
+                                for w in each)
+            lines += wrap(visible(f"phase {phase} {name} stands for no count: {told}", 600), WIDTH,
+                          initial_indent="  ", subsequent_indent="    ")
+    if rows and not counted and all(r["n"] is None for r in rows):
+        lines += wrap("work is time in this study, and these runs tell no cost: only a study made "
+                      "with --work instructions has one", WIDTH, initial_indent="  ",
+                      subsequent_indent="    ")
+    return lines
 
 
 def _text(value: float | None, form: str) -> str:
