@@ -13,7 +13,8 @@ _STATUS = {
     "reached": "least cost per unit of work reached at {at} processes",
     "falling": "cost per unit of work still falls at {last} processes",
     "steady": "cost per unit of work has not fallen at {first} to {last} processes",
-    "unknown": "whether the least cost per unit of work was reached is not known",
+    "unknown": "whether the least cost per unit of work was reached is not known (no times, or one "
+               "count only)",
 }
 
 
@@ -34,17 +35,19 @@ def render(found: Mapping[str, Any], only: str | None = None) -> list[str]:
             lines += wrap(visible(workload["error"], 400), WIDTH, initial_indent="  ",
                           subsequent_indent="  ")
             continue
-        lines += _table(workload["rows"], str(found["work_unit"]))
-        lines += _without(workload["rows"], str(found["work_unit"]))
+        told = {row["phase"] for row in workload["minimum"]}  # more than 1 % of the time
+        rows = [row for row in workload["rows"] if not told or row["phase"] in told]
+        lines += _table(rows, str(found["work_unit"]))
+        lines += _without(rows, str(found["work_unit"]))
         for row in workload["minimum"]:
             lines += wrap(visible(f"phase {row['phase']} {row['name']}: {status_text(row)}", 400),
                           WIDTH, initial_indent="  ", subsequent_indent="    ")
-        shapes = sorted({row["phase"] for row in workload["rows"] if row["other_shape"]})
+        shapes = sorted({row["phase"] for row in rows if row["other_shape"]})
         if shapes:
             lines += wrap(
                 f"phase{'s' * (len(shapes) > 1)} {', '.join(map(str, shapes))}: by the bytes of "
                 "the messages it is another count than by work (more than 10 % apart): the blocks "
-                "have another shape there", WIDTH, initial_indent="  ", subsequent_indent="    ")
+                "have another shape there, or the law of work does not hold that far", WIDTH, initial_indent="  ", subsequent_indent="    ")
     return lines[1:]
 
 
