@@ -47,7 +47,8 @@ def render(found: Mapping[str, Any], only: str | None = None) -> list[str]:
             lines += wrap(
                 f"phase{'s' * (len(shapes) > 1)} {', '.join(map(str, shapes))}: by the bytes of "
                 "the messages it is another count than by work (more than 10 % apart): the blocks "
-                "have another shape there, or the law of work does not hold that far", WIDTH, initial_indent="  ", subsequent_indent="    ")
+                "have another shape there, or the law of work does not hold that far",
+                WIDTH, initial_indent="  ", subsequent_indent="    ")
     return lines[1:]
 
 
