@@ -17,6 +17,7 @@ from p3s.compute.gather import (
     own_points,
     pooled,
     small_places,
+    thinned,
     turned,
 )
 from p3s.compute.laws import CostLaw
@@ -213,6 +214,19 @@ def test_ranks_with_different_work_are_points_of_their_own() -> None:
     assert (other.work, other.x, other.ranks) == (70.0, 7.0, 2)
     assert one.spread == pytest.approx(55.0 / 50.0 * 50.0 / 52.0 + 2.0 / 52.0 - 1.0 + 6.0 / 52.0
                                        - 5.0 / 52.0, abs=0.02)
+
+
+def test_where_every_rank_has_work_of_its_own_groups_are_few() -> None:
+    points = [Point((place, "MPI_Send"), 0, 4.0, 100.0 * r, 10.0 * r, 50.0 * r, 60.0 * r, 0.1, 1, 3,
+                    source, 4) for r in range(1, 101) for place in "ab" for source in ("own", "x")]
+    few = thinned(points)
+    assert len({p.x for p in few}) == 8 and len(few) == 32
+    for name in ("work", "least_ns", "typical_ns"):
+        for place in "ab":
+            assert sum(getattr(p, name) * p.ranks for p in few if p.place[0] == place) == \
+                pytest.approx(sum(getattr(p, name) for p in points if p.place[0] == place))
+    assert sum(p.x * p.ranks for p in few) == pytest.approx(sum(p.x for p in points))
+    assert sorted(thinned(points[:8]), key=repr) == sorted(points[:8], key=repr)
 
 
 def test_where_work_is_time_x_goes_with_the_count(timed: Any) -> None:

@@ -24,6 +24,8 @@ TIME_UNITS = ("cpu_ns", "wall_ns")
 INIT_OPS = ("MPI_Init", "MPI_Init_thread")
 #: Places below this share of the time at every count, or of this time per occurrence, are pooled.
 SMALL_SHARE, SMALL_NS = 0.01, 2000.0
+#: Groups of ranks that a run has at most in a phase: with more, those nearest in x are one.
+MOST_GROUPS = 8
 #: Stands for all small places of a phase; for all places of it.
 POOL: Place = ("", "small")
 WHOLE: Place = ("", "phase")
@@ -154,6 +156,30 @@ def _of_phase(found: Measured, k: int) -> Iterator[Point]:
                 least, float(found.typical[row][mine].mean()),
                 max(most / least - 1.0, 0.0) if least > 0 else 0.0, len(mine), found.repeats,
                 "own", found.n)
+
+
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """Return points with at most MOST_GROUPS groups of ranks per run and phase.
+
+    Where every rank has work of its own, ranks near in x are taken together.
+    """
+    runs: dict[tuple[int, str, int], list[Point]] = {}
+    for p in points:
+        runs.setdefault((p.phase, p.source, p.traced), []).append(p)
+    out: list[Point] = []
+    for mine in runs.values():
+        xs = np.unique([p.x for p in mine])
+        if len(xs) <= MOST_GROUPS:
+            out += mine
+            continue
+        edges = np.geomspace(xs[0], xs[-1], MOST_GROUPS + 1)[1:-1]
+        at = np.searchsorted(edges, [p.x for p in mine])
+        ranks = np.array([p.ranks for p in mine], dtype=float)
+        x = np.bincount(at, weights=ranks * [p.x for p in mine]) / np.maximum(
+            np.bincount(at, weights=ranks), 1e-300)
+        out += pooled([replace(p, x=float(x[b])) for p, b in zip(mine, at.tolist(), strict=True)],
+                      {})
+    return out
 
 
 def turned(points: Sequence[Point]) -> dict[tuple[int, str, int], float]:

@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from p3s.compute.gather import POOL, WHOLE, Measured, Place, own_points, pooled, small_places
+from p3s.compute.gather import (
+    POOL,
+    WHOLE,
+    Measured,
+    Place,
+    own_points,
+    pooled,
+    small_places,
+    thinned,
+)
 from p3s.compute.laws import CostLaw, fit_cost
 from p3s.compute.points import Point
 
@@ -163,7 +172,8 @@ def measured_turn(found: Measured, phase: int, values: np.ndarray) -> float:
 
 def gathered(found: Sequence[Measured], far: Sequence[Point]) -> tuple[list[Point], set[Place]]:
     """Return the points of all runs, and the places that are pooled."""
-    return [p for m in found for p in own_points(m)] + list(far), small_places(found)
+    points = [p for m in found for p in own_points(m)] + list(far)
+    return thinned(points), small_places(found)
 
 
 def entry_json(entry: Entry, share: float) -> dict[str, Any]:
