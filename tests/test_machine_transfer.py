@@ -87,7 +87,7 @@ def place(rng: np.random.Generator) -> Place:
     kind = rng.choice(4, p=(0.15, 0.45, 0.25, 0.15))
     memory = rng.choice(list(CURVE_KERNELS), size=min(int(kind), 2), replace=False)
     for kernel in memory:
-        top = {"read": 1.0, "triad": 0.5, "strided": 0.1, "chase": 0.02}[str(kernel)]
+        top = {"read": 1.0, "triad": 0.5, "strided": 0.1, "gather": 0.1, "chase": 0.02}[str(kernel)]
         parts[str(kernel)] = float(rng.uniform(0.2, 1.0) * top)
     if kind == 3:
         parts.pop(next(iter(parts)))  # memory alone

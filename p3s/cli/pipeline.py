@@ -165,6 +165,10 @@ def _is_old(path: Path) -> bool:
 
 def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bool = False) -> None:
     """Fit the model when it is missing or older than a signature, or when told to."""
+    from p3s.family import refresh
+
+    if refresh(study, again):  # a model derived from those of other values of a parameter
+        return
     counts = ensure_signatures(study, bar)
     if again or is_stale(study.model_path, [study.signature_path(np) for np in counts]):
         if len(counts) < MIN_COUNTS:

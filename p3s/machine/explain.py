@@ -28,8 +28,13 @@ SMALLEST, LARGEST, EACH = 12.0, 31.0, 3
 #: Exponents of the working set over the work: all data is touched a fixed number of times per
 #: turn; matrices are multiplied; all pairs meet.
 EXPONENTS = (1.0, 2.0 / 3.0, 0.5)
-#: Shares of the filled memory that a place may work on, in powers of two.
-SHARES = np.arange(0.0, -6.5, -0.5)
+#: Shares of the filled memory that a place may work on, in powers of two; most work on most of it.
+SHARES, SHARE_WIDTH = np.arange(0.0, -6.5, -0.5), 2.0
+#: log2 of instructions per byte of a working set, as programs have them (4), and its standard
+#: deviation in doublings (a factor of ten).
+LIKELY, LIKELY_WIDTH = 2.0, 3.3
+#: What each memory kernel more takes from the logarithm of how likely a mixture is.
+SIMPLER = 1.5
 
 FloatArray = np.ndarray
 
@@ -59,10 +64,14 @@ def memory_kernels(base: Machine, target: Machine) -> list[Kernel]:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Candidates for the working set over x: log2 w = first + exponent log2 x, one each."""
+    """Candidates for the working set over x: log2 w = first + exponent log2 x, one each.
+
+    prior: logarithm of how likely each is beforehand; it moves the value of a factor, no interval.
+    """
 
     first: FloatArray
     exponent: FloatArray
+    prior: FloatArray
 
     def at(self, u: FloatArray) -> FloatArray:
         """Return log2 of the working set at u = log2 x: shape (candidates, len(u))."""
@@ -72,8 +81,13 @@ class Sizes:
 def unknown_sizes(middle: float) -> Sizes:
     """Return candidates where nothing tells the working set; middle: log2 x of the points."""
     there = np.arange(SMALLEST, LARGEST + 1e-9, 1.0 / EACH)
-    pairs = [(size - exponent * middle, exponent) for exponent in EXPONENTS for size in there]
-    return Sizes(*np.array(pairs).T)
+    rows = [(size - exponent * middle, exponent, _likely(middle - size - LIKELY, LIKELY_WIDTH))
+            for exponent in EXPONENTS for size in there]  # fmt: skip
+    return Sizes(*np.array(rows).T)
+
+
+def _likely(distance: float, width: float) -> float:
+    return -0.5 * (distance / width) ** 2
 
 
 def resident_sizes(x: Sequence[float], nbytes: Sequence[float]) -> Sizes | None:
@@ -89,9 +103,9 @@ def resident_sizes(x: Sequence[float], nbytes: Sequence[float]) -> Sizes | None:
     if np.ptp(u) > 0.5:
         slope = float(np.clip(np.polyfit(u, w, 1)[0], 0.0, 1.5))
         exponents = [slope, *([1.0] if abs(slope - 1.0) > 0.1 else [])]
-    pairs = [(w.mean() - exponent * u.mean() + share, exponent)
-             for exponent in exponents for share in SHARES]  # fmt: skip
-    return Sizes(*np.array(pairs).T)
+    rows = [(w.mean() - exponent * u.mean() + share, exponent, _likely(share, SHARE_WIDTH))
+            for exponent in exponents for share in SHARES]  # fmt: skip
+    return Sizes(*np.array(rows).T)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from p3s.machine.explain import (
     MOST_PER_INSTRUCTION,
+    SIMPLER,
     UNEXPLAINED,
     Explanations,
     FloatArray,
@@ -25,11 +26,10 @@ from p3s.machine.machinefile import Curve, Machine
 
 #: A kernel that makes less than this share of a cost does not bound its factor by itself.
 COUNTS_FROM = 0.05
+#: Misfit beyond the best one that takes a mixture half its weight, about.
+CLOSE = 0.02
 #: Points per doubling of x, at which curves are compared and factors given.
 POINTS = 4
-#: Instructions per byte of a working set, as programs have them: what is likely where nothing else
-#: tells, and standard deviation in doublings (a factor of ten). It moves the value, no interval.
-LIKELY, LIKELY_WIDTH = 4.0, 3.3
 #: The spread of a kernel is taken for one standard deviation; 90 % lie within so many.
 WITHIN = 1.645
 #: Units of work that are times: they say nothing about cost per operation.
@@ -137,16 +137,12 @@ def factor_of(law: Cost, base: Machine, target: Machine, sizes: Sizes | None = N
     if found.best > UNEXPLAINED:
         return _anything(at, base, target, kernels, "no mixture of the kernels costs as it does",
                          candidates, u)  # fmt: skip
-    prior = np.zeros(len(candidates.first))
-    if sizes is None:
-        per_byte = u.mean() - candidates.at(np.array([u.mean()]))[:, 0]
-        prior = -0.5 * ((per_byte - np.log2(LIKELY)) / LIKELY_WIDTH) ** 2
-    return _spanned(at, u, found, candidates, prior, kernels, base, target)
+    return _spanned(at, u, found, candidates, kernels, base, target)
 
 
-def _spanned(at: FloatArray, u: FloatArray, found: Explanations, sizes: Sizes, prior: FloatArray,
+def _spanned(at: FloatArray, u: FloatArray, found: Explanations, sizes: Sizes,
              kernels: list[Kernel], base: Machine, target: Machine) -> Factor:  # fmt: skip
-    """Return the factor that all explanations span; prior: log of how likely a size is."""
+    """Return the factor that all explanations span."""
     here = sizes.at(at)  # (sizes, at)
     names = [kernel.base for kernel in kernels]
     on_base, on_target = costs(names, here), costs([kernel.target for kernel in kernels], here)
@@ -181,7 +177,9 @@ def _spanned(at: FloatArray, u: FloatArray, found: Explanations, sizes: Sizes, p
     order = np.argsort(found.size, kind="stable")  # as the mixtures come out of the loop
     found = Explanations(found.size[order], found.columns[order], found.parts[order],
                          found.misfit[order])  # fmt: skip
-    weight = np.exp(prior[found.size] - 0.5 * ((found.misfit - found.best) / 0.02) ** 2)
+    likely = sizes.prior[found.size] - SIMPLER * (found.columns > 0).sum(axis=1)
+    likely -= 0.5 * ((found.misfit - found.best) / CLOSE) ** 2
+    weight = np.exp(likely - likely.max())
     middle_value = _middle(np.concatenate(value), weight)
     least_, most_ = np.concatenate(low).min(axis=0), np.concatenate(high).max(axis=0)
     there = np.exp2(sizes.at(np.array([u.mean()]))[found.size, 0])

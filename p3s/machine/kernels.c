@@ -176,6 +176,20 @@ static int strided(size_t bytes, uint64_t passes)
     return total == (double)lines * (double)passes;
 }
 
+/* Independent reads at random places: what hides latency is how many a core has under way. */
+static int gather(size_t bytes, uint64_t accesses)
+{
+    const double *a = (const double *)memory;
+    uint64_t n = bytes / sizeof(double), key = 2463534242u;
+    double s = 0.0, t = 0.0;
+    for (uint64_t i = 0; i < accesses; i += 2) {
+        key = key * 6364136223846793005ull + 1442695040888963407ull; /* Knuth's MMIX */
+        s += a[((key >> 32) * n) >> 32];
+        t += a[((key & 0xffffffffu) * n) >> 32];
+    }
+    return s + t == (double)accesses;
+}
+
 static struct link *place; /* of the chase, kept between calls */
 
 static int chase(size_t bytes, uint64_t steps)
@@ -226,8 +240,8 @@ static void fill_ones(size_t bytes)
 struct kernel {
     const char *name;
     int (*core)(uint64_t);           /* operations, in multiples of `grain` */
-    int (*curve)(size_t, uint64_t);  /* passes, or steps where by_step is set */
-    int by_step;
+    int (*curve)(size_t, uint64_t);  /* passes, or accesses where by_step is set */
+    int by_step;                     /* 1: over ones, 2: over links */
     uint64_t grain;
     size_t bytes_each;               /* of the working set, per operation of a pass */
 };
@@ -241,7 +255,8 @@ static const struct kernel kernels[] = {
     {"read", NULL, read_stream, 0, 1, sizeof(double)},
     {"triad", NULL, triad, 0, 1, 3 * sizeof(double)},
     {"strided", NULL, strided, 0, 1, LINE},
-    {"chase", NULL, chase, 1, 1024, 0},
+    {"gather", NULL, gather, 1, 1024, 0},
+    {"chase", NULL, chase, 2, 1024, 0},
 };
 
 static int run(const struct kernel *k, size_t bytes, uint64_t amount)
@@ -257,7 +272,7 @@ static uint64_t operations(const struct kernel *k, size_t bytes, uint64_t amount
 static void prepare(const struct kernel *k, size_t bytes)
 {
     static int linked; /* the memory holds links, not ones */
-    if (k->by_step) {
+    if (k->by_step == 2) {
         link_lines(bytes);
         linked = 1;
     } else if (k->curve && linked) {

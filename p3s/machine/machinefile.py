@@ -29,6 +29,7 @@ CURVE_KERNELS = {
     "read": "8 bytes read, one after the other",
     "triad": "a = b + s c: 8 bytes of each",
     "strided": "8 bytes read every 1088 bytes",
+    "gather": "8 bytes read at random places",
     "chase": "8 bytes read where the last read says",
 }
 #: Those of them that are also measured on all cores at once.

@@ -11,7 +11,7 @@ from p3s.report.text import percent, seconds, visible
 
 WIDTH, HEIGHT = 60, 14
 #: Marks of the curves in the plot, later ones over earlier ones.
-_MARKS = {"chase": "c", "strided": "s", "triad": "t", "read": "r"}
+_MARKS = {"chase": "c", "strided": "s", "gather": "g", "triad": "t", "read": "r"}
 
 
 def size_text(nbytes: float) -> str:
