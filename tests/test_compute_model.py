@@ -11,7 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 import timed_study as ts
 
-from p3s.compute.gather import measured_at, own_points, pooled, small_places
+from p3s.compute.gather import (
+    by_count,
+    measured_at,
+    own_points,
+    pooled,
+    small_places,
+    turned,
+)
 from p3s.compute.laws import CostLaw
 from p3s.compute.points import Point
 from p3s.compute.stage import build, compute_json, load
@@ -58,21 +65,31 @@ def main_phase(head: dict[str, Any]) -> dict[str, Any]:
     return phase
 
 
-@pytest.fixture(scope="module", params=[0.0, 0.002], ids=["constant total", "growing total"])
-def timed(request: Any, tmp_path_factory: Any) -> tuple[Study, list[Any], float]:
-    """A study in instructions, its measured times, and how its total grows."""
-    grows = request.param
-    study, tables = ts.put_study(tmp_path_factory.mktemp("s") / "study",
-                                 ts.sweeps(CELLS, ITERS, grows), (4, 8, 16, 32, 64))
+def make(root: Path, grows: float) -> tuple[Study, list[Any], float]:
+    """Return a study in instructions, its measured times, and how its total grows."""
+    study, tables = ts.put_study(root, ts.sweeps(CELLS, ITERS, grows), (4, 8, 16, 32, 64))
     model = load_model(study.root)
     found = [measured_at(model, ts.times_of(t, spent(t, grows=grows), noise=0.01))
              for t in tables]
     return study, found, grows
 
 
-def test_a_cost_that_falls_with_the_working_set_gives_the_time_at_n(timed: Any) -> None:
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory: Any) -> tuple[Study, list[Any], float]:
+    return make(tmp_path_factory.mktemp("s") / "study", 0.0)
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: Any) -> tuple[Study, list[Any], float]:
+    return make(tmp_path_factory.mktemp("s") / "study", 0.002)
+
+
+@pytest.mark.parametrize("name", ["timed", "growing"])
+def test_a_cost_that_falls_with_the_working_set_gives_the_time_at_n(
+    name: str, request: Any
+) -> None:
     """The step lies between the traced counts; beyond them the cost is that of the cache."""
-    study, found, grows = timed
+    study, found, grows = request.getfixturevalue(name)
     put_compute(study, found)
     for n in (32, 128, 512):
         head = write_scaled(study.root, n)
@@ -198,6 +215,24 @@ def test_ranks_with_different_work_are_points_of_their_own() -> None:
                                        - 5.0 / 52.0, abs=0.02)
 
 
+def test_where_work_is_time_x_goes_with_the_count(timed: Any) -> None:
+    """Time has constants in it: x of a rank does not; turns are those of the run as before."""
+    study, found, _ = timed
+    points = own_points(found[0])
+    k = max(points, key=lambda p: p.work).phase
+    far = [Point(p.place, p.phase, n, p.work, p.x / 7, p.least_ns, p.least_ns, 0.0, 4, 1, "far/a",
+                 traced) for p in points if p.phase == k for n, traced in ((100.0, 2), (np.nan, 4))]
+    weight = turned([*points, *far])
+    assert weight[k, "own", 4] == pytest.approx(ITERS)
+    assert weight[k, "far/a", 2] == pytest.approx(7 * ITERS)
+    own, kept, scale = by_count(found, far)
+    assert {p.traced for p in kept} == {2}
+    assert kept[0].x == pytest.approx(scale[k] / 100.0)
+    assert own[0].x[k] == pytest.approx(found[0].x[k])
+    for m in own:
+        assert m.x[k] * m.n == pytest.approx(scale[k])
+
+
 def test_held_out_the_largest_count_is_predicted_from_the_others(timed: Any) -> None:
     study, found, _ = timed
     held = put_compute(study, found)["holdout"]
@@ -257,7 +292,7 @@ def _damage(data: dict[str, Any], how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["no laws", "law", "phase", "place", "crm", "text", "version"])
-def test_a_damaged_compute_json_is_one_line(timed: Any, how: str, tmp_path: Path) -> None:
+def test_a_damaged_compute_json_is_one_line(timed: Any, how: str) -> None:
     study, found, _ = timed
     data = put_compute(study, found)
     try:

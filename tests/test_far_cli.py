@@ -182,6 +182,26 @@ def test_a_count_that_fails_keeps_the_others(
     assert "np=3" in error and "nothing was added" in error and "kept in" not in error
 
 
+def test_a_count_that_cannot_be_started_keeps_the_others(
+    study: Path, programs: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from p3s.cli import runs
+
+    real = runs.trace_once
+
+    def full(study: Study, command: Any, np: int, *args: Any) -> Any:
+        if np > 2:
+            raise runs.RunFailed("mpiexec: not enough slots", None, "failed")
+        return real(study, command, np, *args)
+
+    monkeypatch.setattr(runs, "trace_once", full)
+    command = launch(programs / "workload", 5000, 40)
+    assert far(study, "-n", "2,4", *command) == 3
+    assert "np=4: mpiexec: not enough slots; kept: 2" in capsys.readouterr().err
+    assert Study(study / "far" / "w1").signature_counts() == [2]
+
+
 def test_without_counts_they_are_walked_upwards(
     study: Path, programs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -201,7 +201,10 @@ QEMU = shutil.which(f"qemu-{platform.machine()}")
 @pytest.mark.mpi
 @pytest.mark.skipif(the_mpi() is None, reason="no usable MPI")
 @pytest.mark.skipif(QEMU is None, reason="qemu-user is not installed")
-def test_places_are_the_same_in_the_emulator(tmp_path: Path) -> None:
+def test_places_are_the_same_in_the_emulator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the program writes what it expects
     program = compile_c(PROGRAMS / "collectives.c", tmp_path / "program")
     words = [launcher(), "-n", "{np}", str(program)]
     study = Study.create(tmp_path / "study", words)

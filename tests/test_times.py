@@ -15,6 +15,7 @@ from p3s.characterize.parallel import from_bytes, to_bytes
 from p3s.characterize.part import join, part_of
 from p3s.characterize.times import Times, load_times, make_times, stale
 from p3s.errors import Damaged, P3SError
+from p3s.gather import check_runs, put_runs
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, write_json
 from p3s.trace import read_file, read_run
 
@@ -24,14 +25,15 @@ TURNS = 4
 
 def capture(
     folder: Path, rank: int, works: list[int], source: int = CPU, counters: tuple[str, ...] = (),
-    more: int = 0, gap: int = 7000, memory: tuple[int, int, int] = (0, 0, 0),
+    more: int = 0, gap: int = 7000, memory: tuple[int, int, int] = (0, 0, 0), pid: int = 4321,
 ) -> None:  # fmt: skip
     """Write a rank that sends to nobody and receives in each of its turns.
 
     works: before each receive; before each send, which moves nothing, lies a tenth of it. Counters
     read half of the work. more: receives at the end, of 11 each, from a place of their own.
     """
-    w = Writer(rank, 2, work_source=source, counters=counters, minor=2, memory=memory)
+    w = Writer(rank, 2, work_source=source, counters=counters, minor=2, memory=memory,
+               pid=pid)
     for number, name in enumerate(("MPI_Init", "MPI_Recv", "MPI_Send", "MPI_Finalize")):
         w.opname(number, name)
     w.comm(0, [0, 1], "MPI_COMM_WORLD")
@@ -314,6 +316,12 @@ def test_a_repeat_that_took_longer_is_told(tmp_path: Path) -> None:
                             " least of the 3 repeats"]  # fmt: skip
 
 
+def test_repeats_that_are_all_disturbed_are_told_once(tmp_path: Path) -> None:
+    (said,) = notes(doubts(tmp_path, [BUSY, MORE], False, gap=200_000))
+    assert said.startswith("all 2 runs were disturbed: a rank was off its core")
+    assert "-r" not in said
+
+
 def test_a_repeat_of_a_program_that_computes_nothing_is_not_told(tmp_path: Path) -> None:
     assert not notes(doubts(tmp_path, [IDLE, EMPTY], True))
 
@@ -366,3 +374,24 @@ def test_what_an_empty_segment_takes(instructions: list[int] | None, expected: f
     work = None if instructions is None else np.array(instructions, dtype=float)
     assert floor_ns(count, took, work) == expected
     assert floor_ns(count[3:], took[3:], None if work is None else work[3:]) == 0
+
+
+def test_captures_in_cpu_time_are_added_beside_counted_ones(tmp_path: Path) -> None:
+    outside = Study(tmp_path)
+    counted = {0: [10] * TURNS, 1: [20] * TURNS}
+    put_run(outside, tmp_path / "a", counted, "instructions", source=INSTRUCTIONS)
+    emulated(tmp_path / "a")
+    put_run(outside, tmp_path / "b", FAST, pid=7)
+    put_run(outside, tmp_path / "c", SLOW, pid=8)
+    words = ["mpiexec", "-n", "{np}", "app"]
+    root = tmp_path / "study"
+    put_runs(root, check_runs(root, [tmp_path / "b", tmp_path / "a"], words))
+    put_runs(root, check_runs(root, [tmp_path / "c"], words))
+    study = Study.open(root)
+    assert [run.path.name for run in study.runs()] == ["np0002.r0"]
+    assert [run.path.name for run in study.timed_runs()] == ["np0002.r0", "np0002.r1"]
+    characterize(root, 2)
+    times = load_times(root, 2)
+    assert times is not None and len(times.runs) == 2 and times.unmatched == 0
+    with pytest.raises(P3SError, match="is the same run as .*timed/np0002.r1"):
+        check_runs(root, [tmp_path / "c"], words)

@@ -74,7 +74,7 @@ def times_of(table: PointTable, ns: np.ndarray, repeats: int = 3, noise: float =
         np.repeat((took.min(axis=0) / count)[:, None], len(QUANTILES), axis=1), table.work_unit,
         "cpu_ns", 0.0,
         tuple({"dir": f"timed/np{table.np:04d}.r{k}", "time_ns": int(t.sum()), "wall_ns": 0,
-               "disturbed": []} for k, t in enumerate(took)))
+               "disturbed": []} for k, t in enumerate(took)), np.zeros(table.np, dtype=np.int64))
 
 
 def put_study(root: Path, program: corpus.Program, counts: Sequence[int] = COUNTS,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.characterize.segments import codes_of
+from p3s.characterize.segments import occurring
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,8 +104,7 @@ def times_of(nodes: Int64s, ns: Int64s, places: int) -> Floats:
     """
     if not len(nodes):
         return no_times()
-    pair, segment = np.unique(codes_of(nodes, places), return_inverse=True)
-    count = np.bincount(segment)
+    pair, segment, count = occurring(nodes, places)
     total = np.zeros(len(pair), dtype=np.int64)
     np.add.at(total, segment, ns)  # whole numbers: floats would lose digits of long runs
     ordered = _sorted_within(segment, ns, len(pair))
@@ -126,7 +125,7 @@ def _sorted_within(segment: Int64s, ns: Int64s, segments: int) -> Int64s:
     low = int(ns.min())
     bits = max(int(ns.max()) - low, 1).bit_length()
     if segments.bit_length() + bits < 63:  # one sort of numbers is much faster than two of places
-        key = (segment.astype(np.int64) << bits) + (ns - low)
+        key = (segment.astype(np.int64) << bits) | (ns - low)
         key.sort()
         return np.asarray((key & ((1 << bits) - 1)) + low, dtype=np.int64)
     return np.asarray(ns[np.lexsort((ns, segment))], dtype=np.int64)

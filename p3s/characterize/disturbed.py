@@ -107,10 +107,12 @@ def notes(times: Times | None) -> list[str]:
     bad = [(k, run["disturbed"]) for k, run in enumerate(times.runs) if run["disturbed"]]
     if bad:
         (first, why), total = bad[0], len(times.runs)
-        which = f"run {first + 1} of {total}" if total > 1 else "the run"
-        more = f"; {len(bad) - 1} more too" if len(bad) > 1 else ""
+        which = f"run {first + 1} of {total} was" if total > 1 else "the run was"
+        if 1 < len(bad) == total:
+            which = f"all {total} runs were"
+        more = f"; {len(bad) - 1} more too" if 1 < len(bad) < total else ""
         advice = "; more runs tell: -r 3" if total == 1 else ""
-        said.append(f"{which} was disturbed: {why[0]}{more}{advice}")
+        said.append(f"{which} disturbed: {why[0]}{more}{advice}")
     return said
 
 

@@ -21,6 +21,7 @@ from p3s.cli.common import (
     table,
 )
 from p3s.cli.far import FAR, UP_TO
+from p3s.cli.params import VALUES
 from p3s.cli.recording import COUNTERS, LIMIT, TIMES, WORK
 from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
 from p3s.errors import UsageError
@@ -57,6 +58,7 @@ def characterize(
     times: bool = TIMES,
     counters: str = COUNTERS,
     limit: str = LIMIT,
+    param: list[str] = VALUES,
     signature: bool = SIGNATURE,
     stop: bool = STOP,
     width: str = WIDTH,
@@ -79,6 +81,8 @@ def characterize(
     from dataclasses import replace
 
     from p3s.cli.far import far_runs
+    from p3s.cli.params import characterize as with_params
+    from p3s.cli.params import refuse_without
     from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, reasons, trace_counts
     from p3s.cli.sampled import enough as settings_of
     from p3s.cli.sampled import refuse_alone, run_signature
@@ -91,7 +95,8 @@ def characterize(
     if not signature:
         refuse_alone(stop, context)
     if far or up_to:
-        alone = {"--signature": signature, "--force": force, "--no-times": not times}
+        alone = {"--signature": signature, "--force": force, "--no-times": not times,
+                 "--param": bool(param)}
         source = context.get_parameter_source("repeats")
         given = repeats if source is not None and source.name == "COMMANDLINE" else None
         return far_runs(far, alone, study_dir, words, counts, up_to, given, timeout, asked, json_)
@@ -99,10 +104,15 @@ def characterize(
         raise UsageError("-n is missing: give process counts, for example -n 2,4,8,16")
     wanted = parse_counts(counts)
     root = study_dir if study_dir is not None else default_study(program_of(words, wanted[0]))
+    if param and signature:
+        raise UsageError("--signature times the phases of one study; name STUDY/at/NAME=VALUE")
+    if param:
+        return with_params(root, words, wanted, param, repeats, timeout, asked, times, json_)
     if signature:
         chosen = settings_of(width, confidence, turns)
         asked = replace(asked, stop=stop)
         return run_signature(root, words, wanted, timeout, asked, chosen, json_)
+    refuse_without(root)
     existing = Study.find(root)
     check_counts(existing, wanted)
     program_of(words, wanted[0])

@@ -192,8 +192,12 @@ def _record(new: Study, far: _Far, words: Sequence[str], wanted: Sequence[int], 
     for np in wanted:
         try:
             done = trace_counts(new, words, [np], repeats, timeout_s, bar, recording=recording)
-        except RunFailed as err:  # not even started: no other count will do better
-            raise P3SError(str(err).partition(_KEPT)[0]) from err
+        except RunFailed as err:  # it was not even started
+            text = str(err).partition(_KEPT)[0]
+            if not rows:  # no other count will do better
+                raise P3SError(text) from err
+            failed.append({"np": np, "rep": None, "exit_code": err.code, "reason": text})
+            continue
         failed += [{**row, "reason": str(row["reason"]).partition(_KEPT)[0]}
                    for row in done.failed]
         problems += done.problems

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, progress, quoted, say
+from p3s.cli.params import VALUE
 from p3s.errors import P3SError, UsageError
 
 EPILOG = """\b
@@ -49,6 +50,7 @@ def model(
         "", "-n", "--counts", metavar="COUNTS", help="With --scic, --compute: where to predict."
     ),
     csv: bool = typer.Option(False, "--csv", help="With --scic, --compute: as CSV."),
+    param: list[str] = VALUE,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Fit equations per phase, say how sure each one is, and check them on the largest count.
@@ -56,6 +58,8 @@ def model(
     Prints them per phase, largest share first: destination, volume, work, weight. Exit code 3
     when the model, fitted without the largest count, misses anything there.
     """
+    from p3s.cli.params import at_value, has_parameters
+    from p3s.cli.params import model as of_parameters
     from p3s.cli.pipeline import ensure_compute, ensure_model
     from p3s.predict.prediction import missed
     from p3s.study import Study, read_json
@@ -67,6 +71,13 @@ def model(
     if counts and not (scic or compute):
         raise UsageError("-n: for the tables of --scic and of --compute only; add one of these")
     wanted = parse_counts(counts) if counts else []
+    if param:
+        study_dir = at_value(study_dir, param)
+    elif has_parameters(study_dir):
+        if latex or python or scic or compute or trips:
+            raise UsageError(f"{study_dir}: holds a study for every value of its parameters; name "
+                             "one of them: STUDY/at/NAME=VALUE")
+        return of_parameters(study_dir, again=True, json_=json_)
     study = Study.open(study_dir)
     before = study.manifest().get("trips", {})
     if trips:
@@ -75,7 +86,7 @@ def model(
         with progress(2) as bar:
             # Asked for by name: fit again even when the model is newer than its signatures.
             ensure_model(study, bar, holdout=holdout, again=not compute)
-            ensure_compute(study, bar, again=True)
+            ensure_compute(study, bar, again=not compute)
     except P3SError:
         if trips:  # what cannot be meant is not kept
             study.update(trips=before)

@@ -11,7 +11,7 @@ from typing import Any
 
 from p3s.cli.common import Progress, say
 from p3s.cli.runs import MIN_COUNTS
-from p3s.errors import P3SError
+from p3s.errors import Damaged, P3SError
 from p3s.study import Study
 
 
@@ -91,12 +91,38 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
         from p3s.compute.stage import build
 
         bar.start("fitting the cost of computation")
-        made = build(study.root)
+        try:
+            made = build(study.root)
+        except Damaged:
+            if not _repair_times(study, bar):
+                raise
+            made = build(study.root)
         if made is not None:
             bar.done(f"cost of computation fitted from {', '.join(map(str, made['counts']))} "
                      f"processes{_of_others(made)}")
+            if study.others():
+                from p3s.far.summary import write as write_far
+                from p3s.model.stage import load
+
+                write_far(study, load(study.root))
             for other in made["refused"]:
                 say(f"note: {other['name']} is not used: {other['why']}")
+
+
+def _repair_times(study: Study, bar: Progress) -> bool:
+    """Make damaged times again where their runs are there; tells whether there were any."""
+    from p3s.characterize.times import load_times, make_times
+
+    repaired = False
+    for np in study.signature_counts():
+        try:
+            load_times(study.root, np)
+        except P3SError:
+            if np in study.counts():
+                make_times(study, np)
+                bar.done(f"np={np}: times were damaged, made again from their runs")
+                repaired = True
+    return repaired
 
 
 def check_times(study: Study) -> None:
@@ -139,6 +165,10 @@ def _is_old(path: Path) -> bool:
 
 def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bool = False) -> None:
     """Fit the model when it is missing or older than a signature, or when told to."""
+    from p3s.family import refresh
+
+    if refresh(study, again):  # a model derived from those of other values of a parameter
+        return
     counts = ensure_signatures(study, bar)
     if again or is_stale(study.model_path, [study.signature_path(np) for np in counts]):
         if len(counts) < MIN_COUNTS:

@@ -19,6 +19,7 @@ from p3s.cli.common import (
     say,
 )
 from p3s.cli.machine import BASE, MACHINE
+from p3s.cli.params import VALUE, WEAK
 from p3s.cli.replay import BUDGET, CORES, HOSTS, LAUNCHER, settings_of
 from p3s.errors import P3SError, UsageError
 
@@ -54,11 +55,14 @@ def predict(
     cores_per_node: int = CORES,
     budget: float = BUDGET,
     launcher: str = LAUNCHER,
+    param: list[str] = VALUE,
+    weak: str = WEAK,
     machine: Path | None = MACHINE,
     base: Path | None = BASE,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
+    from p3s.cli import params
     from p3s.cli.machine import elsewhere, prepare
     from p3s.cli.pipeline import (
         check_times,
@@ -79,6 +83,14 @@ def predict(
         raise UsageError("--from names counts to trace, so a launcher command is needed after --")
     if base is not None and machine is None:
         raise UsageError("--base names the machine of the runs, so --machine must name another")
+    if param or weak or params.has_parameters(study_dir):
+        if words:
+            raise UsageError("--param, --weak: trace first, with p3s characterize --param")
+        if weak and machine is not None:
+            raise UsageError("--weak and --machine: give one of them")
+        if weak:
+            return params.weak(study_dir, wanted, weak, param, knee, settings, json_)
+        study_dir = params.at_value(study_dir, param)
     if not words and Study.find(study_dir) is None:
         raise P3SError(
             f"{study_dir}: no study here; give the launcher command to trace first: "
@@ -94,7 +106,7 @@ def predict(
         check_times(study)
         made = None if machine is None else prepare(study, machine, base)
         say_doubts(study, wanted)
-        every = sorted({*wanted, *study.signature_counts()})
+        every = sorted({*wanted, *params.counts_behind(study)})
         for n in every:
             ensure_scaled(study, n, bar)
             if n > 1:

@@ -114,9 +114,11 @@ def only_timed(asked: Recording, study: Study, counts: Sequence[int]) -> bool:
 
 def of_study(study: Study) -> Recording:
     """Return the recording for a run that is compared with those of a study."""
+    from p3s.family import sources
     from signature_runner.recording import Recording
 
-    units = list(work_of(run for run in study.runs() if run.info))
+    studies = [study, *sources(study)]
+    units = list(work_of(run for each in studies for run in each.runs() if run.info))
     return Recording(work=units[0] if len(units) == 1 else "auto")
 
 

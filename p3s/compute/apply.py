@@ -89,6 +89,9 @@ class Costs:
         runs = in_the_run([tuple(p["place"]) for p in found.places])
         weight = self.weights(grid)
         x = sum_phases(np.where(runs, found.work, 0.0), phase, len(weight)) / weight[:, None]
+        for k, phase_ in self.phases.items():
+            if phase_.get("x_times_n") and k < len(x):  # where work is time
+                x[k] = np.where(x[k] > 0, phase_["x_times_n"] / grid.n, 0.0)
         law = np.array([self.law_of(p["phase"], p["place"]) for p in found.places], dtype=np.int64)
         shape = found.work.shape
         cost, low, high, outside = np.zeros((4, *shape))

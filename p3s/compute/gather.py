@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -156,6 +156,38 @@ def _of_phase(found: Measured, k: int) -> Iterator[Point]:
                 "own", found.n)
 
 
+def turned(points: Sequence[Point]) -> dict[tuple[int, str, int], float]:
+    """Return (phase, source, traced count) -> turns of the phase in a run: work over x."""
+    work: dict[tuple[int, str, int], float] = {}
+    x: dict[tuple[int, str, int], float] = {}
+    whole = pooled(points, {p.place: WHOLE for p in points})
+    for p in whole:
+        key = p.phase, p.source, p.traced
+        work[key] = work.get(key, 0.0) + p.work * p.ranks
+        x[key] = x.get(key, 0.0) + p.x * p.ranks
+    return {key: work[key] / x[key] for key in work if x[key] > 0}
+
+
+def by_count(found: Sequence[Measured], far: Sequence[Point]
+             ) -> tuple[list[Measured], list[Point], np.ndarray]:
+    """Return runs and points with x = S/n of each phase, and S: the axis where work is time.
+
+    What a law says of time has constants and costs of its own in it, and would be a poor measure
+    of the working set. S is n times the mean work of a rank per turn at the smallest count: x is
+    that work there, and goes with 1/n. Points of other workloads that stand for no count are left
+    out.
+    """
+    scale = np.zeros(len(found[0].weight))
+    for m in sorted(found, key=lambda m: -m.n):
+        there = m.x > 0
+        mean = m.x.sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+        scale = np.where(mean > 0, mean * m.n, scale)
+    own = [replace(m, x=np.where(m.x > 0, scale[:, None] / m.n, 0.0)) for m in found]
+    kept = [replace(p, x=float(scale[p.phase]) / p.n) for p in far
+            if np.isfinite(p.n) and p.n > 0 and scale[p.phase] > 0]
+    return own, kept, scale
+
+
 def small_places(found: Sequence[Measured]) -> set[Place]:
     """Return the places that are pooled: little of the time at every count, or short ones."""
     out: set[Place] = set()
@@ -183,7 +215,10 @@ def pooled(points: Sequence[Point], of: Mapping[Place, Place]) -> list[Point]:
 
 def _sum(place: Place, points: Sequence[Point]) -> Point:
     first = points[0]
-    ranks = max(p.ranks for p in points)
+    of_place: dict[Place, int] = {}
+    for p in points:
+        of_place[p.place] = of_place.get(p.place, 0) + p.ranks
+    ranks = max(of_place.values())
 
     def total(name: str) -> float:
         return sum(getattr(p, name) * p.ranks for p in points) / ranks

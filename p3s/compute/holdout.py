@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,10 @@ def hold_out(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[
     if unit in TIME_UNITS:  # the work of the model was fitted: back to what was measured
         said = last.per_phase(last.work).sum(axis=1)
         ratio = ratio * last.per_phase(last.least).sum(axis=1) / np.maximum(said, 1e-300)
+    x = last.x
+    if unit not in TIME_UNITS:  # where work is time, x goes with the count
+        x = x * ratio[:, None]
+    held_out = replace(last, work=last.work * ratio[last.phase][:, None], x=x)
     total = float(last.typical.sum())
     each = []
     for k in range(phases):
@@ -46,7 +51,7 @@ def hold_out(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[
         if total <= 0 or time < SHARE * total:
             continue
         measured = measured_turn(last, k, last.typical)
-        told = predicted_turn(laws, last, k, float(ratio[k]))
+        told = predicted_turn(laws, held_out, k)
         each.append({"phase": k, "share": time / total, "measured_ns": measured,
                      "predicted_ns": told, "error": (told - measured) / measured})
     if not each:

@@ -106,11 +106,12 @@ def _program(points: Sequence[Point]) -> list[Point]:
     return out
 
 
-def turns(points: Sequence[Point]) -> list[Point]:
+def turns(points: Sequence[Point], weight: Mapping[tuple[int, str, int], float]) -> list[Point]:
     """Return a phase's points per run as the time of one process in one turn, mean over its ranks.
 
-    points: of the phase as a whole. The time of one process in one turn is what the thesis models
-    (section 6.1); work, least_ns and typical_ns of the points returned are of one turn.
+    points: of the phase as a whole; weight: turns in each run (of ``turned``). The time of one
+    process in one turn is what the thesis models (section 6.1); work, least_ns and typical_ns of
+    the points returned are of one turn.
     """
     out = []
     for source, traced in dict.fromkeys((p.source, p.traced) for p in points):
@@ -118,37 +119,36 @@ def turns(points: Sequence[Point]) -> list[Point]:
         ranks = sum(p.ranks for p in mine)
 
         def mean(name: str, some: Sequence[Point] = mine, ranks: int = ranks) -> float:
-            per_turn = (getattr(p, name) * p.x / p.work * p.ranks for p in some)
-            return float(sum(per_turn) / ranks)
+            return float(sum(getattr(p, name) * p.ranks for p in some) / ranks)
 
         # of another workload every group of ranks has a count of its own: take the mean one
         n = float(sum(p.n * p.ranks for p in mine) / ranks)
-        work = mean("work")
-        out.append(Point(WHOLE, mine[0].phase, n, work, work, mean("least_ns"), mean("typical_ns"),
+        once = 1.0 / weight[mine[0].phase, source, traced]
+        out.append(Point(WHOLE, mine[0].phase, n, mean("work") * once, mean("x"),
+                         mean("least_ns") * once, mean("typical_ns") * once,
                          float(np.median([p.spread for p in mine])), ranks,
                          min(p.repeats for p in mine), source, traced))
     return out
 
 
-def predicted_turn(laws: Laws, found: Measured, phase: int, ratio: float = 1.0) -> float:
+def predicted_turn(laws: Laws, found: Measured, phase: int) -> float:
     """Return the time of one process in one turn by the laws, mean over ranks, in ns.
 
-    found: work at a traced count, which is taken ``ratio`` times.
+    found: the work and x of all ranks.
     """
-    there = np.flatnonzero(found.x[phase] > 0)
-    if not len(there):
+    there = found.x[phase] > 0
+    if not there.any():
         return 0.0
-    total = expected_ns(laws, found, phase, ratio)[there]
-    return float(total.mean() / found.weight[phase])
+    return float(expected_ns(laws, found, phase)[there].mean() / found.weight[phase])
 
 
-def expected_ns(laws: Laws, found: Measured, phase: int, ratio: float = 1.0) -> np.ndarray:
-    """Return the time of every rank in the run by the laws, in ns, of ``ratio`` times the work."""
-    x, place = np.unique(found.x[phase] * ratio, return_inverse=True)
+def expected_ns(laws: Laws, found: Measured, phase: int) -> np.ndarray:
+    """Return the time of every rank in the run by the laws, in ns."""
+    x, place = np.unique(found.x[phase], return_inverse=True)
     total = np.zeros(found.x.shape[1])
     for row in np.flatnonzero(found.phase == phase).tolist():
         cost = np.asarray(laws.law_of(phase, found.places[row]).typical(x))[place]
-        total += found.work[row] * ratio * cost
+        total += found.work[row] * cost
     return total
 
 

@@ -13,35 +13,48 @@ from p3s.compute.points import Point
 from p3s.compute.spread import Spread, between_ranks, between_turns
 from p3s.compute.thesis import crm
 
+Weight = Mapping[tuple[int, str, int], float]
 
-def phase_json(phase: Mapping[str, Any], laws: Laws, found: Sequence[Measured]) -> dict[str, Any]:
+
+def phase_json(phase: Mapping[str, Any], laws: Laws, found: Sequence[Measured], weight: Weight
+               ) -> dict[str, Any]:
     """Return the entry of ``phases`` of one phase of the model.
 
-    laws: of all places; found: the study's own runs.
+    laws: of all places; found: the study's own runs; weight: of ``turned``.
     """
     k = int(phase["phase"])
     whole = laws.whole(k)
-    points = turns(whole.points) if whole is not None else []
+    points = turns(whole.points, weight) if whole is not None else []
     xs = [p.x for p in whole.points] if whole is not None else []
     ns = [p.n for p in points if np.isfinite(p.n)]
     return {
         "phase": k, "name": phase["name"],
         "x": [min(xs), max(xs)] if xs else None, "n": [min(ns), max(ns)] if ns else None,
-        "turns": [_turn(p, laws, found, k) for p in points],
+        "turns": [_turn(p, laws, found, weight) for p in points],
         **alternatives(points), "spread": spread(laws, found, k).to_json(),
     }
 
 
-def _turn(point: Point, laws: Laws, found: Sequence[Measured], k: int) -> dict[str, Any]:
-    """Return a run's time of one process in one turn, measured and, of own runs, by the laws."""
+def _turn(point: Point, laws: Laws, found: Sequence[Measured], weight: Weight
+          ) -> dict[str, Any]:
+    """Return a run's time of one process in one turn, measured and by the laws."""
+    k = point.phase
     own = next((m for m in found if point.source == OWN and m.n == point.traced), None)
     return {
         "n": point.n if np.isfinite(point.n) else None, "traced": point.traced,
         "source": point.source, "ranks": point.ranks, "x": point.x,
         "least_ns": point.least_ns, "spread": point.spread,
         "measured_ns": measured_turn(own, k, own.typical) if own else point.typical_ns,
-        "predicted_ns": predicted_turn(laws, own, k) if own else None,
+        "predicted_ns": predicted_turn(laws, own, k) if own else _told(laws, point, weight),
     }
+
+
+def _told(laws: Laws, point: Point, weight: Weight) -> float:
+    """Return what the laws say of a run of another workload, from its points of single places."""
+    ns = sum(p.work * p.ranks * float(e.law.typical(p.x)) for e in laws.entries
+             if e.phase == point.phase and e.kind != "phase" for p in e.points
+             if (p.source, p.traced) == (point.source, point.traced))
+    return float(ns / point.ranks / weight[point.phase, point.source, point.traced])
 
 
 def spread(laws: Laws, found: Sequence[Measured], k: int) -> Spread:

@@ -69,12 +69,16 @@ def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Seque
 
     found: the study's own runs by count; far: points of other workloads.
     """
-    from p3s.compute.gather import POOL, WHOLE
+    from p3s.compute.gather import POOL, TIME_UNITS, WHOLE, by_count, turned
     from p3s.compute.holdout import hold_out
     from p3s.compute.model import entry_json, fit_laws, gathered
     from p3s.compute.phases import phase_json
 
     unit = str(model["work_unit"])
+    weight = turned(gathered(found, far)[0])
+    scale = None
+    if unit in TIME_UNITS:
+        found, far, scale = by_count(found, far)
     points, small = gathered(found, far)
     laws = fit_laws(points, small, len(model["phases"]), unit)
     last = max(found, key=lambda m: m.n)
@@ -88,7 +92,9 @@ def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Seque
         "work_unit": unit, "counts": [m.n for m in found],
         "laws": [entry_json(e, share(e.places)) for e in laws.entries],
         "rest": laws.rest.to_json(),
-        "phases": [phase_json(p, laws, found) for p in model["phases"]],
+        "phases": [{**phase_json(p, laws, found, weight),
+                    "x_times_n": None if scale is None else float(scale[p["phase"]])}
+                   for p in model["phases"]],
         "holdout": hold_out(model, found, far, small, unit),
         "pooled": {"place": list(POOL), "whole": list(WHOLE)},
     }

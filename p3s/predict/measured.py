@@ -20,8 +20,6 @@ _NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 OFF_CORE_LIMIT = 0.10
 #: How runs say that their work was counted in an emulator.
 _EMULATOR = "qemu"
-#: Wall time per event that the tracer itself may take between two calls.
-_TRACER_NS = 2000
 
 
 @dataclass(frozen=True)
@@ -91,6 +89,8 @@ def run_times(run: RunTrace) -> RunTimes:
     """
     import numpy
 
+    from p3s.characterize.clock import off_core_ns
+
     timed = run.work_unit in _NS_UNITS
     late = numpy.array([call.op not in INIT_OPS for call in run.calls], dtype=bool)
     wall_ns = work_ns = lost_ns = 0
@@ -103,8 +103,6 @@ def run_times(run: RunTrace) -> RunTimes:
             continue
         work = int(rank.work[after_init].sum())
         work_ns = max(work_ns, work)
-        ends = numpy.where(after_init, rank.start_ns + rank.elapsed_ns, 0)
-        between = int(numpy.maximum(rank.start_ns[1:] - ends[:-1], 0).sum()) - rank.failed_poll_ns
-        lost_ns = max(lost_ns, between - work - _TRACER_NS * len(rank.start_ns))
+        lost_ns = max(lost_ns, off_core_ns(rank, after_init, work))
     work_s = work_ns / 1e9 if timed else math.nan
     return RunTimes(wall_ns / 1e9, work_s, lost_ns / wall_ns if wall_ns else 0.0)

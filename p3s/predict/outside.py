@@ -33,7 +33,7 @@ def ratio_text(phase: Mapping[str, Any]) -> str:
 def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say where each process computes less, or more, per turn than was measured anywhere."""
     return [
-        f"at {row['n']} processes each process computes {_texts(found)}: its "
+        f"at {row['n']} processes each process computes {_texts(found)}: its"
         " time is extrapolated (p3s next proposes runs that cover it)"
         for row in rows if (found := outside(row, NOTED))
     ]

@@ -13,7 +13,7 @@ from p3s.predict import outside
 from p3s.predict.measured import Measured, measured
 from p3s.predict.times import PhaseTimes, phase_times
 from p3s.study import SCHEMA_VERSION, Study, read_json, write_json
-from p3s.words import mixed_clocks
+from p3s.words import left_out, mixed_clocks
 
 PREDICTION_SCHEMA = "p3s.prediction"
 
@@ -37,11 +37,13 @@ def predict(
     Needs the scaled trace and the replay of every count in ``counts``; traced counts among them
     are compared with what was measured. Speedup is relative to the smallest count.
     """
-    traced = study.counts()
+    model = read_json(study.model_path, "p3s.model")
+    # the model of a value that was not traced rests on the counts of other values
+    traced = sorted({*study.counts(), *(model["counts"] if model.get("derived") else ())})
     times = {n: phase_times(study, n) for n in sorted(set(counts))}
     runs = {n: found for n in times if n in traced and (found := measured(study, n)) is not None}
     replays = {n: read_json(study.replay_path(n), "p3s.replay") for n in times if n > 1}
-    held = read_json(study.model_path, "p3s.model").get("holdout")
+    held = model.get("holdout")
     result = compose(times, runs, replays, traced, threshold=threshold, holdout=held)
     write_json(study.prediction_path, result)
     return result
@@ -259,7 +261,6 @@ def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[str]:
     """
     if not isinstance(holdout, Mapping):
         return []
-    n = holdout.get("n")
     if not holdout.get("possible", True):
         return [f"the model could not be checked on a held-out count: {holdout.get('why')}"]
     wrong = []
@@ -275,7 +276,7 @@ def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[str]:
         wrong.append(f"{off} of {weights['phases']} phase weights")
     if not wrong:
         return []
-    return [f"fitted without {n} processes the model misses there {', '.join(wrong)}"]
+    return [f"fitted without {left_out(holdout)} the model misses there {', '.join(wrong)}"]
 
 
 def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:

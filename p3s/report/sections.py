@@ -83,10 +83,11 @@ def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
 def _phase(phase: PhaseRules, relevant: bool) -> PhaseEquations:
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
     traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
+    traced = f" (traced {traced})" if traced else ""
     rules, rest = chosen_rules(phase, everything=False)
     return PhaseEquations(
         visible(f"Phase {phase.phase}{phase.inside}: {phase.name} ({share})", 400),
-        visible(f"weight w = {phase.weight} [{phase.weight_verdict}] (traced {traced}); work of a "
+        visible(f"weight w = {phase.weight} [{phase.weight_verdict}]{traced}; work of a "
                 f"rank in the run = {phase.work}", 2000),
         [_row(rule) for rule in rules], [_row(rule) for rule in rest],
         [f"{why} ({number} of the calls)" for number, why in phase.reasons], relevant,

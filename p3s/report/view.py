@@ -21,6 +21,7 @@ from p3s.report.sections import (
 )
 from p3s.report.text import factor, interval, percent, seconds, visible
 from p3s.study import Study, read_json
+from p3s.words import left_out
 
 #: Phases listed one by one; the rest is summed up and said so.
 MAX_PHASES = 200
@@ -257,7 +258,7 @@ def _holdout(model: dict[str, Any]) -> list[str]:
         return ["No count was held out: nothing was checked."]
     if not held.get("possible", True):
         return [f"Not possible: {visible(_plain(held.get('why', 'no reason given')))}"]
-    lines = [f"Fitted without {visible(_plain(held.get('n')))} processes and compared there."]
+    lines = [f"Fitted without {visible(left_out(held))} and compared there."]
     for key, name in (("p2p_triples", "messages"), ("collectives", "collectives")):
         pair = held.get(key)
         if isinstance(pair, dict):
