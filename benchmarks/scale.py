@@ -1,10 +1,12 @@
 """What scaling out costs: seconds and peak memory of `p3s scale` at large counts.
 
-    python benchmarks/scale.py [--counts 4096,32768] [--million 1000000] [--only NAME] [--json]
+    python benchmarks/scale.py [--counts 4096,32768] [--million 1000000] [--only NAME] [--timed]
+                               [--json]
 
 The programs are event lists (tests/corpus.py), modelled at small counts. Each line is measured in
-a process of its own, which does what `p3s scale` does from reading the model on. Nothing here
-passes or fails.
+a process of its own, which does what `p3s scale` does from reading the model on. With --timed the
+study has laws of computation time (every unit of work costs 1 ns), which the trace then holds too.
+Nothing here passes or fails.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ PROGRAMS = {"jacobi2d": (4, 8, 9, 16), "ring": (4, 8, 16), "halo3d": (8, 12, 18,
             "every_tenth": (4, 8, 16), "binomial_broadcast": (4, 8, 11, 16)}
 
 
-def make_study(name: str, root: Path) -> None:
+def make_study(name: str, root: Path, timed: bool = False) -> None:
     """Model a program of the corpus."""
     import corpus
 
@@ -45,7 +47,17 @@ def make_study(name: str, root: Path) -> None:
         study.signature_path(n).parent.mkdir(exist_ok=True)
         _write_tables(table, study.signature_path(n))
         write_json(study.signature_path(n), signature_json(table))
+        if timed:
+            from timed_study import times_of
+
+            from p3s.characterize.times import _save
+
+            _save(times_of(table, table.segments[:, 4].astype(float)), study.times_path(n))
     build(study.root)
+    if timed:
+        from p3s.compute.stage import build as build_compute
+
+        build_compute(study.root)
 
 
 def measure(root: Path, n: int, some: bool) -> dict[str, Any]:
@@ -78,6 +90,7 @@ def main() -> None:
     parser.add_argument("--counts", default="4096,32768")
     parser.add_argument("--million", type=int, default=1 << 20)
     parser.add_argument("--only", choices=sorted(PROGRAMS))
+    parser.add_argument("--timed", action="store_true", help="with times of computation")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -89,7 +102,7 @@ def main() -> None:
     for name in [args.only] if args.only else PROGRAMS:
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder) / name
-            make_study(name, root)
+            make_study(name, root, args.timed)
             for n in map(int, args.counts.split(",")):
                 lines.append({"program": name, **apart(root, n, False)})
             lines.append({"program": name, **apart(root, args.million, True)})

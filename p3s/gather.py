@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ class CapturedRun:
     """A complete capture outside of a study.
 
     ``info`` is its run.json as the study will hold it, with ``command`` (a launcher command with
-    {np}); ``events`` counts those of all ranks; ``identity`` tells two runs apart.
+    {np}); ``events`` counts those of all ranks; ``identity`` tells two runs apart. ``timed``: it
+    gives the time of instructions that another run has counted (timed/ of the study).
     """
 
     path: Path
@@ -26,6 +27,7 @@ class CapturedRun:
     events: int
     info: dict[str, Any]
     identity: str
+    timed: bool = False
 
     @property
     def command(self) -> list[str]:
@@ -47,14 +49,15 @@ def check_runs(
         raise UsageError("the command after -- has no {np}; write mpiexec -n {np} PROGRAM ARGS")
     found = [_read(path, command) for path in paths]
     study = Study.find(root)
-    records = study.runs() if study is not None else []
+    records = [*study.runs(), *study.timed_runs()] if study is not None else []
     there = {_identity(record.path): record.path for record in records}
     for run in found:
         other = there.get(run.identity)
         if other is not None:
             raise P3SError(f"{run.path}: is the same run as {other}; name each run once")
         there[run.identity] = run.path
-    _check_units(root, study, found)
+    found = _told_apart(study, found)
+    _check_units(root, study, [run for run in found if not run.timed])
     commands = {tuple(run.command) for run in found}
     if len(commands) > 1:
         from p3s.words import differing
@@ -68,6 +71,18 @@ def check_runs(
     return found
 
 
+def _told_apart(study: Study | None, found: Sequence[CapturedRun]) -> list[CapturedRun]:
+    """Mark the runs in CPU time at counts where instructions were counted, here or before."""
+    infos = [(run.np, run.info) for run in found]
+    if study is not None:
+        infos += [(record.np, record.info) for record in study.runs()]
+    counted = {np for np, info in infos if info.get("work_unit") == "instructions"}
+    return [
+        replace(run, timed=run.np in counted and run.info["work_unit"] == "cpu_ns")
+        for run in found
+    ]
+
+
 def _check_units(root: Path, study: Study | None, found: Sequence[CapturedRun]) -> None:
     units = {str(run.info["work_unit"]): f"{run.path}" for run in found}
     for record in study.runs() if study is not None else []:
@@ -77,7 +92,8 @@ def _check_units(root: Path, study: Study | None, found: Sequence[CapturedRun]) 
         (one, here), (other, there) = list(units.items())[:2]
         raise P3SError(
             f"{root}: work was measured in {one} in {here}, in {other} in {there}; a study holds"
-            " one unit: trace all with the same p3s exec --work"
+            " one unit: trace all with the same p3s exec --work (CPU time can go beside"
+            " instructions of the same count)"
         )
 
 
@@ -181,9 +197,11 @@ def put_runs(root: Path, found: Sequence[CapturedRun], *, force: bool = False) -
     )
     try:
         for run in found:
-            used = {record.rep for record in study.runs(run.np)}
+            there = study.timed_runs(run.np) if run.timed else study.runs(run.np)
+            used = {record.rep for record in there}
             rep = next(number for number in range(len(used) + 1) if number not in used)
-            _put(study, run, study.runs_dir(run.np, rep))
+            place = study.timed_dir if run.timed else study.runs_dir
+            _put(study, run, place(run.np, rep))
     except BaseException:
         if made:
             study.remove_if_empty()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
@@ -264,9 +265,11 @@ class Study:
     def remove_if_empty(self) -> None:
         """Remove a study that holds no run, not even a failed one, and nothing else."""
         try:
-            if {path.name for path in self.root.iterdir()} != {"study.json", "runs"}:
+            there = {path.name for path in self.root.iterdir()}
+            if there - {"timed"} != {"study.json", "runs"}:
                 return
-            (self.root / "runs").rmdir()
+            for name in sorted(there - {"study.json"}):
+                (self.root / name).rmdir()
             self.manifest_path.unlink()
             self.root.rmdir()
         except OSError:
@@ -377,10 +380,10 @@ class Study:
 
     def failed_counts(self) -> list[int]:
         """Return the process counts at which runs failed or were refused, and none succeeded."""
-        try:
-            names = [entry.name for entry in (self.root / "runs").iterdir()]
-        except OSError:
-            return []
+        names: list[str] = []
+        for where in ("runs", "timed"):  # native runs are made first
+            with contextlib.suppress(OSError):
+                names += [entry.name for entry in (self.root / where).iterdir()]
         found = {int(m[1]) for name in names if name.endswith(".failed")
                  and (m := _RUN_NAME.match(name.removesuffix(".failed")))}
         return sorted(found - set(self.counts()))

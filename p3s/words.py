@@ -38,3 +38,9 @@ def mixed_clocks(data: Mapping[str, Any]) -> str:
     return "work was measured in " + " and ".join(
         f"{names.get(unit, unit)} at {', '.join(counts)} processes"
         for unit, counts in found.items()) + "; both count as time"
+
+
+def left_out(held: Mapping[str, Any]) -> str:
+    """Return what a hold-out was fitted without: a process count, or a value of a parameter."""
+    count = f"{held.get('n')} processes"
+    return f"{held['setting']} ({count})" if held.get("setting") else count

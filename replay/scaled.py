@@ -32,7 +32,8 @@ class ScaledTrace:
     """Rows of a scaled trace, sorted by rank, phase and index; every column has one entry per row.
 
     ``op`` and ``kind`` number the names in ``ops`` and ``kinds``. ``work`` is the computation
-    before one occurrence, in ns of CPU time. ``known`` is False where the model has no law.
+    before one occurrence, in ns: column compute_ns, or in older traces work, taken as time.
+    ``known`` is False where the model has no law.
     ``members`` maps a communicator to the world ranks in it. ``weights`` maps a phase to the
     number of its iterations.
     """
@@ -86,8 +87,9 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
     parts = sorted(scaled_dir.glob("part-*.parquet"))
     if not parts:
         raise P3SError(f"{scaled_dir}: holds no part-*.parquet; run p3s scale again")
-    names = [*INT_COLUMNS, "work", "op", "kind", "verdict"]
     try:
+        once = time_column(parts)
+        names = [*INT_COLUMNS, once, "op", "kind", "verdict"]
         tables = [pq.read_table(part, columns=names) for part in parts]
         table = pa.concat_tables(tables, promote_options="permissive")
         table = table.select(names).unify_dictionaries()
@@ -95,7 +97,7 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
             name: table.column(name).to_numpy().astype(np.int64, casting="safe")
             for name in INT_COLUMNS
         }
-        work = table.column("work").to_numpy().astype(np.float64)
+        work = table.column(once).to_numpy().astype(np.float64)
         op, ops = _codes(table.column("op"))
         kind, kinds = _codes(table.column("kind"))
         verdict, verdicts = _codes(table.column("verdict"))
@@ -108,6 +110,14 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
                   weights)
     _check(scaled_dir, trace)
     return trace
+
+
+def time_column(parts: Sequence[Path]) -> str:
+    """Return the column with the time before one occurrence: compute_ns, work in older traces."""
+    import pyarrow.parquet as pq
+
+    return "compute_ns" if all("compute_ns" in pq.read_schema(part).names for part in parts) \
+        else "work"
 
 
 def build(

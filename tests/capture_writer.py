@@ -1,4 +1,4 @@
-"""Writes capture files of format 2.1 from docs/capture-format.md, independently of the tracer."""
+"""Writes capture files of format 2.2 from docs/capture-format.md, independently of the tracer."""
 
 from __future__ import annotations
 
@@ -80,6 +80,7 @@ class Writer:
     tracer_ns: int = 0
     run: int = 0
     launched: int = 0
+    memory: tuple[int, int, int] = (0, 0, 0)  # since 2.2: after MPI_Init, peak, preempted
     parts: list[Part] = field(default_factory=list)
     open: dict[int, Part] = field(default_factory=dict)
     totals: dict[str, int] = field(
@@ -223,6 +224,7 @@ class Writer:
                 self.failed_polls, self.failed_poll_ns, t["counted"], self.paused_calls,
                 self.flags, t["records"], t["calls"], t["sites"], self.tracer_ns,
             )
+            + (struct.pack("<QQQ", *self.memory) if self.minor >= 2 else b"")
             + more,
         )  # fmt: skip
 
@@ -239,6 +241,7 @@ class Writer:
             "<QqIIiIQq", self.failed_polls, self.failed_poll_ns, self.in_call, self.flags,
             self.abort_code, 0, self.paused_calls, self.tracer_ns,
         )  # fmt: skip
+        totals += struct.pack("<QQQQ", 0, *self.memory) if self.minor >= 2 else b""
         return (head + struct.pack("<I", zlib.crc32(head)) + totals).ljust(PAGE, b"\0")
 
     def chunk(self, sequence: int, part: Part) -> bytes:

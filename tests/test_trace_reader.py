@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 
 from p3s.errors import P3SError
 from p3s.trace import Window, read_file, read_run, reader, summary
-from p3s.trace.capture import read_capture
+from p3s.trace.capture import read_capture, read_header
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -513,3 +513,28 @@ def test_many_chunks_put_together_are_the_same_events(
         assert (one is None and other is None) or one.tolist() == other.tolist(), name
     assert plain.lost_events == packed.lost_events == (lost is not None)
     assert len(read_capture(path, completions=False).done) == 0
+
+
+@pytest.mark.parametrize(
+    ("minor", "memory", "filled"),
+    [(1, (1 << 20, 3 << 20, 4), 0), (2, (1 << 20, 3 << 20, 4), 2 << 20), (2, (9, 5, 0), 0),
+     (2, (0, 5, 0), 0), (3, (1, 8, 1), 7)],
+)  # fmt: skip
+def test_memory_that_the_program_filled(
+    minor: int, memory: tuple[int, int, int], filled: int, tmp_path: Path
+) -> None:
+    path = small(0, 1, minor=minor, memory=memory).save(tmp_path)
+    assert read_header(path).resident_bytes == filled  # live totals
+    data = bytearray(path.read_bytes())
+    data[568:592] = bytes(24)  # END says what counts
+    path.write_bytes(data)
+    (rank,) = read_file(path).ranks
+    assert rank.resident_bytes == filled and rank.complete
+    assert rank.preempted == (memory[2] if minor > 1 else 0)
+
+
+def test_memory_no_machine_has_is_not_known(tmp_path: Path) -> None:
+    w = small(0, 1, minor=2, memory=(1, 1 << 60, 1 << 60))
+    w.parts.pop()  # END
+    path = w.save(tmp_path)
+    assert read_header(path).resident_bytes == 0 and read_capture(path).header.resident_bytes == 0

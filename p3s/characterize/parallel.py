@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 _PLAIN = ("np", "work_unit", "events", "null_events", "failed_polls", "counted_events",
-          "unmodelled", "tracing", "problem", "sites")
+          "unmodelled", "tracing", "problem", "sites", "time_unit")
 
 
 def to_bytes(part: Part) -> bytes:
@@ -38,6 +38,7 @@ def to_bytes(part: Part) -> bytes:
     head["samples"], head["sequences"] = list(part.samples), list(part.sequences)
     sink = io.BytesIO()
     np.savez(sink, allow_pickle=False, edges=part.edges, segments=part.segments,
+             times=part.times, loads=part.loads,
              head=np.frombuffer(json.dumps(head).encode("utf-8", "surrogateescape"), np.uint8),
              **part.table, **{f"sample{k}": s for k, s in enumerate(part.samples.values())},
              **{f"sequence{k}": s for k, s in enumerate(part.sequences.values())})
@@ -51,6 +52,7 @@ def from_bytes(data: bytes) -> Part:
         part = Part(**{name: head[name] for name in _PLAIN})
         part.table = {c: file[c] for c in COLUMNS}
         part.edges, part.segments = file["edges"], file["segments"]
+        part.times, part.loads = file["times"], file["loads"]
         part.samples = {rank: file[f"sample{k}"] for k, rank in enumerate(head["samples"])}
         part.sequences = {rank: file[f"sequence{k}"] for k, rank in enumerate(head["sequences"])}
     part.sites = {key: tuple(frames) for key, frames in part.sites.items()}

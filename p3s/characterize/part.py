@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy
 import numpy as np
 
-from p3s.characterize import segments
+from p3s.characterize import clock, segments
 from p3s.characterize.events import Sequences, codes_of, renumbered
 from p3s.characterize.sequence import sequence_nodes
 from p3s.characterize.tracing import Cost, add, add_rank
@@ -72,8 +72,9 @@ class Part:
     table: columns COLUMNS, one row per rank, group and size; edges: rows (rank, from node, to
     node, count, ordinal of the first); samples: rank -> its events as node numbers; sequences:
     rank -> its events as codes (p3s.characterize.events), empty where they are too many;
-    segments: see p3s.characterize.segments. problem: what is wrong with the first rank that is
-    not complete, else empty.
+    segments: see p3s.characterize.segments; times: of their rows, see clock.times_of, in
+    ``time_unit``, none where it is empty; loads: rows of clock.LOADS. problem: what is wrong with
+    the first rank that is not complete, else empty.
     """
 
     np: int  # the field hides the module inside the class, hence numpy.ndarray below
@@ -87,6 +88,10 @@ class Part:
     samples: dict[int, numpy.ndarray] = field(default_factory=dict)
     sequences: dict[int, numpy.ndarray] = field(default_factory=dict)
     segments: numpy.ndarray = field(default_factory=segments.none)
+    time_unit: str = ""
+    times: numpy.ndarray = field(default_factory=clock.no_times)
+    loads: numpy.ndarray = field(
+        default_factory=lambda: numpy.zeros((0, len(clock.LOADS)), dtype=numpy.int64))
     events: int = 0
     null_events: int = 0
     failed_polls: int = 0
@@ -134,12 +139,13 @@ def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
     calls = _Calls(run, site)
     out = Part(run.np, run.work_unit, calls.groups, [
         Place(c.members, c.ordinal, c.op, c.dims, c.periods) for c in run.comms],
-        names, calls.nodes,
+        names, calls.nodes, time_unit=clock.unit_of(run),
         unmodelled=dict(run.unmodelled), problem=getattr(run, "problem", ""))
     columns: list[dict[str, np.ndarray]] = []
     edges: list[np.ndarray] = []
     samples, sequences = _Samples(), Sequences()
     between: list[np.ndarray] = [segments.none()]
+    times, loads = [clock.no_times()], []
     present = getattr(run.ranks, "present", None)
     node_of_call = calls.node.astype(np.int32)
     for rt in run.ranks if present is None else (run.ranks[rank] for rank in present):
@@ -164,11 +170,20 @@ def part_of(run: RunTrace, shared: Set[str] = frozenset()) -> Part:
             columns.append(_rows(rt.rank, call[keep], keep, calls, work, elapsed))
             between.append(segments.segments_of(rt.rank, sequence[keep], work,
                                                 len(calls.nodes)))
+        ns = clock.before_ns(run, rt)
+        if ns is not None:
+            loads.append(clock.load_of(out.time_unit, rt, ~calls.starts[call], ns))
+            if len(keep):
+                took = _gathered(ns, keep)
+                took[calls.starts[call[keep]]] = 0
+                times.append(clock.times_of(sequence[keep], took, len(calls.nodes)))
     if edges:
         out.edges = np.concatenate(edges)
     out.table = _stacked(columns)
     out.samples, out.sequences = samples.kept, sequences.kept
-    out.segments = np.concatenate(between)
+    out.segments, out.times = np.concatenate(between), np.concatenate(times)
+    if loads:
+        out.loads = np.array(loads, dtype=np.int64)
     return out
 
 
@@ -195,12 +210,7 @@ def _stacked(columns: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 def _before(rt: RankTrace, call: np.ndarray, keep: np.ndarray, calls: _Calls, unit: str
             ) -> tuple[np.ndarray, np.ndarray]:
     """Return the work before and the time in each of the events number ``keep``."""
-    if len(keep) == len(rt.call):
-        work, elapsed = np.array(rt.work, dtype=np.int64), np.array(rt.elapsed_ns, dtype=np.int64)
-    else:  # the work before what moves nothing is work before the next that does
-        total_work = np.concatenate([[0], np.cumsum(np.asarray(rt.work, dtype=np.int64))])
-        work = np.diff(np.concatenate([[0], total_work[keep + 1]]))
-        elapsed = np.asarray(rt.elapsed_ns, dtype=np.int64)[keep]
+    work, elapsed = _gathered(rt.work, keep), np.array(rt.elapsed_ns, dtype=np.int64)[keep]
     # The run is timed from the return of MPI_Init: what lies before is the launcher's.
     before = calls.starts[call]
     work[before] = 0
@@ -208,6 +218,17 @@ def _before(rt: RankTrace, call: np.ndarray, keep: np.ndarray, calls: _Calls, un
     if unit == INSTRUCTIONS:
         elapsed[:] = 0
     return work, elapsed
+
+
+def _gathered(work: np.ndarray, keep: np.ndarray) -> np.ndarray:
+    """Return what lies before each of the events number ``keep``.
+
+    What is before a call that moves nothing is before the next that does.
+    """
+    if len(keep) == len(work):
+        return np.array(work, dtype=np.int64)
+    total = np.concatenate([[0], np.cumsum(np.asarray(work, dtype=np.int64))])
+    return np.diff(np.concatenate([[0], total[keep + 1]]))
 
 
 def _rows(rank: int, call: np.ndarray, keep: np.ndarray, calls: _Calls, work: np.ndarray,
@@ -284,9 +305,11 @@ def join(parts: Iterable[Part]) -> Part:
     edges: list[np.ndarray] = []
     samples, sequences = _Samples(), Sequences()
     between: list[np.ndarray] = [segments.none()]
+    times: list[np.ndarray] = [clock.no_times()]
+    loads: list[np.ndarray] = []
     for part in parts:
         if out is None:
-            out = Part(part.np, part.work_unit)
+            out = Part(part.np, part.work_unit, time_unit=part.time_unit)
         elif part.work_unit != out.work_unit:
             out.work_unit = CPU  # nodes that differ in their load: wall and CPU time together
         for place in part.places:
@@ -304,6 +327,10 @@ def join(parts: Iterable[Part]) -> Part:
         moved[:, 1], moved[:, 2] = node_to[moved[:, 1]], node_to[moved[:, 2]]
         edges.append(moved)
         between.append(segments.renumbered(part.segments, node_to))
+        times.append(part.times)
+        loads.append(part.loads)
+        if part.time_unit != out.time_unit:
+            out.time_unit = CPU if part.time_unit and out.time_unit else ""
         for rank, sequence in part.samples.items():
             mine = moved[moved[:, 0] == rank]
             samples.offer(rank, node_to[sequence], mine[np.lexsort(mine[:, 2::-1].T)])
@@ -324,4 +351,7 @@ def join(parts: Iterable[Part]) -> Part:
     out.edges = np.concatenate(edges)
     out.samples, out.sequences = samples.kept, sequences.kept
     out.segments = np.concatenate(between)
+    out.loads = np.concatenate(loads)
+    if out.time_unit:
+        out.times = np.concatenate(times)
     return out

@@ -28,21 +28,28 @@ def segments_of(rank: int, nodes: np.ndarray, work: np.ndarray, places: int) -> 
     """
     if not len(nodes):
         return none()
+    pair, where, count = occurring(nodes, places)
+    total = np.zeros(len(pair), dtype=np.int64)
+    np.add.at(total, where, work)  # whole numbers: floats would lose digits of long runs
+    return np.stack([np.full(len(pair), rank), pair // places - 1, pair % places, count, total],
+                    axis=1).astype(np.int64)
+
+
+def occurring(nodes: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the segments of a rank in ascending order, which each call ends, and how often each.
+
+    Segments as (before + 1) * places + node; the second array has an index of the first per call.
+    """
     before = np.concatenate([[_START], nodes[:-1]]).astype(np.int64)
     codes = (before + 1) * places + nodes
     size = (places + 1) * places
-    if size <= max(4 * len(codes), 1 << 16):
-        count = np.bincount(codes, minlength=size)
-        pair = np.flatnonzero(count)
-        total = np.zeros(size, dtype=np.int64)
-        np.add.at(total, codes, work)  # whole numbers: floats would lose digits of long runs
-        count, total = count[pair], total[pair]
-    else:
-        pair, where, count = np.unique(codes, return_inverse=True, return_counts=True)
-        total = np.zeros(len(pair), dtype=np.int64)
-        np.add.at(total, where, work)
-    return np.stack([np.full(len(pair), rank), pair // places - 1, pair % places, count, total],
-                    axis=1).astype(np.int64)
+    if size > max(4 * len(codes), 1 << 16):
+        return np.unique(codes, return_inverse=True, return_counts=True)
+    count = np.bincount(codes, minlength=size)
+    pair = np.flatnonzero(count)
+    index = np.zeros(size, dtype=np.int32)
+    index[pair] = np.arange(len(pair), dtype=np.int32)
+    return pair, index[codes], count[pair]
 
 
 def renumbered(table: np.ndarray, node_to: np.ndarray) -> np.ndarray:

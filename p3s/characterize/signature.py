@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.characterize import segments
+from p3s.characterize import clock, segments
 from p3s.characterize.events import compact, distinct
 from p3s.characterize.part import Part, join, part_of
 from p3s.characterize.phases import phases_json
 from p3s.characterize.structure import structure, total_turns, undecided
 from p3s.characterize.tables import Group, Place, PointTable, table_of
+from p3s.characterize.times import make_times, write_times
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
 
 if TYPE_CHECKING:
-    from p3s.study import Study
+    from p3s.study import RunRecord
 
 JoinRun = Callable[[Sequence[Path], Set[str]], Part]
 SCHEMA = "p3s.signature"
@@ -41,7 +42,7 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
 
     study = Study.open(Path(study_dir))
     join_run = join_run or join_files
-    parts, walls, left_out = _intact_runs(study, np_, join_run)
+    parts, walls, left_out, used = intact_runs(study.runs(np_), np_, join_run)
     if not parts:
         why = left_out[0] if left_out else f"{study_dir} has no complete run at {np_} processes"
         advice = " with a larger --limit" if "reached the limit" in why else ""
@@ -49,14 +50,21 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
     table = table_of(parts, walls, str(study_dir))
     shared = undecided(structure([table]))
     if shared:  # where sites do not decide, what the calls do and their order does
-        parts, walls, left_out = _intact_runs(study, np_, join_run, shared)
+        whole = parts
+        parts, walls, left_out, used = intact_runs(study.runs(np_), np_, join_run, shared)
         apart = table_of(parts, walls, str(study_dir))
         if total_turns(structure([apart])) < total_turns(structure([table])):
             table = apart
+        else:
+            parts = whole
     out = {**signature_json(table), "left_out": left_out}
     path = study.signature_path(np_)
     _write_tables(table, path)
     write_json(path, out)
+    if table.work_unit not in clock.TIMES and study.timed_runs(np_):
+        make_times(study, np_, join_run)
+    else:
+        write_times(study, table, parts, used)
     return out
 
 
@@ -67,15 +75,19 @@ def join_files(files: Sequence[Path], shared: Set[str] = frozenset()) -> Part:
     return join(part_of(read_file(path, completions=False), shared) for path in files)
 
 
-def _intact_runs(study: Study, np_: int, join_run: JoinRun, shared: Set[str] = frozenset()
-                 ) -> tuple[list[Part], list[int | None], list[str]]:
-    """Return the runs of one count all of whose ranks are complete, and why others are not."""
+def intact_runs(records: Sequence[RunRecord], np_: int, join_run: JoinRun,
+                shared: Set[str] = frozenset()
+                ) -> tuple[list[Part], list[int | None], list[str], list[RunRecord]]:
+    """Return the runs of one count all of whose ranks are complete, and why others are not.
+
+    Their parts, their wall times, what is wrong with those left out, and their records.
+    """
     from p3s.trace import run_files
 
     parts: list[Part] = []
     walls: list[int | None] = []
-    left_out = []
-    for record in study.runs():
+    left_out, used = [], []
+    for record in records:
         if record.np != np_ or record.status != "complete":
             continue
         try:
@@ -97,7 +109,8 @@ def _intact_runs(study: Study, np_: int, join_run: JoinRun, shared: Set[str] = f
         else:
             parts.append(part)
             walls.append(run.wall_ns)
-    return parts, walls, left_out
+            used.append(record)
+    return parts, walls, left_out, used
 
 
 def _without_advice(problem: str) -> str:
@@ -157,10 +170,11 @@ def _write_tables(t: PointTable, json_path: Path) -> None:
                         (events, json_path.with_suffix(".events.parquet")),
                         (between, json_path.with_suffix(".segments.parquet")),
                         (samples, json_path.with_suffix(".samples.parquet"))):
-        write_bytes(path, _parquet_bytes(table))
+        write_bytes(path, parquet_bytes(table))
 
 
-def _parquet_bytes(table: Any) -> bytes:
+def parquet_bytes(table: Any) -> bytes:
+    """Return a table as a Parquet file with checksums."""
     import io
 
     import pyarrow.parquet as pq

@@ -20,8 +20,11 @@ from p3s.cli.common import (
     say,
     table,
 )
-from p3s.cli.recording import COUNTERS, LIMIT, WORK
+from p3s.cli.far import FAR, UP_TO
+from p3s.cli.params import VALUES
+from p3s.cli.recording import COUNTERS, LIMIT, TIMES, WORK
 from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
+from p3s.errors import UsageError
 
 EPILOG = """\b
 Example:
@@ -42,7 +45,7 @@ def characterize(
         None, metavar="LAUNCHER", help="The launcher command; {np} is the process count."
     ),
     counts: str = typer.Option(
-        ..., "-n", "--counts", metavar="COUNTS", help="Process counts, for example 2,4,8,16."
+        None, "-n", "--counts", metavar="COUNTS", help="Process counts, for example 2,4,8,16."
     ),
     repeats: int = typer.Option(1, "-r", "--repeats", min=1, max=1000, help="Runs per count."),
     study_dir: Path = typer.Option(
@@ -52,13 +55,17 @@ def characterize(
         3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of one run."
     ),
     work: str = WORK,
+    times: bool = TIMES,
     counters: str = COUNTERS,
     limit: str = LIMIT,
+    param: list[str] = VALUES,
     signature: bool = SIGNATURE,
     stop: bool = STOP,
     width: str = WIDTH,
     confidence: str = CONFIDENCE,
     turns: str = TURNS,
+    far: bool = FAR,
+    up_to: int = UP_TO,
     force: bool = typer.Option(
         False, "--force", help="Add runs of another command to an existing study."
     ),
@@ -68,10 +75,14 @@ def characterize(
 
     Adds to the study when it exists already; a count that is run again replaces its earlier run
     only when the new one has succeeded. With --signature, the phases that the study knows are
-    recorded only until their times are known; later events are only counted.
+    recorded only until their times are known; later events are only counted. With --far, the
+    command is the same program with a smaller input: kept apart, in far/ of the study.
     """
     from dataclasses import replace
 
+    from p3s.cli.far import far_runs
+    from p3s.cli.params import characterize as with_params
+    from p3s.cli.params import refuse_without
     from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, reasons, trace_counts
     from p3s.cli.sampled import enough as settings_of
     from p3s.cli.sampled import refuse_alone, run_signature
@@ -80,14 +91,28 @@ def characterize(
 
     words = list(command or [])
     check_template(words)
-    wanted = parse_counts(counts)
     asked = recording(work, counters, limit)
+    if not signature:
+        refuse_alone(stop, context)
+    if far or up_to:
+        alone = {"--signature": signature, "--force": force, "--no-times": not times,
+                 "--param": bool(param)}
+        source = context.get_parameter_source("repeats")
+        given = repeats if source is not None and source.name == "COMMANDLINE" else None
+        return far_runs(far, alone, study_dir, words, counts, up_to, given, timeout, asked, json_)
+    if counts is None:
+        raise UsageError("-n is missing: give process counts, for example -n 2,4,8,16")
+    wanted = parse_counts(counts)
     root = study_dir if study_dir is not None else default_study(program_of(words, wanted[0]))
+    if param and signature:
+        raise UsageError("--signature times the phases of one study; name STUDY/at/NAME=VALUE")
+    if param:
+        return with_params(root, words, wanted, param, repeats, timeout, asked, times, json_)
     if signature:
         chosen = settings_of(width, confidence, turns)
         asked = replace(asked, stop=stop)
         return run_signature(root, words, wanted, timeout, asked, chosen, json_)
-    refuse_alone(stop, context)
+    refuse_without(root)
     existing = Study.find(root)
     check_counts(existing, wanted)
     program_of(words, wanted[0])
@@ -95,7 +120,9 @@ def characterize(
     study = Study.create(root, words, force=force)
     say(f"tracing into {study.root}")
     with progress(len(wanted) * repeats) as bar:
-        done = trace_counts(study, words, wanted, repeats, timeout, bar, made=made, recording=asked)
+        done = trace_counts(
+            study, words, wanted, repeats, timeout, bar, made=made, recording=asked, times=times
+        )
 
     next_command = f"p3s model {quoted(study.root)}"
     have = study.signature_counts()
@@ -142,18 +169,25 @@ def _tracing(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
+    native = any(row.get("timed") for row in rows)
     cells = []
     for row in rows:
         signature = row["signature"]
-        walls = [run["wall_s"] for run in row["runs"]]
+        ran = [*row["runs"], *row.get("timed", [])]
         cells.append(
             [
                 str(row["np"]),
-                str(len(walls)),
-                f"{min(walls):.2f} s",
-                "yes" if any(run["oversubscribed"] for run in row["runs"]) else "no",
+                *_took(row["runs"]),
+                *(_took(row.get("timed", [])) if native else []),
+                "yes" if any(run["oversubscribed"] for run in ran) else "no",
                 *[one_line(str(signature.get(key, "-"))) for key in ("events", "phases", "sites")],
             ]
         )
-    head = ["processes", "runs", "run time", "shared cores", "events", "phases", "sites"]
+    beside = ["native runs", "native time"] if native else []
+    head = ["processes", "runs", "run time", *beside, "shared cores", "events", "phases", "sites"]
     return table(cells, head, left=0)
+
+
+def _took(runs: list[dict[str, Any]]) -> list[str]:
+    """Return how many runs there were and what the shortest took."""
+    return [str(len(runs)), f"{min(run['wall_s'] for run in runs):.2f} s"] if runs else ["0", "-"]

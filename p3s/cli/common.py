@@ -177,6 +177,11 @@ class Progress:
         self._bar = bar
         self._task = task
 
+    def expect(self, steps: int) -> None:
+        """Say how many steps there are, where that was not known before."""
+        if self._bar is not None:
+            self._bar.update(self._task, total=steps)
+
     def start(self, text: str) -> None:
         """Say which step is being done."""
         if self._bar is not None:

@@ -93,13 +93,14 @@ def _summaries(places: list[Place], json_: bool) -> int:
 def _run_json(path: Path, run: RunTrace, calls: dict[str, dict[str, Any]]) -> dict[str, Any]:
     from p3s.trace.dump import ranks_of
 
-    polls = poll_ns = paused = events = tracer_ns = 0
+    polls = poll_ns = paused = events = tracer_ns = resident = 0
     for rank in ranks_of(run):
         polls += rank.failed_polls
         poll_ns += rank.failed_poll_ns
         paused += rank.paused_calls
         events += len(rank.call)
         tracer_ns += rank.tracer_ns
+        resident = max(resident, rank.resident_bytes)
     return {
         "path": str(path),
         "np": run.np,
@@ -113,6 +114,7 @@ def _run_json(path: Path, run: RunTrace, calls: dict[str, dict[str, Any]]) -> di
         "failed_poll_ns": poll_ns,
         "paused_calls": paused,
         "tracer_ns": tracer_ns,
+        "resident_bytes": resident,
         "unmodelled": run.unmodelled,
         "calls": calls,
     }
@@ -149,6 +151,9 @@ def _show(run: dict[str, Any]) -> None:
         out(f"not modelled: {listed}")
     if run["work_origin"]:
         out(f"work from {one_line(run['work_origin'])}")
+    if run["resident_bytes"]:
+        size = f"{run['resident_bytes'] / 2**20:.1f} MiB"
+        out(f"a rank filled at most {size} of memory after MPI_Init")
     if run["tracer_ns"]:
         out(f"the tracer itself took {run['tracer_ns'] / 1e9:.6f} s, which is in no call")
 

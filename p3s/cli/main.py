@@ -24,6 +24,7 @@ from p3s.cli import (
     dump,
     exec,
     explain,
+    machine,
     matrix,
     model,
     next,
@@ -99,6 +100,9 @@ _COMMANDS: list[tuple[Any, Any, str, dict[str, Any]]] = [
 for _module, _function, _short, _settings in _COMMANDS:
     _named = {"name": _function.__name__, **_settings}
     app.command(epilog=_module.EPILOG, short_help=_short, **_named)(_function)
+app.add_typer(
+    machine.app, name="machine", epilog=machine.EPILOG, short_help="Measure machines, compare them."
+)
 
 
 def _show_version(value: bool) -> None:

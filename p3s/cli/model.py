@@ -7,7 +7,8 @@ from typing import Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, out, progress, quoted, say
+from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, progress, quoted, say
+from p3s.cli.params import VALUE
 from p3s.errors import P3SError, UsageError
 
 EPILOG = """\b
@@ -16,6 +17,7 @@ Example:
   p3s model study --latex > equations.tex
   p3s model study --python > equations.py
   p3s model study --scic --csv > instructions.csv
+  p3s model study --compute -n 64,256
 Next:
   p3s explain study 1        (what the equations of phase 1 rest on)
   p3s scale study -n 64      (the trace at 64 processes)
@@ -41,7 +43,14 @@ def model(
     scic: bool = typer.Option(
         False, "--scic", help="Print the instruction table: work per process, weight, total."
     ),
-    csv: bool = typer.Option(False, "--csv", help="With --scic: as CSV."),
+    compute: bool = typer.Option(
+        False, "--compute", help="Print times of one process in one turn, and what they rest on."
+    ),
+    counts: str = typer.Option(
+        "", "-n", "--counts", metavar="COUNTS", help="With --scic, --compute: where to predict."
+    ),
+    csv: bool = typer.Option(False, "--csv", help="With --scic, --compute: as CSV."),
+    param: list[str] = VALUE,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Fit equations per phase, say how sure each one is, and check them on the largest count.
@@ -49,14 +58,26 @@ def model(
     Prints them per phase, largest share first: destination, volume, work, weight. Exit code 3
     when the model, fitted without the largest count, misses anything there.
     """
-    from p3s.cli.pipeline import ensure_model
+    from p3s.cli.params import at_value, has_parameters
+    from p3s.cli.params import model as of_parameters
+    from p3s.cli.pipeline import ensure_compute, ensure_model
     from p3s.predict.prediction import missed
     from p3s.study import Study, read_json
 
-    if latex + python + scic + json_ > 1:
-        raise UsageError("--latex, --python, --scic and --json: give one of them")
-    if csv and not scic:
-        raise UsageError("--csv: of the instruction table only; add --scic")
+    if latex + python + scic + (json_ and not compute) > 1 or compute + latex + python + scic > 1:
+        raise UsageError("--latex, --python, --scic, --compute and --json: give one of them")
+    if csv and (not (scic or compute) or json_):
+        raise UsageError("--csv: of the tables of --scic and of --compute only; add one of these")
+    if counts and not (scic or compute):
+        raise UsageError("-n: for the tables of --scic and of --compute only; add one of these")
+    wanted = parse_counts(counts) if counts else []
+    if param:
+        study_dir = at_value(study_dir, param)
+    elif has_parameters(study_dir):
+        if latex or python or scic or compute or trips:
+            raise UsageError(f"{study_dir}: holds a study for every value of its parameters; name "
+                             "one of them: STUDY/at/NAME=VALUE")
+        return of_parameters(study_dir, again=True, json_=json_)
     study = Study.open(study_dir)
     before = study.manifest().get("trips", {})
     if trips:
@@ -64,18 +85,21 @@ def model(
     try:
         with progress(2) as bar:
             # Asked for by name: fit again even when the model is newer than its signatures.
-            ensure_model(study, bar, holdout=holdout, again=True)
+            ensure_model(study, bar, holdout=holdout, again=not compute)
+            ensure_compute(study, bar, again=not compute)
     except P3SError:
         if trips:  # what cannot be meant is not kept
             study.update(trips=before)
         raise
     fitted = read_json(study.model_path, "p3s.model")
-    if json_:
+    if compute:
+        _show_compute(study, fitted, wanted, csv, json_)
+    elif json_:
         emit_json(fitted)
     elif scic:
         from p3s.report import scic as instructions
 
-        out((instructions.csv if csv else instructions.table)(fitted).rstrip("\n"))
+        out((instructions.csv if csv else instructions.table)(fitted, wanted).rstrip("\n"))
     else:
         _show(study, fitted, everything, latex, python)
     say(f"next: p3s predict {quoted(study.root)} -n COUNTS")
@@ -104,6 +128,26 @@ def stated_trips(words: list[str], before: dict[str, int]) -> dict[str, int]:
         else:
             out[where] = int(count)
     return out
+
+
+def _show_compute(
+    study: Any, fitted: dict[str, Any], counts: list[int], csv: bool, json_: bool
+) -> None:
+    """Print the compute model as a page, as CSV or as it is."""
+    from p3s.cli.pipeline import check_times
+    from p3s.compute.stage import load
+    from p3s.report import compute as page
+
+    found = load(study.root)
+    if found is None:
+        check_times(study)
+        raise P3SError(
+            f"{study.root}: no times were taken of its runs; run p3s characterize again"
+        )
+    if json_:
+        emit_json(found)
+    else:
+        out((page.csv if csv else page.table)(fitted, found, counts).rstrip("\n"))
 
 
 def _show(study: Any, fitted: dict[str, Any], everything: bool, latex: bool, python: bool) -> None:

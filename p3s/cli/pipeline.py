@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from p3s.cli.common import Progress, say
 from p3s.cli.runs import MIN_COUNTS
-from p3s.errors import P3SError
+from p3s.errors import Damaged, P3SError
 from p3s.study import Study
 
 
@@ -51,7 +52,103 @@ def ensure_signatures(study: Study, bar: Progress) -> list[int]:
             bar.start(f"np={np}: characterizing")
             characterize(study.root, np)
             bar.done(f"np={np}: characterized")
+        else:
+            _ensure_times(study, np, bar)
     return study.signature_counts()
+
+
+def _ensure_times(study: Study, np: int, bar: Progress) -> None:
+    """Make the times of a count again that are missing or older than what they are made from."""
+    from contextlib import suppress
+
+    from p3s.characterize.times import make_times, stale
+
+    if stale(study, np):
+        bar.start(f"np={np}: reading times")
+        with suppress(P3SError):  # a damaged signature: reading it says so
+            make_times(study, np)
+
+
+def compute_inputs(study: Study) -> list[Path]:
+    """Return the files that the laws of computation time are made from."""
+    inputs = [study.model_path, *(study.times_path(np) for np in study.signature_counts())]
+    for other in study.others():
+        inputs += [other.manifest_path, *(other.signature_path(np) for np in other.counts()),
+                   *(other.times_path(np) for np in other.counts())]
+    return inputs
+
+
+def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
+    """Fit the cost of computation when there are times and its laws are missing or out of date.
+
+    A study without times of its own keeps the laws that it was given.
+    """
+    if not any(study.times_path(np).exists() for np in study.signature_counts()):
+        return
+    for other in study.others():
+        ensure_signatures(other, bar)
+    if again or is_stale(study.compute_path, compute_inputs(study)):
+        from p3s.compute.stage import build
+
+        bar.start("fitting the cost of computation")
+        try:
+            made = build(study.root)
+        except Damaged:
+            if not _repair_times(study, bar):
+                raise
+            made = build(study.root)
+        if made is not None:
+            bar.done(f"cost of computation fitted from {', '.join(map(str, made['counts']))} "
+                     f"processes{_of_others(made)}")
+            if study.others():
+                from p3s.far.summary import write as write_far
+                from p3s.model.stage import load
+
+                write_far(study, load(study.root))
+            for other in made["refused"]:
+                say(f"note: {other['name']} is not used: {other['why']}")
+
+
+def _repair_times(study: Study, bar: Progress) -> bool:
+    """Make damaged times again where their runs are there; tells whether there were any."""
+    from p3s.characterize.times import load_times, make_times
+
+    repaired = False
+    for np in study.signature_counts():
+        try:
+            load_times(study.root, np)
+        except P3SError:
+            if np in study.counts():
+                make_times(study, np)
+                bar.done(f"np={np}: times were damaged, made again from their runs")
+                repaired = True
+    return repaired
+
+
+def check_times(study: Study) -> None:
+    """Raise P3SError, before anything is replayed, where nothing says how long the work takes."""
+    from p3s.study import read_json
+
+    model = read_json(study.model_path, "p3s.model")
+    if model.get("work_unit") in ("cpu_ns", "wall_ns") or study.compute_path.exists():
+        return
+    try:
+        launcher = shlex.join(study.command()).replace("'{np}'", "{np}")
+    except P3SError:  # put together from runs that do not say it
+        launcher = "LAUNCHER"
+    counts = ",".join(map(str, model.get("counts", ())))
+    raise P3SError(
+        f"{study.root}: work is in {str(model.get('work_unit'))[:40]}, and nothing says how long "
+        f"it takes; add native runs: p3s characterize --work cpu -n {counts} "
+        f"-o {shlex.quote(str(study.root))} -- {launcher}"
+    )
+
+
+def _of_others(made: dict[str, Any]) -> str:
+    """Return which other workloads the laws rest on besides the study's own runs."""
+    names = sorted({t["source"] for p in made["phases"] for t in p["turns"]
+                    if t["source"] != "own"})
+    return f" and from {', '.join(names)}" if names else ""
 
 
 def _is_old(path: Path) -> bool:
@@ -68,6 +165,10 @@ def _is_old(path: Path) -> bool:
 
 def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bool = False) -> None:
     """Fit the model when it is missing or older than a signature, or when told to."""
+    from p3s.family import refresh
+
+    if refresh(study, again):  # a model derived from those of other values of a parameter
+        return
     counts = ensure_signatures(study, bar)
     if again or is_stale(study.model_path, [study.signature_path(np) for np in counts]):
         if len(counts) < MIN_COUNTS:
@@ -106,8 +207,8 @@ def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bo
 
 
 def ensure_scaled(study: Study, n: int, bar: Progress) -> None:
-    """Write the scaled trace at ``n`` when it is missing or older than the model."""
-    if is_stale(study.scaled_path(n), [study.model_path]):
+    """Write the scaled trace at ``n`` when it is missing or older than its laws."""
+    if is_stale(study.scaled_path(n), [study.model_path, study.compute_path]):
         from p3s.scale import write_scaled
 
         bar.start(f"n={n}: scaling")

@@ -18,6 +18,8 @@ from p3s.cli.common import (
     quoted,
     say,
 )
+from p3s.cli.machine import BASE, MACHINE
+from p3s.cli.params import VALUE, WEAK
 from p3s.cli.replay import BUDGET, CORES, HOSTS, LAUNCHER, settings_of
 from p3s.errors import P3SError, UsageError
 
@@ -53,10 +55,23 @@ def predict(
     cores_per_node: int = CORES,
     budget: float = BUDGET,
     launcher: str = LAUNCHER,
+    param: list[str] = VALUE,
+    weak: str = WEAK,
+    machine: Path | None = MACHINE,
+    base: Path | None = BASE,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
-    from p3s.cli.pipeline import ensure_model, ensure_replay, ensure_scaled, say_doubts
+    from p3s.cli import params
+    from p3s.cli.machine import elsewhere, prepare
+    from p3s.cli.pipeline import (
+        check_times,
+        ensure_compute,
+        ensure_model,
+        ensure_replay,
+        ensure_scaled,
+        say_doubts,
+    )
     from p3s.predict import predict as make_prediction
     from p3s.report.terminal import render
     from p3s.study import Study
@@ -66,6 +81,16 @@ def predict(
     words = launcher_words(ctx)
     if traced and not words:
         raise UsageError("--from names counts to trace, so a launcher command is needed after --")
+    if base is not None and machine is None:
+        raise UsageError("--base names the machine of the runs, so --machine must name another")
+    if param or weak or params.has_parameters(study_dir):
+        if words:
+            raise UsageError("--param, --weak: trace first, with p3s characterize --param")
+        if weak and machine is not None:
+            raise UsageError("--weak and --machine: give one of them")
+        if weak:
+            return params.weak(study_dir, wanted, weak, param, knee, settings, json_)
+        study_dir = params.at_value(study_dir, param)
     if not words and Study.find(study_dir) is None:
         raise P3SError(
             f"{study_dir}: no study here; give the launcher command to trace first: "
@@ -77,14 +102,20 @@ def predict(
             partial = _trace_missing(study_dir, words, traced, repeats, timeout, bar)
         study = Study.open(study_dir)
         ensure_model(study, bar)
+        ensure_compute(study, bar)
+        check_times(study)
+        made = None if machine is None else prepare(study, machine, base)
         say_doubts(study, wanted)
-        every = sorted({*wanted, *study.signature_counts()})
+        every = sorted({*wanted, *params.counts_behind(study)})
         for n in every:
             ensure_scaled(study, n, bar)
             if n > 1:
                 ensure_replay(study, n, settings, bar)
         bar.start("predicting")
-        result = make_prediction(study, every, threshold=knee)
+        if made is not None:
+            study, result = made, elsewhere(study, made, every, knee, bar)
+        else:
+            result = make_prediction(study, every, threshold=knee)
     if json_:
         emit_json(result)
     else:

@@ -22,6 +22,9 @@ WORK = typer.Option(
 COUNTERS = typer.Option(
     "", "--counters", metavar="LIST", help="Also read these: instructions,cycles,llc-misses..."
 )
+TIMES = typer.Option(
+    True, "--times/--no-times", help="With --work instructions: also run natively, for the times."
+)
 LIMIT = typer.Option(
     "", "--limit", metavar="SIZE", help="Bytes per rank, as 64M; then calls are only counted."
 )
@@ -59,7 +62,8 @@ def settle(
     """
     from dataclasses import replace
 
-    kept = _kept(study, ((np, rep) for np in counts for rep in range(repeats)))
+    runs = 1 if asked.work == "instructions" else repeats  # exact: a second run would say the same
+    kept = _kept(study, ((np, rep) for np in counts for rep in range(runs)))
     there = work_of(kept)
     most = max([*counts, *(run.np for run in kept)])
     work = asked.work
@@ -74,19 +78,47 @@ def settle(
         unit, nps = next(iter(others.items()))
         again = ",".join(map(str, sorted({*counts, *nps})))
         why = f", {most} processes share {usable} cores" if asked.work == "auto" else ""
+        advice = ""
+        if work == "instructions":
+            advice = " (there, CPU time is measured beside the instructions)"
+            if any(run.rep >= runs for run in kept if run.np in counts):
+                again = ""  # repeats that no new run replaces
+        asks = f"use another study for --work {work}, -o NEW"
+        if again:
+            asks = f"trace -n {again} with --work {work}, or use another study"
         raise UsageError(
             f"{study.root}: work was measured in {_NAMES[unit]} at"
             f" {', '.join(map(str, sorted(nps)))} processes, this would be {_NAMES[work]}{why};"
-            f" a study holds one unit: trace -n {again} with --work {work}, or use another study"
+            f" a study holds one unit: {asks}{advice}"
         )
     return replace(asked, work=work)
 
 
+def only_timed(asked: Recording, study: Study, counts: Sequence[int]) -> bool:
+    """Tell whether new runs give the time of what was counted: CPU time, a study of instructions.
+
+    Errors: UsageError when nothing was counted at one of the ``counts``.
+    """
+    there = work_of(run for run in study.runs() if run.info and run.status == "complete")
+    if asked.work != "cpu" or list(there) != ["instructions"]:
+        return False
+    missing = [np for np in counts if np not in there["instructions"]]
+    if missing:
+        words = ",".join(map(str, missing))
+        raise UsageError(
+            f"{study.root}: holds counts of instructions, and none at {words} processes that CPU"
+            f" time could go beside; trace -n {words} with --work instructions, which measures both"
+        )
+    return True
+
+
 def of_study(study: Study) -> Recording:
     """Return the recording for a run that is compared with those of a study."""
+    from p3s.family import sources
     from signature_runner.recording import Recording
 
-    units = list(work_of(run for run in study.runs() if run.info))
+    studies = [study, *sources(study)]
+    units = list(work_of(run for each in studies for run in each.runs() if run.info))
     return Recording(work=units[0] if len(units) == 1 else "auto")
 
 

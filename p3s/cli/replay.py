@@ -81,7 +81,7 @@ def replay(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Measure the communication of the scaled traces with measured and black-hole processes."""
-    from p3s.cli.pipeline import ensure_model, ensure_scaled, run_replay
+    from p3s.cli.pipeline import ensure_compute, ensure_model, ensure_scaled, run_replay
     from p3s.study import Study
 
     wanted = parse_counts(counts)
@@ -90,6 +90,7 @@ def replay(
     done: list[tuple[int, dict[str, Any]]] = []
     with progress(len(wanted) * 2) as bar:
         ensure_model(study, bar)
+        ensure_compute(study, bar)
         for n in wanted:
             ensure_scaled(study, n, bar)
             done.append((n, run_replay(study, n, settings, bar)))

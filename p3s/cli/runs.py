@@ -164,20 +164,34 @@ def trace_counts(
     *,
     made: bool = False,
     recording: Recording | None = None,
+    times: bool = True,
 ) -> Traced:
     """Trace and characterize each count; a count that fails does not stop the others.
 
     ``made`` tells that the study is new: it is removed when not even its first run leaves
-    anything. ``recording`` is settled with the study's runs: one unit of work for all.
+    anything. ``recording`` is settled with the study's runs: one unit of work for all. Beside
+    instructions, which are counted in one run, ``repeats`` native runs are timed unless ``times``
+    is False.
     """
     from p3s.characterize import load_phases
-    from p3s.cli.recording import check_unit, settle
+    from p3s.cli.recording import check_unit, only_timed, settle
     from signature_runner.cores import cores
+    from signature_runner.emulate import emulator
     from signature_runner.recording import Recording
 
     try:
-        chosen = settle(recording or Recording(), study, counts, repeats, cores())
-        done = _trace_counts(study, command, counts, repeats, timeout_s, bar, chosen)
+        asked = recording or Recording()
+        timed = only_timed(asked, study, counts)
+        chosen = asked if timed else settle(asked, study, counts, repeats, cores())
+        if not times and (timed or chosen.work != "instructions"):
+            raise UsageError(
+                "--no-times: belongs to --work instructions; other runs are timed as they are"
+            )
+        if chosen.work == "instructions":
+            emulator()  # before anything runs: native runs come first
+        plans = {np: _plan(study, np, repeats, chosen, timed, times) for np in counts}
+        bar.expect(sum(len(each) for each in plans.values()))
+        done = _trace_counts(study, command, plans, timeout_s, bar)
         check_unit(study)
         if study.signature_counts():
             load_phases(study.root)
@@ -188,40 +202,91 @@ def trace_counts(
         raise
 
 
+@dataclass(frozen=True)
+class _Step:
+    """One run: what it is called, its repeat, where it goes; ``native``: beside a counted one."""
+
+    label: str
+    rep: int
+    target: Path
+    recording: Recording
+    native: bool = False
+
+
+def _plan(
+    study: Study, np: int, repeats: int, recording: Recording, timed: bool, times: bool
+) -> list[_Step]:
+    """Return the runs at one count; native ones come first: they fail sooner than counted ones."""
+    from dataclasses import replace
+
+    counted = recording.work == "instructions"
+    found: list[_Step] = []
+    if timed or (counted and times):
+        native = replace(recording, work="cpu")
+        found = [
+            _Step(f"np={np} native run{_of(rep, repeats)}", rep, study.timed_dir(np, rep), native,
+                  native=True)
+            for rep in range(repeats)
+        ]  # fmt: skip
+    if timed:
+        return found
+    if counted:
+        name = f"np={np} counting instructions" if found else f"np={np}"
+        return [*found, _Step(name, 0, study.runs_dir(np), recording)]
+    return [
+        _Step(f"np={np}" + (f" run{_of(rep, repeats)}" if repeats > 1 else ""), rep,
+              study.runs_dir(np, rep), recording)
+        for rep in range(repeats)
+    ]  # fmt: skip
+
+
+def _of(rep: int, repeats: int) -> str:
+    return f" {rep + 1}/{repeats}" if repeats > 1 else ""
+
+
 def _trace_counts(
     study: Study,
     command: Sequence[str],
-    counts: Sequence[int],
-    repeats: int,
+    plans: dict[int, list[_Step]],
     timeout_s: float,
     bar: Progress,
-    recording: Recording,
 ) -> Traced:
     from p3s.characterize import characterize
+    from p3s.characterize.disturbed import as_json, notes
+    from p3s.characterize.times import load_times
 
     done = Traced()
-    for np in counts:
+    for np, steps in plans.items():
         runs: list[dict[str, Any]] = []
-        for rep in range(repeats):
-            label = f"np={np}" + (f" run {rep + 1}/{repeats}" if repeats > 1 else "")
-            bar.start(f"{label}: running")
+        timed: list[dict[str, Any]] = []
+        lost = False  # a native run failed
+        for step in steps:
+            bar.start(f"{step.label}: running")
             try:
-                target = study.runs_dir(np, rep)
-                row, problems = trace_once(study, command, np, target, timeout_s, recording)
+                row, problems = trace_once(
+                    study, command, np, step.target, timeout_s, step.recording
+                )
             except RunFailed as err:
-                if not done.counts and not runs and not err.code and err.status == "failed":
+                if (
+                    not done.counts and not runs and not timed and not err.code
+                    and err.status == "failed"
+                ):  # fmt: skip
                     raise  # not the program but the set-up is at fault: no count will do better
-                text = _about(np, str(err))
-                done.failed.append({"np": np, "rep": rep, "exit_code": err.code, "reason": text})
-                bar.done(f"{label}: failed")
+                text = str(err).removeprefix(f"np={np}: ")
+                text = f"np={np}: {'native run: ' if step.native else ''}{text}"
+                done.failed.append(
+                    {"np": np, "rep": step.rep, "exit_code": err.code, "reason": text}
+                )
+                bar.done(f"{step.label}: failed")
+                lost = step.native
                 break
             study.update()
             done.problems += [_about(np, problem) for problem in problems]
             for problem in problems:
                 say(_about(np, problem))
-            runs.append({"rep": rep, **row})
-            bar.done(f"{label}: {row['wall_s']:.1f} s")
-        if not runs:
+            (timed if step.native else runs).append({"rep": step.rep, **row})
+            bar.done(f"{step.label}: {row['wall_s']:.1f} s")
+        if lost or not (runs or (timed and steps[-1].native)):
             continue
         bar.start(f"np={np}: characterizing")
         try:
@@ -231,8 +296,12 @@ def _trace_counts(
             done.failed.append({"np": np, "rep": None, "exit_code": None, "reason": text})
             bar.done(f"np={np}: cannot be characterized")
             continue
+        times = load_times(study.root, np)
+        for note in notes(times):
+            say(f"note: np={np}: {note}")
         done.counts.append({
-            "np": np, "runs": runs, "signature": _summary(signature),
+            "np": np, "times": as_json(times), "runs": runs, **({"timed": timed} if timed else {}),
+            "signature": _summary(signature),
             "not_modelled": signature.get("not_modelled", []),
             "tracing": signature.get("tracing", {}),
         })

@@ -41,7 +41,7 @@ def scale(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
-    from p3s.cli.pipeline import ensure_model, say_doubts
+    from p3s.cli.pipeline import ensure_compute, ensure_model, say_doubts
     from p3s.scale import scaled_dir, write_scaled
     from p3s.study import Study
 
@@ -51,6 +51,7 @@ def scale(
     done = []
     with progress(len(wanted)) as bar:
         ensure_model(study, bar)
+        ensure_compute(study, bar)
         say_doubts(study, wanted)
         for n in wanted:
             bar.start(f"n={n}: scaling")

@@ -44,14 +44,14 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
     that take part), points, equal_ranks, measured (count -> instruction groups, with
     the mean work of a rank in the run).
     """
-    places = _places(items)
+    places = places_of(items)
     of_item = np.array([places[(it["site"], it["op"])] for it in items] + [-1], dtype=np.int64)
     phase_of = np.array([it["phase"] for it in items] + [-1], dtype=np.int64)
     runs = []
     totals: list[list[tuple[int, np.ndarray, np.ndarray]]] = [[] for _ in phases]
     for t in tables:
         item = np.minimum(assign(items, t, grids[t.np], split).of_row, len(items))
-        runs.append(_run_of(t, grids[t.np], of_item[item], places))
+        runs.append(run_of(t, grids[t.np], of_item[item], places))
         runs[-1].item = item
         for k in range(len(phases)):
             mine = phase_of[item] == k
@@ -66,7 +66,7 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
         env = env_of(run.grid, np.arange(run.grid.n))
         run.features = np.stack([feature_values(Feature(f.expr, 0.0), env, {}) for f in basis],
                                 axis=1)
-    most = _most_terms(runs)
+    most = most_terms(runs)
     weights = _row_weights(items, tables[-1], runs[-1], grids[tables[-1].np])
     for place, number in places.items():
         mine = [i for i, it in enumerate(items) if (it["site"], it["op"]) == place]
@@ -76,11 +76,11 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
         phases[items[mine[0]]["phase"]]["work"]["places"].append(made)
 
 
-def _places(items: Sequence[Mapping[str, Any]]) -> dict[Place, int]:
+def places_of(items: Sequence[Mapping[str, Any]]) -> dict[Place, int]:
     return {p: k for k, p in enumerate(dict.fromkeys((it["site"], it["op"]) for it in items))}
 
 
-def _run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Place, int]) -> Run:
+def run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Place, int]) -> Run:
     """Return what one traced count did, by place; place: of each row of the table, -1: of none."""
     shape = (len(places), t.np)
     known = place >= 0
@@ -115,7 +115,7 @@ def _total(points: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> dict[str, An
                                   for mine in instruction_groups(w)] for n, ranks, w in points}}
 
 
-def _most_terms(runs: Sequence[Run]) -> dict[tuple[int, int], int]:
+def most_terms(runs: Sequence[Run]) -> dict[tuple[int, int], int]:
     """Return how many terms the law of a segment may have: few where it hardly matters.
 
     One for the segments that together are at most a thousandth of the work at every count, two
@@ -144,7 +144,7 @@ def _place(number: int, places: Sequence[Place], runs: Sequence[Run],
     """
     here = [run.segments[run.segments[:, 2] == number] for run in runs]
     before = sorted({int(a) for s in here for a in np.unique(s[:, 1])})
-    tables = [_counts_and_work(s, before, run.grid.n) for s, run in zip(here, runs, strict=True)]
+    tables = [counts_and_work(s, before, run.grid.n) for s, run in zip(here, runs, strict=True)]
     laws: dict[int, dict[str, Any]] = {}
     like: list[tuple[int, ...]] = []
     # the code before one call is often the same: who was seen at most counts is fitted first
@@ -177,7 +177,7 @@ def _present(calls: np.ndarray, before: Sequence[int]) -> np.ndarray:
                      for a in before])
 
 
-def _counts_and_work(segments: np.ndarray, before: Sequence[int], ranks: int
+def counts_and_work(segments: np.ndarray, before: Sequence[int], ranks: int
                      ) -> tuple[np.ndarray, np.ndarray]:
     """Return how often each segment occurs and its work, both (places before, ranks)."""
     row = np.searchsorted(np.array(before), segments[:, 1])

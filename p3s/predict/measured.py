@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,10 +14,12 @@ if TYPE_CHECKING:
     from p3s.trace import RunTrace
 
 
+#: Units of work that are times.
+_NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 #: Share of a run that ranks may spend off their cores while they compute.
 OFF_CORE_LIMIT = 0.10
-#: Wall time per event that the tracer itself may take between two calls.
-_TRACER_NS = 2000
+#: How runs say that their work was counted in an emulator.
+_EMULATOR = "qemu"
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,8 @@ class Measured:
 
     ``wall_s`` runs from the end of MPI_Init to the start of MPI_Finalize: largest over the ranks,
     smallest over the repeats (``wall_max_s``: largest over the repeats). ``work_s`` is the
-    computation of the busiest rank after MPI_Init in thread CPU time. ``shared_cores`` tells that
+    computation of the busiest rank after MPI_Init in thread CPU time, typical (median) of the
+    repeats, NaN where the runs have no clock. ``shared_cores`` tells that
     there were more ranks than cores; ``off_core`` is the share of the run in which the worst rank
     computed without getting CPU time: it waited for a core, slept, or did input or output.
     """
@@ -52,20 +57,25 @@ class RunTimes:
 
 
 def measured(study: Study, np: int) -> Measured | None:
-    """Return what the complete runs at ``np`` took; None when there is none."""
+    """Return what the complete runs at ``np`` took; None when there is none that tells.
+
+    Beside runs in an emulator, which have no times, it is what native runs of the count took.
+    """
     from p3s.trace import read_run
 
-    records = [record for record in study.runs(np) if record.status == "complete"]
-    times = [run_times(read_run(record.path)) for record in records]
-    if not times:
+    records = [run for run in study.timed_runs(np) if run.status == "complete"] or [
+        run for run in study.runs(np) if run.status == "complete"]
+    runs = [read_run(record.path) for record in records]
+    if not runs or any(str(run.work_origin).startswith(_EMULATOR) for run in runs):
         return None
+    times = [run_times(run) for run in runs]
     best = min(times, key=lambda run: run.wall_s)
     shared = any(record.info.get("oversubscribed", True) for record in records)
     return Measured(
         np,
         best.wall_s,
         max(run.wall_s for run in times),
-        min(run.work_s for run in times),
+        statistics.median(run.work_s for run in times),
         shared,
         best.off_core,
     )
@@ -75,10 +85,13 @@ def run_times(run: RunTrace) -> RunTimes:
     """Return what a run took.
 
     The last event of a rank is MPI_Finalize, recorded as it is entered; events start on a clock
-    that begins when MPI_Init returns.
+    that begins when MPI_Init returns. Work in instructions is no time: it is NaN then.
     """
     import numpy
 
+    from p3s.characterize.clock import off_core_ns
+
+    timed = run.work_unit in _NS_UNITS
     late = numpy.array([call.op not in INIT_OPS for call in run.calls], dtype=bool)
     wall_ns = work_ns = lost_ns = 0
     for rank in run.ranks:
@@ -86,9 +99,10 @@ def run_times(run: RunTrace) -> RunTimes:
             continue
         wall_ns = max(wall_ns, int(rank.start_ns[-1]))
         after_init = late[rank.call]
+        if not timed:
+            continue
         work = int(rank.work[after_init].sum())
         work_ns = max(work_ns, work)
-        ends = numpy.where(after_init, rank.start_ns + rank.elapsed_ns, 0)
-        between = int(numpy.maximum(rank.start_ns[1:] - ends[:-1], 0).sum()) - rank.failed_poll_ns
-        lost_ns = max(lost_ns, between - work - _TRACER_NS * len(rank.start_ns))
-    return RunTimes(wall_ns / 1e9, work_ns / 1e9, lost_ns / wall_ns if wall_ns else 0.0)
+        lost_ns = max(lost_ns, off_core_ns(rank, after_init, work))
+    work_s = work_ns / 1e9 if timed else math.nan
+    return RunTimes(wall_ns / 1e9, work_s, lost_ns / wall_ns if wall_ns else 0.0)

@@ -9,10 +9,11 @@ from typing import Any
 from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.errors import P3SError
+from p3s.predict import outside
 from p3s.predict.measured import Measured, measured
 from p3s.predict.times import PhaseTimes, phase_times
 from p3s.study import SCHEMA_VERSION, Study, read_json, write_json
-from p3s.words import mixed_clocks
+from p3s.words import left_out, mixed_clocks
 
 PREDICTION_SCHEMA = "p3s.prediction"
 
@@ -36,11 +37,13 @@ def predict(
     Needs the scaled trace and the replay of every count in ``counts``; traced counts among them
     are compared with what was measured. Speedup is relative to the smallest count.
     """
-    traced = study.counts()
+    model = read_json(study.model_path, "p3s.model")
+    # the model of a value that was not traced rests on the counts of other values
+    traced = sorted({*study.counts(), *(model["counts"] if model.get("derived") else ())})
     times = {n: phase_times(study, n) for n in sorted(set(counts))}
     runs = {n: found for n in times if n in traced and (found := measured(study, n)) is not None}
     replays = {n: read_json(study.replay_path(n), "p3s.replay") for n in times if n > 1}
-    held = read_json(study.model_path, "p3s.model").get("holdout")
+    held = model.get("holdout")
     result = compose(times, runs, replays, traced, threshold=threshold, holdout=held)
     write_json(study.prediction_path, result)
     return result
@@ -66,7 +69,8 @@ def compose(
     shared = _not_representative(runs, replays)
     unknown = max(_unknown_share(times[n].head) for n in times)
     ratio = rows[-1]["n"] / max(traced) if traced else math.inf
-    low_confidence = [*_doubts(unknown, ratio), *missed(holdout)]
+    asked = [row for row in rows if row["n"] not in traced]
+    low_confidence = [*_doubts(unknown, ratio), *outside.doubts(asked), *missed(holdout)]
     share = _verdict_share(times[rows[-1]["n"]].head)
     return {
         "schema": PREDICTION_SCHEMA,
@@ -85,6 +89,7 @@ def compose(
         "notes": [
             *shared,
             *_notes(rows, replays, ratio),
+            *outside.notes(asked),
             *_soft_rules(share),
             *sentences(times[rows[-1]["n"]].head),
             *tracing.sentence(times[rows[-1]["n"]].head.get("tracing", {})),
@@ -153,24 +158,35 @@ def _phases(
         both = compute + comm
         slowest = int(np.argmax(both))
         total += float(both[slowest])
-        width = float(times.work_rel_half_width[slot])
-        if math.isnan(width):
+        ends = times.interval_of(slot)
+        if ends is None:
             known = known and float(compute.max()) == 0.0
-            width = 0.0
-        low += float((compute * max(0.0, 1.0 - width) + times.comm_low[:, slot]).max())
-        high += float((compute * (1.0 + width) + times.comm_high[:, slot]).max())
-        rows.append(
-            {
-                "phase": phase["phase"],
-                "name": str(phase.get("name", phase["phase"])),
-                "weight": phase["weight"],
-                "compute_s": float(compute[slowest]),
-                "comm_s": float(comm[slowest]),
-            }
-        )
+        below, above = ends or (1.0, 1.0)
+        low += float((compute * below + times.comm_low[:, slot]).max())
+        high += float((compute * above + times.comm_high[:, slot]).max())
+        seconds = float(compute[slowest])
+        entry: dict[str, Any] = {
+            "phase": phase["phase"],
+            "name": str(phase.get("name", phase["phase"])),
+            "weight": phase["weight"],
+            "compute_s": seconds,
+            "compute_low_s": seconds * below if ends else None,
+            "compute_high_s": seconds * above if ends else None,
+            "crm_i_s": _seconds(phase.get("crm_i_ns")),
+            "crm_c_s": _seconds(phase.get("crm_c_ns")),
+            "comm_s": float(comm[slowest]),
+        }
+        for key in ("x", "covered", "outside", "below"):
+            if key in phase:
+                entry[key] = phase[key]
+        rows.append(entry)
     if not known:
         return rows, total, None, None
     return rows, total, min(low, total), max(high, total)
+
+
+def _seconds(ns: Any) -> float | None:
+    return float(ns) / 1e9 if isinstance(ns, (int, float)) else None
 
 
 def _relate(row: dict[str, Any], base: Mapping[str, Any]) -> None:
@@ -245,7 +261,6 @@ def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[str]:
     """
     if not isinstance(holdout, Mapping):
         return []
-    n = holdout.get("n")
     if not holdout.get("possible", True):
         return [f"the model could not be checked on a held-out count: {holdout.get('why')}"]
     wrong = []
@@ -261,7 +276,7 @@ def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[str]:
         wrong.append(f"{off} of {weights['phases']} phase weights")
     if not wrong:
         return []
-    return [f"fitted without {n} processes the model misses there {', '.join(wrong)}"]
+    return [f"fitted without {left_out(holdout)} the model misses there {', '.join(wrong)}"]
 
 
 def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:

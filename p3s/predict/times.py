@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     FloatArray = NDArray[np.float64]
 
-#: Units of work that are times already; others need a cost per unit.
+#: Units of work that are times already; others need a cost per unit (column compute_ns).
 _NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 _NS_PER_S = 1e9
 _BATCH_ROWS = 1 << 18
@@ -28,7 +28,8 @@ class PhaseTimes:
     """Seconds per rank and phase at one process count; arrays of shape (ranks, phases).
 
     ``comm_low`` and ``comm_high`` bound ``comm`` by the confidence interval of the measurement.
-    ``work_rel_half_width`` is the relative half width of the work law per phase, NaN if unknown.
+    ``work_rel_half_width`` is the relative half width of the work law per phase, NaN if unknown;
+    it stands in where the phase has no interval of its time.
     """
 
     n: int
@@ -39,6 +40,17 @@ class PhaseTimes:
     comm_high: FloatArray
     work_rel_half_width: FloatArray
     head: dict[str, Any]
+
+    def interval_of(self, slot: int) -> tuple[float, float] | None:
+        """Return the ends of a phase's 90 % interval as multiples of its computation.
+
+        None if unknown: no interval of its time, and none of its work.
+        """
+        low, high = (self.phases[slot].get(key) for key in ("compute_low", "compute_high"))
+        if isinstance(low, (int, float)) and isinstance(high, (int, float)):
+            return min(max(float(low), 0.0), 1.0), max(float(high), 1.0)
+        width = float(self.work_rel_half_width[slot])
+        return None if width != width else (max(0.0, 1.0 - width), 1.0 + width)
 
 
 def read_head(scaled_dir: Path, n: int) -> dict[str, Any]:
@@ -58,10 +70,11 @@ def read_head(scaled_dir: Path, n: int) -> dict[str, Any]:
     if len(set(numbers)) != len(numbers):
         raise P3SError(f"{path}: damaged: a phase is listed twice; run p3s scale again")
     unit = head.get("work_unit")
-    if unit not in _NS_UNITS:
+    if unit not in _NS_UNITS and not all("compute_ns" in phase for phase in phases):
         raise P3SError(
-            f"{path}: work is in {str(unit)[:40]}, which has no cost in time; times need a study "
-            "in CPU or wall time: run `p3s characterize --work cpu` into another study"
+            f"{path}: work is in {str(unit)[:40]}, and nothing says how long it takes; times need "
+            "a study in CPU or wall time, or native runs added to this one: p3s characterize "
+            f"--work cpu -n COUNTS -o {scaled_dir.parent.parent} -- LAUNCHER"
         )
     return head
 
@@ -84,10 +97,11 @@ def _positions(table: Any, path: Path, n: int, slot_of: dict[int, int]) -> Any:
 
 
 def compute_seconds(scaled_dir: Path, n: int, slot_of: dict[int, int]) -> FloatArray:
-    """Return the computation per rank and phase in seconds: the sum of repeat x work (Eq. 8.1).
+    """Return the computation per rank and phase in seconds: the sum of repeat x time (Eq. 8.1).
 
-    Shape (n, phases). Work before the end of MPI_Init is left out. Streams the parts, so that
-    memory does not grow with the number of rows.
+    The time before one call is the column compute_ns; in a trace without it, of a study without
+    compute.json, it is the work. Shape (n, phases). What comes before the end of MPI_Init is left
+    out. Streams the parts, so that memory does not grow with the number of rows.
     """
     import numpy as np
     import pyarrow as pa
@@ -104,17 +118,21 @@ def compute_seconds(scaled_dir: Path, n: int, slot_of: dict[int, int]) -> FloatA
     for part in parts:
         try:
             with pq.ParquetFile(part) as file:
+                once = "compute_ns" if "compute_ns" in file.schema_arrow.names else "work"
                 batches = file.iter_batches(
-                    batch_size=_BATCH_ROWS, columns=["rank", "phase", "op", "repeat", "work"]
+                    batch_size=_BATCH_ROWS, columns=["rank", "phase", "op", "repeat", once]
                 )
                 for batch in batches:
                     where = _positions(batch, part, n, slot_of)
-                    work = batch.column("work").to_numpy(zero_copy_only=False).astype(np.float64)
+                    work = batch.column(once).to_numpy(zero_copy_only=False).astype(np.float64)
                     times = batch.column("repeat").to_numpy().astype(np.float64)
                     early = pc.is_in(batch.column("op").cast(pa.string()), value_set=start_up)
                     cost = np.where(early.to_numpy(zero_copy_only=False), 0.0, work * times)
                     if not np.isfinite(cost).all() or (cost < 0).any():
-                        raise P3SError(f"{part}: damaged: work or repeat is negative or no number")
+                        raise P3SError(
+                            f"{part}: damaged: {once} or repeat is negative or no number; "
+                            "run p3s scale again"
+                        )
                     total += np.bincount(where, weights=cost, minlength=n * width)
         except (pa.ArrowException, OSError, KeyError) as err:
             why = " ".join(str(err).split())[:120]

@@ -15,7 +15,7 @@ from p3s.characterize.unmodelled import sentences
 from p3s.model import admissible, growth, text
 from p3s.report.rules import PhaseRules, Places, Rule, Share, phase_rules, used_symbols
 from p3s.report.text import percent, visible
-from p3s.words import mixed_clocks
+from p3s.words import left_out, mixed_clocks
 
 WIDTH = 100
 #: Without --all: phases, and rules of one phase.
@@ -74,6 +74,10 @@ def _title(model: Mapping[str, Any], phases: Sequence[PhaseRules]) -> list[str]:
     last = f"{max(counts)} processes"
     lines = [f"Equations fitted to {', '.join(map(str, counts))} processes; shares are those at "
              f"{last}, work is in {visible(str(unit))} before one call"]  # fmt: skip
+    if derived := model.get("derived"):
+        at = ", ".join(f"{name}={value}" for name, value in derived["setting"].items())
+        lines[0] = (f"Equations at {at}, by laws of the parameters from "
+                    f"{', '.join(derived['from'])}. {lines[0]}")
     lines.append(f"process grid: {text.grid_text(model)}")
     meanings = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
     lines.append("symbols: " + ", ".join(f"{name} {what}" for name, what in meanings))
@@ -85,7 +89,8 @@ def _phase(phase: PhaseRules, model: Mapping[str, Any], everything: bool) -> lis
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
     lines = wrap(f"phase {phase.phase}{phase.inside}: {phase.name}  ({share})", WIDTH)
     traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
-    lines += _indented(f"weight w = {phase.weight}  [{phase.weight_verdict}]  (traced {traced})", 2)
+    traced = f"  (traced {traced})" if traced else ""
+    lines += _indented(f"weight w = {phase.weight}  [{phase.weight_verdict}]{traced}", 2)
     refused = model["phases"][phase.phase].get("trips")
     if refused:
         told = "stated by the user; " if phase.weight_verdict == "stated" else \
@@ -222,9 +227,9 @@ def holdout(model: Mapping[str, Any]) -> list[str]:
     if not held:
         return ["nothing was held out: the rules were not checked at a count they do not know"]
     if not held.get("possible", True):
-        return wrap(f"hold-out at {held['n']} processes was not possible: "
+        return wrap(f"hold-out at {left_out(held)} was not possible: "
                     f"{visible(str(held['why']))}", WIDTH)  # fmt: skip
-    lines = [f"hold-out: fitted without {held['n']} processes and compared there"]
+    lines = [f"hold-out: fitted without {left_out(held)} and compared there"]
     for key, name in (("p2p_triples", "messages"), ("collectives", "collectives")):
         pair = held.get(key)
         if pair:

@@ -18,6 +18,7 @@ from p3s.report.equations import WIDTH
 from p3s.report.places import call_place
 from p3s.report.rules import Places
 from p3s.report.text import percent, visible
+from p3s.words import left_out
 
 #: Without --all: calls of a phase, classes of ranks of a count.
 MAX_CALLS, MAX_CLASSES = 12, 4
@@ -97,11 +98,11 @@ def _weight_reason(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
     if verdict == "statistical":
         return "statistical: no exact law reproduces the traced counts"
     if verdict == "fitted":
-        return (f"fitted: not confirmed by the fit without {held['n']} processes" if held.get("n")
+        return (f"fitted: not confirmed by the fit without {left_out(held)}" if held.get("n")
                 else "fitted: nothing was held out to confirm it")  # fmt: skip
     if verdict == "exact":
         return "exact: reproduced at every traced count" + (
-            f", and by the fit without {held['n']} processes" if held.get("possible") else "")
+            f", and by the fit without {left_out(held)}" if held.get("possible") else "")
     return f"verdict: {visible(str(verdict))}"
 
 
@@ -225,9 +226,9 @@ def _first_difference(model: Mapping[str, Any], law: Mapping[str, Any], rival: A
     return f"the same up to {top} processes"
 
 
-def _met(item: Mapping[str, Any], n: int) -> str:
+def _met(item: Mapping[str, Any], without: str) -> str:
     """Say what the fit without the largest count predicted of a call there."""
-    words = f"the fit without {n} processes " + (
+    words = f"the fit without {without} " + (
         "predicted it there" if item["met_holdout"] else "has no exact rule for it or missed it")
     there = item.get("holdout")
     if there and there.get("true"):
@@ -241,10 +242,10 @@ def _reasons(model: Mapping[str, Any], item: Mapping[str, Any]) -> list[str]:
         why = [f"{verdict}: {visible(item['why'][0], 400)}",
                *(f"and: {visible(each, 400)}" for each in item["why"][1:])]
         if held.get("possible") and "met_holdout" in item:
-            why.append(_met(item, held["n"]))
+            why.append(_met(item, left_out(held)))
         return why
     if verdict == "exact":
-        met = f", and by the fit without {held['n']} processes" if held.get("possible") else \
+        met = f", and by the fit without {left_out(held)}" if held.get("possible") else \
             "; nothing was held out"
         return [f"exact: every call at every traced count is as the rules say{met}"]
     return [f"verdict: {verdict}"]

@@ -53,3 +53,55 @@ def _rest(model: Mapping[str, Any]) -> str:
         return "A larger count still tests the model: p3s validate STUDY -n COUNT."
     return (f"What is not exact ({', '.join(weak)} calls) may still become so with any further "
             "count the program accepts.")  # fmt: skip
+
+
+def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
+    """Return which smaller workload would show what a process does at the target, or why none."""
+    n = far["target"]
+    of = "instructions" if unit == "instructions" else "ns"
+    lines: list[str] = []
+    if far["above"]:
+        lines += wrap(
+            f"At {n} processes {_phases([visible(a, 60) for a in far['above']])} "
+            "with more work per turn than was measured: no smaller workload shows that.", WIDTH)
+    if not far["phases"]:
+        if not far["above"]:
+            lines += wrap(
+                f"No far point is needed for {n} processes: what a process computes in one turn of "
+                "each phase there has been measured.", WIDTH)
+        return "\n".join(lines)
+    lines += wrap(f"Far points for {n} processes: there a process computes less in one turn than "
+                  "in any run so far.", WIDTH)
+    for p in far["phases"]:
+        ever = f" ({p['outside']:.3g} times less than ever)" if p["outside"] else ""
+        lines += wrap(
+            f"phase {p['phase']} {visible(str(p['name']), 60)}: {p['work']:.3g} {of}, measured "
+            f"from {p['measured'][0]:.3g} to {p['measured'][1]:.3g}{ever}", WIDTH,
+            initial_indent="  ", subsequent_indent="    ")
+    lines += wrap(
+        f"An input of {_part(far['input'])} of the size gives each of {far['at']} processes what "
+        f"it has at {n} of the whole: " + ", ".join(
+            f"{m} stand for {round(x)}" for m, x in zip(far["counts"], far["stands_for"],
+                                                         strict=True)) + ".", WIDTH)
+    uneven = [str(p["phase"]) for p in far["phases"] if not p["even"]]
+    if uneven:
+        lines += wrap(
+            f"In phase{'s' * (len(uneven) > 1)} {', '.join(uneven)} the total work is not the same "
+            "at all counts: what the runs stand for there will be looked up, and may differ.",
+            WIDTH)
+    if far["unmatched"]:
+        lines += wrap("But work is time in this study, and no message's size depends on the count: "
+                      "what such runs stand for could not be told. Trace with --work instructions.",
+                      WIDTH)
+    return "\n".join([*lines, "", visible(command, 4000)])
+
+
+def _phases(names: list[str]) -> str:
+    return f"there are phases ({', '.join(names)})" if len(names) > 1 else \
+        f"there is a phase ({names[0]})"
+
+
+def _part(part: float) -> str:
+    """Return a part of the work as a fraction where it nearly is one over a whole number."""
+    whole = round(1 / part) if part > 0 else 0
+    return f"1/{whole}" if whole > 1 and abs(part * whole - 1) < 0.02 else f"{part:.3g}"

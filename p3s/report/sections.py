@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,10 +83,11 @@ def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
 def _phase(phase: PhaseRules, relevant: bool) -> PhaseEquations:
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
     traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
+    traced = f" (traced {traced})" if traced else ""
     rules, rest = chosen_rules(phase, everything=False)
     return PhaseEquations(
         visible(f"Phase {phase.phase}{phase.inside}: {phase.name} ({share})", 400),
-        visible(f"weight w = {phase.weight} [{phase.weight_verdict}] (traced {traced}); work of a "
+        visible(f"weight w = {phase.weight} [{phase.weight_verdict}]{traced}; work of a "
                 f"rank in the run = {phase.work}", 2000),
         [_row(rule) for rule in rules], [_row(rule) for rule in rest],
         [f"{why} ({number} of the calls)" for number, why in phase.reasons], relevant,
@@ -110,6 +111,23 @@ def instructions_of(model: Mapping[str, Any]) -> str:
 
     try:
         return "\n".join(visible(line, 400) for line in table(model).split("\n")).rstrip()
+    except P3SError:
+        return ""
+
+
+def computation_of(study: Study, model: Mapping[str, Any], counts: Sequence[int]) -> str:
+    """Return the compute table (thesis, Tables 6.5 and 6.6) as text; empty without times.
+
+    counts: of the prediction.
+    """
+    from p3s.compute.stage import load
+    from p3s.report.compute import table
+
+    try:
+        found = load(study.root)
+        asked = [n for n in counts if n not in model["counts"]]
+        return "" if found is None else "\n".join(
+            visible(line, 400) for line in table(model, found, asked).split("\n"))
     except P3SError:
         return ""
 

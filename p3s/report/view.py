@@ -9,10 +9,19 @@ from typing import Any
 from p3s import __version__
 from p3s.characterize.unmodelled import sentences
 from p3s.errors import P3SError
+from p3s.predict.outside import NOTED, ratio_text
 from p3s.report.equations import listed, missed_rules
-from p3s.report.sections import Account, Equations, account_of, equations_of, instructions_of
+from p3s.report.sections import (
+    Account,
+    Equations,
+    account_of,
+    computation_of,
+    equations_of,
+    instructions_of,
+)
 from p3s.report.text import factor, interval, percent, seconds, visible
 from p3s.study import Study, read_json
+from p3s.words import left_out
 
 #: Phases listed one by one; the rest is summed up and said so.
 MAX_PHASES = 200
@@ -33,7 +42,10 @@ class Point:
 
 @dataclass(frozen=True)
 class PhaseCost:
-    """One phase at the largest count: its share of the time and what the time is spent on."""
+    """One phase at the largest count: its share of the time and what the time is spent on.
+
+    sure: interval of the computation, and how far it is outside of what was measured.
+    """
 
     name: str
     weight: str
@@ -41,6 +53,7 @@ class PhaseCost:
     share: str
     compute: str
     comm: str
+    sure: str
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,7 @@ class View:
     account: Account | None
     equations: Equations
     instructions: str
+    computation: str
     shares_head: list[str]
     shares: list[list[str]]
     holdout: list[str]
@@ -207,6 +221,7 @@ def _phase_costs(prediction: dict[str, Any]) -> tuple[list[PhaseCost], str]:
             percent(_phase_time(phase) / whole if whole else 0.0),
             seconds(phase["compute_s"]),
             seconds(phase["comm_s"]),
+            _sure(phase),
         )
         for phase in phases[:MAX_PHASES]
     ]
@@ -216,6 +231,16 @@ def _phase_costs(prediction: dict[str, Any]) -> tuple[list[PhaseCost], str]:
         left = percent(sum(map(_phase_time, rest)) / whole if whole else 0.0)
         cut = f"{len(rest)} more phases with {left} of the time are in prediction.json."
     return costs, cut
+
+
+def _sure(phase: dict[str, Any]) -> str:
+    """Return the interval of a phase's computation, and by how much its work is outside."""
+    if not phase["compute_s"]:
+        return ""
+    text = interval(phase.get("compute_low_s"), phase.get("compute_high_s"))
+    if float(phase.get("outside") or 1.0) > NOTED:
+        text += f"; {ratio_text(phase)} that was measured"
+    return text
 
 
 def _shares(prediction: dict[str, Any]) -> list[list[str]]:
@@ -233,7 +258,7 @@ def _holdout(model: dict[str, Any]) -> list[str]:
         return ["No count was held out: nothing was checked."]
     if not held.get("possible", True):
         return [f"Not possible: {visible(_plain(held.get('why', 'no reason given')))}"]
-    lines = [f"Fitted without {visible(_plain(held.get('n')))} processes and compared there."]
+    lines = [f"Fitted without {visible(left_out(held))} and compared there."]
     for key, name in (("p2p_triples", "messages"), ("collectives", "collectives")):
         pair = held.get(key)
         if isinstance(pair, dict):
@@ -382,6 +407,7 @@ def build_view(study: Study) -> View:
         account=account_of(study),
         equations=equations_of(study, model),
         instructions=instructions_of(model),
+        computation=computation_of(study, model, [row["n"] for row in rows]),
         shares_head=["verdict", "events", "bytes", "work"],
         shares=_shares(prediction),
         holdout=_holdout(model),

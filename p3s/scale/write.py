@@ -12,20 +12,24 @@ from typing import Any
 
 import numpy as np
 
+from p3s.compute.apply import Costs, PhaseSums, Timed
+from p3s.compute.stage import load as load_compute
 from p3s.errors import P3SError
 from p3s.model.evaluate import Evaluator, ScaledRows, phase_weight
 from p3s.model.stage import load
-from p3s.model.workload import rank_work
+from p3s.model.workload import RankWork, rank_work
 
 RANKS_PER_PART = 1024
 #: Largest count all of whose ranks are written: more can be had in parts.
 MOST_RANKS = 1 << 22
 
 
-def write_scaled(study_dir: Path, n: int, ranks: Sequence[int] | None = None) -> dict[str, Any]:
-    """Write the scaled logical trace of ``n`` processes and return its head (scaled.json).
+def write_scaled(study_dir: Path, n: int, ranks: Sequence[int] | None = None,
+                 compute: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Write the scaled trace of ``n`` processes and return its head (scaled.json).
 
-    ranks: only these, into a directory of its own (scaled/npNNNNNN.ranks).
+    ranks: only these, into a directory of its own (scaled/npNNNNNN.ranks). compute: laws of the
+    computation time to use instead of the study's own compute.json.
     """
     from p3s.study import Study, write_json
 
@@ -37,17 +41,23 @@ def write_scaled(study_dir: Path, n: int, ranks: Sequence[int] | None = None) ->
     if wanted is None and n > MOST_RANKS:
         raise P3SError(f"scale: {n} processes have too many rows to write; name some with --ranks")
     evaluator = Evaluator(model, n)
+    laws = compute if compute is not None else load_compute(study.root)
+    costs = Costs(laws, model) if laws is not None else None
     target = scaled_dir(study.scaled_dir(n), ranks)
     staged = study.stage_run(target)
     try:
-        head = _Head(model, evaluator)
+        head = _Head(model, evaluator, costs)
         parts = np.array_split(wanted, range(RANKS_PER_PART, len(wanted), RANKS_PER_PART)) \
             if wanted is not None else (np.arange(a, min(a + RANKS_PER_PART, n))
                                         for a in range(0, n, RANKS_PER_PART))
         for k, some in enumerate(parts):
             rows = evaluator.rows(some)
-            _write_part(model, rows, staged / f"part-{k:05d}.parquet")
-            head.add(rows)
+            found = rank_work(model, rows.grid, {
+                name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")})
+            timed = costs.of(evaluator.grid, found) if costs is not None else None
+            once = compute_ns(model, rows, timed) if timed is not None else None
+            _write_part(model, rows, once, staged / f"part-{k:05d}.parquet")
+            head.add(rows, found, timed)
         write_json(staged / "comms.json", {"schema": "p3s.comms", "schema_version": 1,
                                            "comms": evaluator.comms.to_json()})
         write_json(staged / "order.json", _order(model, evaluator))
@@ -85,12 +95,29 @@ def _index_in_phase(rows: ScaledRows) -> np.ndarray:
     return np.arange(len(rows.rank)) - np.repeat(starts, np.diff([*starts, len(rows.rank)]))
 
 
+def compute_ns(model: Mapping[str, Any], rows: ScaledRows, timed: Timed) -> np.ndarray:
+    """Return the time before one call of every row in ns: its work times its place's cost."""
+    if not len(rows.rank):
+        return np.zeros(0)
+    number = {tuple(p["place"]): k for k, p in enumerate(
+        p for phase in model["phases"] for p in phase["work"]["places"])}
+    of_item = np.array([number.get((it["site"], it["op"]), -1) for it in model["items"]],
+                       dtype=np.int64)
+    place, column = of_item[rows.item], np.searchsorted(timed.ranks, rows.rank)
+    cost = timed.rest[rows.phase, column]
+    if len(timed.cost):
+        cost = np.where(place >= 0, timed.cost[place, column], cost)
+    return np.asarray(rows.work * cost)
+
+
 def _rules(model: Mapping[str, Any]) -> np.ndarray:
     """Return the number of each item's first slot among all slots."""
     return np.cumsum([0, *(len(it["slots"]) for it in model["items"])])
 
 
-def _write_part(model: Mapping[str, Any], rows: ScaledRows, path: Path) -> None:
+def _write_part(model: Mapping[str, Any], rows: ScaledRows, once: np.ndarray | None,
+                path: Path) -> None:
+    """Write the rows of some ranks; once: time before one call of each, None if not known."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -124,6 +151,7 @@ def _write_part(model: Mapping[str, Any], rows: ScaledRows, path: Path) -> None:
         "verdict": labels([x["verdict"] for x in items], it),
         "stage": pa.array(rows.stage, pa.int32()),
         "turn": pa.array(rows.turn, pa.int32()),
+        **({} if once is None else {"compute_ns": pa.array(once, pa.float64())}),
     })
     pq.write_table(table, path, compression="zstd", write_page_checksum=True)
 
@@ -141,8 +169,10 @@ def _order(model: Mapping[str, Any], evaluator: Evaluator) -> dict[str, Any]:
 class _Head:
     """Sums over the rows that make scaled.json."""
 
-    def __init__(self, model: Mapping[str, Any], evaluator: Evaluator) -> None:
+    def __init__(self, model: Mapping[str, Any], evaluator: Evaluator,
+                 costs: Costs | None) -> None:
         self.model, self.evaluator = model, evaluator
+        self.times = PhaseSums(costs) if costs is not None else None
         phases = len(model["phases"])
         self.work, self.events = np.zeros(phases), np.zeros(phases)
         self.half: dict[int, tuple[int, float]] = {}
@@ -152,15 +182,15 @@ class _Head:
         self.share = np.zeros((3, len(self.verdicts)))
         self.rows = 0
 
-    def add(self, rows: ScaledRows) -> None:
-        """Take in the rows of some ranks."""
+    def add(self, rows: ScaledRows, found: RankWork, timed: Timed | None) -> None:
+        """Take in the rows of some ranks, their work and the time it takes."""
         phases = len(self.work)
         work = rows.work * rows.repeat
         self.rows += len(rows.rank)
         self.work += np.bincount(rows.phase, weights=work, minlength=phases)
         # Ranks share their laws, so their errors add up; those of segments are independent.
-        found = rank_work(self.model, rows.grid, {
-            name: getattr(rows, name) for name in ("rank", "item", "nbytes", "repeat")})
+        if self.times is not None and timed is not None:
+            self.times.add(timed)
         for k, (place, half) in enumerate(zip(found.places, found.half_width.sum(axis=1).tolist(),
                                               strict=True)):
             self.half[k] = place["phase"], self.half.get(k, (0, 0.0))[1] + half
@@ -180,7 +210,8 @@ class _Head:
                    "events_per_iteration": float(self.events[k]) / ranks,
                    "work": float(self.work[k]),
                    "work_rel_half_width": float(np.sqrt(squares[k]) / self.work[k])
-                   if self.work[k] else 0.0}
+                   if self.work[k] else 0.0,
+                   **(self.times.of_phase(k, evaluator.grid) if self.times is not None else {})}
                   for k, p in enumerate(model["phases"])]
         total = self.share.sum(axis=1)
         share = {verdict: {name: float(self.share[k, v] / total[k]) if total[k] else 0.0

@@ -337,11 +337,15 @@ class _Collector:
         if end is None:
             return self.header
         aborting = bool(end.flags & layout.ABORTING)
+        header = self.header
+        if end.memory is not None and header.minor >= layout.MEMORY_MINOR:
+            init, peak, preempted = end.memory
+            header = replace(header, resident_init=init, resident_peak=peak, preempted=preempted)
         return replace(
-            self.header, failed_polls=end.failed_polls, failed_poll_ns=max(end.failed_poll_ns, 0),
+            header, failed_polls=end.failed_polls, failed_poll_ns=max(end.failed_poll_ns, 0),
             flags=end.flags, paused_calls=end.paused_calls,
             tracer_ns=max(end.tracer_ns, 0), in_call=0, paused=False,
-            abort_code=self.header.abort_code if aborting else 0,
+            abort_code=header.abort_code if aborting else 0,
         )  # fmt: skip
 
     def _compare_with_end(self, capture: Capture) -> None:

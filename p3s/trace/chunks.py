@@ -20,7 +20,9 @@ class Header:
 
     ``work_source`` is one of layout.WORK_UNITS; times are nanoseconds. ``failed_polls`` to
     ``paused_calls`` are live totals. ``run`` is the same for all ranks of one launch, of which
-    the launcher started ``launched``; 0 where that is not known.
+    the launcher started ``launched``. ``resident_init``, ``resident_peak``: bytes of memory in
+    use at the end of MPI_Init, and at most before MPI_Finalize; ``preempted``: how often the
+    thread lost its core between the two. 0 where that is not known.
     """
 
     rank: int
@@ -48,6 +50,15 @@ class Header:
     tracer_ns: int
     run: int = 0
     launched: int = 0
+    resident_init: int = 0
+    resident_peak: int = 0
+    preempted: int = 0
+
+    @property
+    def resident_bytes(self) -> int:
+        """Memory that the program itself filled after MPI_Init, at most; 0: not known."""
+        both = self.resident_init and self.resident_peak
+        return max(self.resident_peak - self.resident_init, 0) if both else 0
 
     @property
     def separate(self) -> bool:
@@ -134,7 +145,7 @@ def read_header(path: Path) -> Header:
     """
     try:
         with open(open_capture(path), "rb") as file:
-            raw = file.read(layout.HEADER_MIN_BYTES)
+            raw = file.read(layout.HEADER_READ_BYTES)
     except OSError as error:
         raise P3SError(f"{path}: {error.strerror}") from error
     return parse_header(raw, path)
@@ -189,8 +200,25 @@ def _header(raw: bytes, path: Path) -> Header:
         tuple(_text(names[width * i : width * (i + 1)]) for i in range(counters)),
         _text(family), _text(host), _text(version), _text(origin), limit, minor,
         polls, max(poll_ns, 0), in_call, flags, abort_code, bool(paused), paused_calls,
-        max(tracer_ns, 0), run, launched,
+        max(tracer_ns, 0), run, launched, *_memory(raw, minor),
     )  # fmt: skip
+
+
+def _memory(raw: bytes, minor: int) -> tuple[int, int, int]:
+    """Return resident_init, resident_peak and preempted, 0 in files that are older than these."""
+    if minor < layout.MEMORY_MINOR or len(raw) < layout.HEADER_READ_BYTES:
+        return 0, 0, 0
+    init, peak, preempted = layout.MEMORY.unpack_from(raw, layout.MEMORY_OFFSET)
+    return plausible_memory(init), plausible_memory(peak), min(preempted, _MOST)
+
+
+#: More than this is damage: live totals are under no checksum.
+_MOST = 1 << 56
+
+
+def plausible_memory(number: int) -> int:
+    """Return a number of bytes, 0 where no machine has as much."""
+    return number if number < _MOST else 0
 
 
 def _parse_chunk(raw: bytes, offset: int) -> Chunk | None:

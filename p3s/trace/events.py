@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from p3s.trace import layout
@@ -89,6 +89,7 @@ class EndRecord:
     calls: int
     sites: int
     tracer_ns: int
+    memory: tuple[int, int, int] | None = None  # as layout.MEMORY, of files from 2.2 on
 
 
 def no_events(counters: int) -> Events:
@@ -270,4 +271,8 @@ def read_end(payload: bytes) -> EndRecord:
     """Return the END record; a longer one is of a later minor version."""
     if len(payload) < layout.END_RECORD.size:
         raise ValueError("it is too short")
-    return EndRecord(*layout.END_RECORD.unpack_from(payload))
+    size = layout.END_RECORD.size
+    end = EndRecord(*layout.END_RECORD.unpack_from(payload))
+    if len(payload) < size + layout.MEMORY.size:
+        return end
+    return replace(end, memory=layout.MEMORY.unpack_from(payload, size))

@@ -1,11 +1,11 @@
-"""Numbers and structures of the capture format, version 2.1 (docs/capture-format.md)."""
+"""Numbers and structures of the capture format, version 2.2 (docs/capture-format.md)."""
 
 from __future__ import annotations
 
 import struct
 
 MAGIC = b"P3STRACE"
-MAJOR, MINOR = 2, 1
+MAJOR, MINOR = 2, 2
 #: File name of a rank's capture.
 NAME = "rank-{:06d}.p3t"
 #: Chunks begin at multiples of this.
@@ -21,11 +21,15 @@ TOTALS = struct.Struct("<QqIIiIQq")
 TOTALS_OFFSET = 512
 #: Where the chunk of phases begins, for who watches the run; 0 if there is none.
 PHASES_AT_OFFSET = 560
+#: Memory in use at the end of MPI_Init and at most, preemptions; of files from 2.2 on.
+MEMORY = struct.Struct("<QQQ")
+MEMORY_OFFSET, MEMORY_MINOR = 568, 2
 #: A word that holds the id of the thread that called MPI_Init; the kernel sets this bit of it
 #: when the thread begins to end.
 ALIVE_OFFSET = 1024
 OWNER_DIED = 0x40000000
 HEADER_MIN_BYTES = TOTALS_OFFSET + TOTALS.size
+HEADER_READ_BYTES = MEMORY_OFFSET + MEMORY.size
 
 CHUNK = struct.Struct("<IHHiIIIQqIIQII")
 CHUNK_BYTES = 64

@@ -116,6 +116,8 @@ def _rank_trace(capture: Capture, call: Int64s, calls: Int64s, problem: str) -> 
         header.tracer_ns,
         events.gap,
         capture.phases,
+        header.resident_bytes,
+        header.preempted,
     )
 
 

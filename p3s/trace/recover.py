@@ -209,6 +209,8 @@ def _sealed_page(fields: list[Any], raw: bytes) -> bytes:
     head = layout.HEADER.pack(*fields)[: layout.HEADER_CRC_BYTES]
     totals = raw[layout.TOTALS_OFFSET : layout.TOTALS_OFFSET + layout.TOTALS.size]
     page = head + struct.pack("<I", zlib.crc32(head)) + totals
+    page = page.ljust(layout.MEMORY_OFFSET, b"\0")  # chunks of phases are elsewhere now
+    page += raw[layout.MEMORY_OFFSET : layout.MEMORY_OFFSET + layout.MEMORY.size]
     return page.ljust(layout.PAGE_BYTES, b"\0")
 
 

@@ -122,6 +122,8 @@ class RankTrace:
     ``paused_calls`` were made while MPI_Pcontrol had switched recording off. ``ordinal`` is None
     where event i is number i; else some are lost. ``thread`` (0 the first) is None where one
     thread made all calls. ``tracer_ns`` is the time the tracer itself took, in no other column.
+    ``resident_bytes``: memory that the rank filled between MPI_Init and MPI_Finalize, at most;
+    ``preempted``: how often it lost its core to another process meanwhile; 0: not known.
     """
 
     rank: int
@@ -144,6 +146,8 @@ class RankTrace:
     tracer_ns: int = 0
     gap: Int64s | None = None
     phases: NDArray[np.void] | None = None
+    resident_bytes: int = 0
+    preempted: int = 0
 
 
 @dataclass(frozen=True)

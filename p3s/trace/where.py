@@ -39,7 +39,7 @@ def places_at(path: Path) -> list[Place]:
         raise P3SError(f"{path} is not there; give a study, a run directory or a .p3t file")
     if any(path.glob("rank-*.p3t")) or (path / "run.json").exists():
         return [Place(path)]
-    found = [each for part in ("runs", "validate") for each in _run_dirs(path / part)]
+    found = [each for part in ("runs", "timed", "validate") for each in _run_dirs(path / part)]
     if not found:
         raise P3SError(
             f"{path} holds no capture and is no study with runs; give a study, a run directory or"

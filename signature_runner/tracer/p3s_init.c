@@ -210,6 +210,7 @@ void p3s_init_done(struct p3s_here *h, int rc)
             h->work = 0;        /* what was before MPI_Init is not known in this clock */
         p3s_active = 1;
         p3s_plain(h, p3s_mpi.comm_world);
+        p3s_memory_begin();
     }
     t->depth = 0;
     t->carried_work = 0;
@@ -306,6 +307,7 @@ void p3s_finalize(struct p3s_here *h)
 {
     p3s_plain(h, p3s_mpi.comm_world);
     p3s_hold();
+    p3s_memory_end();
     p3s_store_close();
     p3s_active = 0;
     p3s_let_go();

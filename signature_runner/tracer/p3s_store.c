@@ -29,6 +29,7 @@ _Static_assert(offsetof(struct p3s_header, header_crc) == 508, "header layout");
 _Static_assert(offsetof(struct p3s_header, failed_polls) == 512, "header layout");
 _Static_assert(offsetof(struct p3s_header, tracer_ns) == 552, "header layout");
 _Static_assert(offsetof(struct p3s_header, phases_at) == 560, "header layout");
+_Static_assert(offsetof(struct p3s_header, resident_init) == 568, "header layout");
 _Static_assert(offsetof(struct p3s_header, alive) == 1024, "header layout");
 
 struct p3s_header *p3s_header;
@@ -119,7 +120,7 @@ bool p3s_store_open(const char *dir, const struct p3s_header *facts)
     struct p3s_header *h = mapped;
     *h = *facts;
     h->major = 2;
-    h->minor = 1;
+    h->minor = 2;
     h->header_bytes = HEADER_BYTES;
     h->pid = getpid();
     gethostname(h->host, sizeof h->host - 1);
@@ -398,9 +399,10 @@ void p3s_store_close(void)
         uint64_t counted, paused_calls;
         uint32_t flags, defs, calls, sites;
         int64_t tracer_ns;
+        uint64_t resident_init, resident_peak, preempted;
     } end;
     struct p3s_chunk last = {0};
-    _Static_assert(sizeof end == 88, "END payload");
+    _Static_assert(sizeof end == 112, "END payload");
     if (!p3s_header)
         return;
     p3s_chunk_seal(&defs);
@@ -413,7 +415,9 @@ void p3s_store_close(void)
         end = (__typeof__(end)){event_count, done_count, resolved_count, p3s_file_chunks(),
                                 p3s_header->failed_polls, p3s_header->failed_poll_ns, counted,
                                 p3s_header->paused_calls, p3s_header->flags, def_count,
-                                call_count, site_count, p3s_header->tracer_ns};
+                                call_count, site_count, p3s_header->tracer_ns,
+                                p3s_header->resident_init, p3s_header->resident_peak,
+                                p3s_header->preempted};
         memcpy(last.payload, &end, sizeof end);
         p3s_chunk_commit(&last, last.payload + sizeof end);
         p3s_chunk_seal(&last);

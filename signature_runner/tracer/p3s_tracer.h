@@ -70,7 +70,10 @@ struct p3s_header {             /* first page of the file; stays mapped for the 
     uint64_t paused_calls;
     int64_t tracer_ns;          /* what the tracer itself has taken */
     uint64_t phases_at;         /* where the chunk PHASES begins, 0 = there is none */
-    char unused[456];
+    /* Memory of the process that was in use at the end of MPI_Init, and at most up to MPI_Finalize;
+     * 0 = not known. How often between the two the thread lost its core to another one. */
+    uint64_t resident_init, resident_peak, preempted;
+    char unused[432];
     /* Held by the thread that called MPI_Init until it ends. The kernel marks it then, before it
      * closes anything, so before a launcher can notice and end the other ranks. */
     pthread_mutex_t alive;

@@ -1,0 +1,268 @@
+"""``p3s characterize --far``: runs with a smaller workload show what few processes cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from p3s.cli.common import (
+    Progress,
+    emit_json,
+    header,
+    one_line,
+    out,
+    parse_counts,
+    progress,
+    quoted,
+    say,
+    table,
+)
+from p3s.errors import P3SError, UsageError
+from p3s.study import Study
+
+if TYPE_CHECKING:
+    from p3s.characterize.tables import PointTable
+    from p3s.far.walk import PhaseCost
+    from signature_runner.recording import Recording
+
+FAR = typer.Option(
+    False, "--far", help="The command is the same program with a smaller input (far points)."
+)
+UP_TO = typer.Option(
+    0, "--up-to", metavar="N", help="With --far and no -n: largest count [default: of the study]."
+)
+
+_KEPT = "; what was captured is kept"
+
+
+@dataclass
+class _Far:
+    """What is recorded: tables and times of the study and of the smaller workload."""
+
+    study: Study
+    own: list[PointTable]
+    own_times: dict[int, Mapping[tuple[str, str], float] | None]
+    tables: list[PointTable] = field(default_factory=list)
+    times: dict[int, Mapping[tuple[str, str], float] | None] = field(default_factory=dict)
+
+    def add(self, other: Study, np: int, check: bool = True) -> None:
+        """Take in one count of the smaller workload; P3SError where it is no far point."""
+        from p3s.characterize import load_table
+        from p3s.far.check import refuse
+
+        found = load_table(other.root, np)
+        if check:
+            refuse(self.own, found)
+        self.tables = [*(t for t in self.tables if t.np != np), found]
+        self.times[np] = _times(other, found)
+
+    def costs(self) -> list[PhaseCost]:
+        """Return the cost per unit of every relevant phase over the counts so far."""
+        from p3s.far.walk import costs
+
+        return costs(self.own, self.tables, self.times, self.own_times) if self.tables else []
+
+
+def _times(study: Study, t: PointTable) -> Mapping[tuple[str, str], float] | None:
+    from p3s.far.times import spent
+
+    found = spent(study, t, t.nodes)
+    return None if found is None else found.of_place(t.nodes)
+
+
+def far_runs(far: bool, alone: Mapping[str, bool], root: Path | None, words: Sequence[str],
+             counts: str | None, up_to: int, repeats: int | None, timeout_s: float,
+             asked: Recording, json_: bool) -> int:
+    """Check the options that go with --far (``alone``: those that do not), :func:`record_far`."""
+    if not far:
+        raise UsageError(f"--up-to {up_to}: goes with --far; give the counts with -n")
+    for name, given in alone.items():
+        if given:
+            raise UsageError(f"--far {name}: a smaller workload is recorded whole, with its times, "
+                             f"and kept apart; leave out {name}")
+    if up_to < 0 or up_to == 1:
+        raise UsageError(f"--up-to {up_to}: give a count of two or more")
+    wanted = parse_counts(counts) if counts is not None else []
+    return record_far(root, words, wanted, up_to, repeats, timeout_s, asked, json_)
+
+
+def record_far(root: Path | None, words: Sequence[str], counts: Sequence[int], up_to: int,
+               repeats: int | None, timeout_s: float, asked: Recording, json_: bool) -> int:
+    """Record runs of a smaller workload into far/NAME of a study; nothing is kept of one that is
+    no smaller workload of the same program.
+
+    Without ``counts`` they are walked upwards; without ``repeats`` there are as many as the study
+    has, because the least of several times is less than one time.
+    """
+    from p3s.far.record import check_command, commit, name_for, staged
+
+    if root is None:
+        raise UsageError("--far: say with -o which study it is a smaller workload of")
+    study = Study.open(root)
+    if 1 in counts:
+        raise UsageError("-n 1: one process has nobody to communicate with, so there are no phases "
+                         "to compare; give counts of two or more")
+    if up_to and counts:
+        raise UsageError(f"--up-to {up_to}: ends the walk that is made without -n; leave one out")
+    check_command(study, words)
+    recording = _same_unit(study, asked, counts)
+    far = _own(study)
+    wanted = list(counts) or _walk(study, far, up_to)
+    repeats = repeats or most_repeats(study)
+    name = name_for(study, words)
+    say(f"recording into {study.far_dir(name)}")
+    with staged(study, name, words) as new, progress(len(wanted) * repeats) as bar:
+        rows, failed, problems = _record(new, far, words, wanted, not counts, repeats, timeout_s,
+                                         recording, bar)
+        if not rows:
+            from p3s.cli.runs import reasons
+
+            raise P3SError(f"--far: {reasons(failed)}; nothing was added to {study.root}")
+        other = commit(study, name, new, [row["np"] for row in rows])
+    costs = _all_costs(far, other)
+    matched = _matched(study)
+    return _tell(study, name, rows, failed, problems, costs, matched, json_)
+
+
+def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recording:
+    """Return how the runs are recorded: work in the unit of the study; UsageError for another."""
+    from p3s.cli.recording import of_study, work_of
+    from signature_runner.cores import cores
+
+    own = of_study(study).work
+    if asked.work not in ("auto", own):
+        there = " and ".join(work_of(run for run in study.runs() if run.info)) or own
+        raise UsageError(f"--work {asked.work}: the study's work was measured in {there}, and work "
+                         "can only be compared in one unit; leave out --work")
+    # wall time says nothing where processes share cores; both are time
+    if own == "wall" and any(n > cores() for n in counts or [cores() + 1]):
+        own = "cpu"
+    return replace(asked, work=own)
+
+
+def most_repeats(study: Study) -> int:
+    """Return how many timed runs the study has at the count with most of them."""
+    runs = study.timed_runs() or study.runs()
+    counts = [run.np for run in runs if run.status == "complete"]
+    return max((counts.count(np) for np in set(counts)), default=1)
+
+
+def _own(study: Study) -> _Far:
+    from p3s.characterize import load_table
+
+    counts = study.signature_counts()
+    if not counts:
+        raise P3SError(f"{study.root}: holds no characterized run to compare a smaller workload "
+                       "with; run p3s characterize -n ... with the study's own first")
+    own = [load_table(study.root, np) for np in counts]
+    return _Far(study, own, {t.np: _times(study, t) for t in own})
+
+
+def _walk(study: Study, far: _Far, up_to: int) -> list[int]:
+    """Return the counts to try, upwards from the study's smallest."""
+    from p3s.far.walk import counts_upward
+    from p3s.model import admissible
+    from p3s.study import read_json
+
+    traced = [t.np for t in far.own]
+    known = admissible.learn(traced, study.failed_counts())
+    if study.model_path.exists():
+        known = read_json(study.model_path, "p3s.model").get("admissible") or known
+    found = counts_upward(known, traced, up_to or max(traced))
+    if not found:
+        raise UsageError(f"--up-to {up_to}: below the study's smallest count, "
+                         f"{min(n for n in traced if n > 1)}")
+    return found
+
+
+def _record(new: Study, far: _Far, words: Sequence[str], wanted: Sequence[int], walking: bool,
+            repeats: int, timeout_s: float, recording: Recording, bar: Progress
+            ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
+    """Run the counts one by one, each checked at once: a wrong workload is not run at all."""
+    from p3s.cli.runs import RunFailed, trace_counts
+    from p3s.far.walk import stop
+
+    rows: list[dict[str, Any]] = []
+    failed: list[dict[str, Any]] = []
+    problems: list[str] = []
+    for np in wanted:
+        try:
+            done = trace_counts(new, words, [np], repeats, timeout_s, bar, recording=recording)
+        except RunFailed as err:  # it was not even started
+            text = str(err).partition(_KEPT)[0]
+            if not rows:  # no other count will do better
+                raise P3SError(text) from err
+            failed.append({"np": np, "rep": None, "exit_code": err.code, "reason": text})
+            continue
+        failed += [{**row, "reason": str(row["reason"]).partition(_KEPT)[0]}
+                   for row in done.failed]
+        problems += done.problems
+        if not done.counts:
+            continue
+        far.add(new, np)
+        rows += done.counts
+        if walking and stop(far.costs()):
+            break
+    return rows, failed, problems
+
+
+def _all_costs(far: _Far, other: Study) -> list[PhaseCost]:
+    """Return the costs over all counts of this workload, those of earlier commands too."""
+    for np in other.signature_counts():
+        far.add(other, np, check=False)
+    return far.costs()
+
+
+def _matched(study: Study) -> dict[str, Any] | None:
+    """Write far.json when there is a model to match with; return it.
+
+    The runs are in place by now: what is wrong with the model is said, and is no failure.
+    """
+    from p3s.cli.pipeline import is_stale
+    from p3s.far.summary import write
+    from p3s.model.stage import load
+
+    signatures = [study.signature_path(np) for np in study.signature_counts()]
+    if is_stale(study.model_path, signatures):
+        return None
+    try:
+        return write(study, load(study.root))
+    except P3SError as err:
+        say(f"note: {err}")
+        return None
+
+
+def _tell(study: Study, name: str, rows: Sequence[Mapping[str, Any]],
+          failed: Sequence[dict[str, Any]], problems: Sequence[str], costs: Sequence[PhaseCost],
+          matched: Mapping[str, Any] | None, json_: bool) -> int:
+    from p3s.cli.runs import reasons
+    from p3s.report.far import render, status_text
+
+    next_command = f"p3s model {quoted(study.root)}"
+    minima = [each.to_json() for each in costs]
+    if json_:
+        emit_json({
+            **header("far-runs"), "study": str(study.root), "workload": f"far/{name}",
+            "counts": list(rows), "failed": list(failed), "problems": list(problems),
+            "minimum": minima, "matched": matched, "next": next_command,
+        })  # fmt: skip
+    elif matched is not None:
+        out("\n".join([_runs(rows), "", *render(matched, f"far/{name}")]))
+    else:
+        told = [f"{row['name']}: {status_text(row)}" for row in minima]
+        out("\n".join([_runs(rows), *map(one_line, told)]))
+    if failed:
+        say(f"p3s: {reasons(failed)}; kept: {', '.join(str(row['np']) for row in rows)}")
+    say(f"next: {next_command}")
+    return 3 if failed or problems else 0
+
+
+def _runs(rows: Sequence[Mapping[str, Any]]) -> str:
+    cells = [[str(row["np"]), str(len(row["runs"])),
+              f"{min(run['wall_s'] for run in row['runs']):.2f} s",
+              str(row["signature"].get("events", "-"))] for row in rows]
+    return table(cells, ["processes", "runs", "run time", "events"], left=0)

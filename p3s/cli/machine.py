@@ -1,0 +1,194 @@
+"""``p3s machine``: measure a machine, show what was found, compare two."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from p3s.cli.common import JSON_OPTION, Progress, emit_json, out, progress, quoted, say
+from p3s.errors import P3SError, UsageError
+
+if TYPE_CHECKING:
+    from p3s.study import Study
+
+EPILOG = """\b
+Example:
+  p3s machine measure -o study/machine.json
+  p3s machine show study/machine.json
+Next:
+  p3s predict study -n 64 --machine other.json"""
+_MEASURE = """\b
+Example:
+  p3s machine measure -o study/machine.json
+  p3s machine measure --launcher "mpiexec --host n0,n1 -n {np}" -o n0.json
+Next:
+  p3s machine show study/machine.json"""
+_SHOW = """\b
+Example:
+  p3s machine show study/machine.json
+Next:
+  p3s predict study -n 64 --machine other.json"""
+_COMPARE = """\b
+Example:
+  p3s machine compare study/machine.json other.json
+Next:
+  p3s predict study -n 64 --machine other.json"""
+
+#: Options of p3s predict.
+MACHINE = typer.Option(
+    None,
+    "--machine",
+    show_default=False,
+    metavar="FILE",
+    help="Machine to predict for, a file of p3s machine measure [default: that of the runs].",
+)
+BASE = typer.Option(
+    None,
+    "--base",
+    show_default=False,
+    metavar="FILE",
+    help="Machine file of the runs [default: machine.json in the study].",
+)
+
+app = typer.Typer(
+    help="Measure what computation and messages cost here, to predict for other machines.",
+    rich_markup_mode=None,
+    no_args_is_help=False,
+)
+
+
+@app.command(epilog=_MEASURE, short_help="Measure this machine.")
+def measure(
+    output: Path = typer.Option(
+        Path("machine.json"), "-o", "--output", metavar="FILE", help="File to write."
+    ),
+    quick: bool = typer.Option(False, "--quick", help="In 5 s instead of 20 s, with more spread."),
+    launcher: str = typer.Option(
+        "",
+        "--launcher",
+        show_default=False,
+        metavar="COMMAND",
+        help="Launcher of the two ranks, with {np} [default: mpiexec as found].",
+    ),
+    network: bool = typer.Option(
+        True, "--network/--no-network", help="Measure messages between two ranks."
+    ),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Measure kernels on one core and on all, and messages between two ranks.
+
+    Exit code 3 when the network was asked for and could not be measured.
+    """
+    from p3s.machine.measure import PARTS
+    from p3s.machine.measure import measure as run
+    from p3s.machine.show import render
+
+    words = _launcher(launcher)
+    _check_output(output)
+    with progress(len(PARTS)) as bar:
+        machine = run(quick=quick, launcher=words or None, network=network,
+                      on_step=bar.start, on_done=bar.done)  # fmt: skip
+    machine.save(output)
+    if json_:
+        emit_json(machine.to_json())
+        for text in machine.disturbed:
+            say(f"disturbed: {text}")
+    else:
+        out(render(machine))
+    say(f"next: p3s machine show {quoted(output)}")
+    if network and machine.network is None:
+        say(f"p3s: computation was measured, the network was not: {machine.network_missing}")
+        return 3
+    return 0
+
+
+def _check_output(output: Path) -> None:
+    """Refuse a place that cannot be written, before anything is measured."""
+    from p3s.machine.machinefile import Machine
+
+    if output.is_dir():
+        raise UsageError(f"-o {output}: is a directory; name a file in it, as machine.json")
+    if output.exists():
+        try:
+            Machine.load(output)
+        except P3SError as error:
+            raise UsageError(
+                f"-o {output}: is there and is no machine file that can be read; name another"
+            ) from error
+    folder = next(place for place in output.absolute().parents if place.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise P3SError(f"-o {output}: {folder} cannot be written; name another place")
+
+
+def _launcher(text: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--launcher {text}: {error}") from error
+    if words and not any("{np}" in word for word in words):
+        raise UsageError(
+            f'--launcher "{text}" has no {{np}} for the number of ranks; write for example '
+            '--launcher "mpiexec -n {np}"'
+        )
+    return words
+
+
+@app.command(epilog=_SHOW, short_help="Show a machine file.")
+def show(
+    file: Path = typer.Argument(..., metavar="FILE", help="Machine file."),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Show a machine file: what it is of, costs, curves, messages."""
+    from p3s.machine.machinefile import Machine
+    from p3s.machine.show import render
+
+    machine = Machine.load(file)
+    if json_:
+        emit_json(machine.to_json())
+    else:
+        out(render(machine))
+    return 0
+
+
+@app.command(epilog=_COMPARE, short_help="Compare two machine files.")
+def compare(
+    first: Path = typer.Argument(..., metavar="A", help="Machine file."),
+    second: Path = typer.Argument(..., metavar="B", help="Another machine file."),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Show how many times as long everything takes on B as on A."""
+    from p3s.machine.compare import compare as ratios
+    from p3s.machine.compare import render
+    from p3s.machine.machinefile import Machine
+
+    result = ratios(Machine.load(first), Machine.load(second))
+    if json_:
+        emit_json(result)
+    else:
+        out(render(result))
+    return 0
+
+
+def prepare(study: Study, machine: Path, base: Path | None) -> Study:
+    """Return the study of another machine, with its moved laws; what is missing ends it here."""
+    from p3s.machine.elsewhere import prepare as write
+
+    return write(study, machine, base)
+
+
+def elsewhere(
+    study: Study, made: Study, counts: Sequence[int], knee: float, bar: Progress
+) -> dict[str, Any]:
+    """Predict on another machine, whose study ``made`` is; ``study`` has replays at ``counts``."""
+    from p3s.cli.pipeline import ensure_scaled
+    from p3s.machine.elsewhere import compose, widen
+
+    for n in counts:
+        ensure_scaled(made, n, bar)
+        widen(made, n)
+    return compose(study, made, counts, knee)

@@ -1,0 +1,428 @@
+"""Workload parameters on the command line: --param of characterize, model and predict, --weak."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from p3s.cli.common import (
+    Progress,
+    check_template,
+    emit_json,
+    header,
+    out,
+    progress,
+    quoted,
+    say,
+    table,
+)
+from p3s.errors import P3SError, UsageError
+from p3s.study import Study
+
+if TYPE_CHECKING:
+    from signature_runner.recording import Recording
+
+VALUES = typer.Option(
+    [],
+    "--param",
+    metavar="NAME=VALUES",
+    help="Values of a workload parameter, {NAME} in the command, as size=1000,2000.",
+)
+VALUE = typer.Option(
+    [], "--param", metavar="NAME=VALUE", help="The value of a workload parameter, as size=4000."
+)
+WEAK = typer.Option(
+    "", "--weak", metavar="LAW", help="Let a parameter grow with n, as size~n or size~2*n^(1/3)."
+)
+
+
+class _Named(Progress):
+    """Steps of one setting of the parameters, told with its name."""
+
+    def __init__(self, bar: Progress, name: str) -> None:
+        super().__init__()
+        self._of, self._name = bar, name
+
+    def expect(self, steps: int) -> None:
+        """The steps of one setting are a part of them all."""
+
+    def start(self, text: str) -> None:
+        """Say which step is being done."""
+        self._of.start(f"{self._name} {text}")
+
+    def done(self, text: str) -> None:
+        """Say that a step has ended."""
+        self._of.done(f"{self._name} {text}")
+
+
+# ---- characterize ----------------------------------------------------------------------------
+def refuse_without(root: Path) -> None:
+    """Refuse plain runs in a study with parameters."""
+    from p3s.family.settings import parameters
+
+    names = parameters(Study(root)) if (Path(root) / "study.json").exists() else []
+    if names:
+        raise UsageError(
+            f"{root}: its runs have values of {', '.join(names)}; add --param {names[0]}=VALUES, "
+            "or choose another directory with -o"
+        )
+
+
+def characterize(
+    root: Path,
+    words: list[str],
+    counts: list[int],
+    params: list[str],
+    repeats: int,
+    timeout: float,
+    recording: Recording,
+    times: bool,
+    json_: bool,
+) -> int:
+    """Trace every combination of counts and values, each value in a study inside the study."""
+    from p3s.cli.runs import program_of, reasons, trace_counts
+    from p3s.family.settings import (
+        check_command,
+        filled,
+        parse_params,
+        setting_name,
+        settings_of,
+        value_study,
+    )
+
+    values = parse_params(params)
+    check_template(words)
+    check_command(words, list(values))
+    settings = settings_of(values)
+    program_of(filled(words, settings[0]), counts[0])
+    made = not root.exists()
+    study = _root(root, words, values)
+    say(f"tracing into {study.root}")
+    rows: list[dict[str, Any]] = []
+    failed: list[str] = []
+    try:
+        with progress(len(counts) * repeats * len(settings)) as bar:
+            for setting in settings:
+                name = setting_name(setting)
+                at = value_study(study, setting)
+                new = not at.root.exists()
+                command = filled(words, setting)
+                try:
+                    if at.root.joinpath("study.json").exists():
+                        _own_model(at)
+                    at = Study.create(at.root, command)
+                    done = trace_counts(
+                        at, command, counts, repeats, timeout, _Named(bar, name), made=new,
+                        recording=recording, times=times,
+                    )
+                except P3SError as err:
+                    if isinstance(err, UsageError) or not rows:
+                        raise
+                    failed.append(f"{name}: {err}")
+                    continue
+                if done.failed:
+                    failed.append(f"{name}: {reasons(done.failed)}")
+                failed += [f"{name}: {problem}" for problem in done.problems]
+                rows.append({"name": name, "study": str(at.root), "counts": done.counts,
+                             "failed": done.failed, "problems": done.problems,
+                             "characterized": at.signature_counts()})
+    finally:
+        _tidy(study, made)
+    _remember(study)
+    return _told(study, rows, failed, json_)
+
+
+def _root(root: Path, words: list[str], values: Mapping[str, Sequence[Fraction]]) -> Study:
+    """Return the study with parameters, made or as it is; nothing in it is changed yet."""
+    from p3s.family.settings import parameters
+
+    existing = Study.find(root)
+    if existing is not None:
+        names = parameters(existing)
+        if not names and existing.runs():
+            raise UsageError(
+                f"{root}: holds runs without parameters; choose another directory with -o"
+            )
+        if not names and existing.manifest()["commands"]:
+            raise UsageError(
+                f"{root}: is a study without parameters; choose another directory with -o"
+            )
+        if names and names != list(values):
+            raise UsageError(
+                f"{root}: its parameters are {', '.join(names)}, not {', '.join(values)}; give "
+                "these, or choose another directory with -o"
+            )
+        if names and existing.command() != words:
+            from p3s.words import differing
+
+            there, here = differing(existing.command(), words)
+            raise UsageError(
+                f"{root}: holds runs of another command ({there}, not {here}); choose another "
+                "directory with -o"
+            )
+        _check_number(existing, values)
+        return existing
+    study = Study.create(root, words)
+    study.update(parameters={name: [] for name in values})
+    return study
+
+
+def _check_number(study: Study, values: Mapping[str, Sequence[Fraction]]) -> None:
+    from p3s.family.settings import MOST_SETTINGS, setting_name, settings_in, settings_of
+
+    names = {setting_name(s) for s, _ in settings_in(study)}
+    names |= {setting_name(s) for s in settings_of(values)}
+    if len(names) > MOST_SETTINGS:
+        raise UsageError(f"{study.root}: would hold {len(names)} values, at most {MOST_SETTINGS}; "
+                         "use another study")
+
+
+def _own_model(at: Study) -> None:
+    """Let a study that was derived become one that is traced; its derived model stays till then."""
+    if at.manifest().get("derived") and not at.runs():
+        say(f"{at.root.name}: was derived from other values, is traced now")
+
+
+def _remember(study: Study) -> None:
+    """Write the values that have runs into study.json."""
+    from p3s.family.settings import parameters, settings_in, value_text
+
+    found = settings_in(study)
+    study.update(parameters={
+        name: [value_text(v) for v in sorted({s[name] for s, _ in found})]
+        for name in parameters(study)})
+
+
+def _tidy(study: Study, made: bool) -> None:
+    """Remove a study that was made for nothing."""
+    at = study.root / "at"
+    if not made or (at.is_dir() and any(at.iterdir())):
+        return
+    shutil.rmtree(at, ignore_errors=True)
+    study.remove_if_empty()
+
+
+def _told(study: Study, rows: list[dict[str, Any]], failed: list[str], json_: bool) -> int:
+    from p3s.family.settings import settings_in
+    from p3s.family.stage import MIN_COUNTS, MIN_SETTINGS
+
+    able = [s for s, at in settings_in(study) if len(at.signature_counts()) >= MIN_COUNTS]
+    enough = len(able) >= MIN_SETTINGS
+    next_command = f"p3s model {quoted(study.root)}"
+    if json_:
+        emit_json({**header("characterize"), "study": str(study.root),
+                   "parameters": study.manifest()["parameters"], "values": rows,
+                   "next": next_command if enough else None})
+    else:
+        cells = [[row["name"], ", ".join(str(c["np"]) for c in row["counts"]) or "none",
+                  ", ".join(map(str, row["characterized"])) or "none"] for row in rows]
+        out(table(cells, ["value", "traced now", "in the study"], left=1))
+    if not enough:
+        say(f"p3s: {'; '.join([*failed, ''])}{len(able)} of at least {MIN_SETTINGS} values have "
+            f"{MIN_COUNTS} process counts; add others with -n and --param")
+        return 1
+    if failed:
+        say("p3s: " + "; ".join(failed))
+    say(f"next: {next_command}")
+    return 3 if failed else 0
+
+
+# ---- model -----------------------------------------------------------------------------------
+def has_parameters(root: Path) -> bool:
+    """Tell whether a study has parameters."""
+    from p3s.family.settings import parameters
+
+    return (Path(root) / "study.json").exists() and bool(parameters(Study(root)))
+
+
+def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> dict[str, Any]:
+    """Fit the models of all values and the laws of the parameters where missing or out of date."""
+    from p3s.cli.pipeline import ensure_model, ensure_signatures, is_stale
+    from p3s.family import build, family_path, load
+    from p3s.family.settings import setting_name, settings_in
+    from p3s.family.stage import MIN_COUNTS
+
+    inputs = []
+    for setting, at in settings_in(study):
+        counts = ensure_signatures(at, bar)
+        if len(counts) >= MIN_COUNTS:
+            ensure_model(at, _Named(bar, setting_name(setting)), again=again)
+            inputs.append(at.model_path)
+        else:
+            inputs += [at.signature_path(n) for n in counts]
+    if again or is_stale(family_path(study.root), inputs):
+        bar.start("fitting the laws of the parameters")
+        build(study.root, say=lambda text: bar.start(text))
+        bar.done("laws of the parameters fitted")
+    return load(study.root)
+
+
+def model(study_dir: Path, again: bool, json_: bool) -> int:
+    """Fit the models of all values and the laws between them; print these."""
+    from p3s.family.text import doubts, render
+
+    study = Study.open(study_dir)
+    with progress(2) as bar:
+        family = ensure_family(study, bar, again=again)
+    if json_:
+        emit_json(family)
+    else:
+        out(render(family))
+    name = family["parameters"][0]
+    say(f"next: p3s predict {quoted(study.root)} -n COUNTS --param {name}=VALUE")
+    found = doubts(family)
+    if found:
+        say("low confidence: " + "; ".join(found))
+    return 3 if found else 0
+
+
+# ---- predict ---------------------------------------------------------------------------------
+def at_value(study_dir: Path, params: list[str]) -> Path:
+    """Return the study at one value of every parameter, derived if it was not traced."""
+    from p3s.family import instantiate
+    from p3s.family.settings import one_setting, setting_name
+
+    study, names = _with_parameters(study_dir)
+    setting = one_setting(params, names)
+    with progress(2) as bar:
+        ensure_family(study, bar)
+    path = instantiate(study.root, setting)
+    _say_origin(Study(path), setting_name(setting))
+    return path
+
+
+def _with_parameters(study_dir: Path) -> tuple[Study, list[str]]:
+    from p3s.family.settings import parameters
+
+    study = Study.open(study_dir)
+    names = parameters(study)
+    if not names:
+        raise UsageError(
+            f"{study_dir}: has no parameters; --param and --weak need a study traced with "
+            "p3s characterize --param"
+        )
+    return study, names
+
+
+def _say_origin(at: Study, name: str) -> None:
+    """Say where the model of a value comes from and what speaks against it."""
+    from p3s.study import read_json
+
+    told = read_json(at.model_path, "p3s.model").get("derived")
+    if told is None:
+        say(f"{name}: traced, {quoted(at.root)}")
+        return
+    text = f"{name}: derived from {', '.join(told['from'])}, {quoted(at.root)}"
+    if told["outside"] > 1:
+        text += f"; {told['outside']:.3g} times outside the traced values"
+    if told.get("left_out"):
+        text += f"; without {', '.join(told['left_out'])}, whose structure is another"
+    say(text)
+
+
+def weak(
+    study_dir: Path, counts: list[int], law: str, params: list[str], knee: float,
+    settings: Any, json_: bool,
+) -> int:
+    """Predict times at counts with a value of the parameters that grows with them."""
+    from p3s.cli.pipeline import (
+        check_times,
+        ensure_compute,
+        ensure_model,
+        ensure_replay,
+        ensure_scaled,
+        say_doubts,
+    )
+    from p3s.family import instantiate
+    from p3s.family.settings import setting_name, settings_in
+    from p3s.family.weak import parse_laws, relate, render, settings_along
+    from p3s.predict.measured import measured
+    from p3s.predict.prediction import compose
+    from p3s.predict.times import phase_times
+    from p3s.study import read_json, write_json
+
+    study, names = _with_parameters(study_dir)
+    laws = parse_laws(law)
+    for each in laws:
+        if each.name not in names:
+            raise UsageError(f"--weak {law}: {each.name} is no parameter of this study, which has "
+                             f"{', '.join(names)}")
+    traced = settings_in(study)
+    if not traced:
+        raise P3SError(f"{study.root}: holds no runs yet; run p3s characterize --param first")
+    base_n = min(n for _, at in traced for n in at.counts())
+    fixed = _base(params, names, [s for s, _ in traced])
+    whole = {name: all(s[name].denominator == 1 for s, _ in traced) for name in names}
+    every = sorted({base_n, *counts})
+    along, notes = settings_along(laws, fixed, names, every, base_n, whole)
+    for note in notes:
+        say(note)
+    times, runs, replays, held = {}, {}, {}, None
+    with progress(2 * len(every) + 2) as bar:
+        ensure_family(study, bar)
+        for n, setting in along.items():
+            at = Study(instantiate(study.root, setting))
+            named = _Named(bar, setting_name(setting))
+            ensure_model(at, named)
+            ensure_compute(at, named)
+            check_times(at)
+            say_doubts(at, [n])
+            ensure_scaled(at, n, named)
+            if n > 1:
+                ensure_replay(at, n, settings, named)
+                replays[n] = read_json(at.replay_path(n), "p3s.replay")
+            times[n] = phase_times(at, n)
+            if n in at.counts() and (found := measured(at, n)) is not None:
+                runs[n] = found
+            held = read_json(at.model_path, "p3s.model").get("holdout")
+    result = relate(compose(times, runs, replays, sorted({n for _, at in traced
+                                                           for n in at.counts()}),
+                            threshold=knee, holdout=held), along, knee)
+    told = ",".join(each.text() for each in laws)
+    result.update(schema="p3s.weak", weak=told, base_n=base_n,
+                  notes=[*notes, *result["notes"]])
+    path = study.root / f"weak-{'-'.join(each.name for each in laws)}.json"
+    write_json(path, result)
+    if json_:
+        emit_json(result)
+    else:
+        out(render(result))
+    say(f"written: {quoted(path)}")
+    if result["low_confidence"]:
+        say("low confidence: " + "; ".join(result["low_confidence"]))
+        return 3
+    return 0
+
+
+def _base(
+    params: list[str], names: Sequence[str], traced: Sequence[Mapping[str, Fraction]]
+) -> dict[str, Fraction]:
+    """Return the value of every parameter at the smallest count: as given, else the smallest."""
+    from p3s.family.settings import parse_params
+
+    given = parse_params(params)
+    for name, values in given.items():
+        if name not in names:
+            raise UsageError(f"--param {name}: no parameter of this study, which has "
+                             f"{', '.join(names)}")
+        if len(values) > 1:
+            raise UsageError(f"--param {name}: give one value here, {len(values)} are given")
+    return {name: given[name][0] if name in given else min(s[name] for s in traced)
+            for name in names}
+
+
+def counts_behind(study: Study) -> list[int]:
+    """Return the counts a study's model rests on: its own, or those of the values it is from."""
+    from p3s.family import sources
+    from p3s.study import read_json
+
+    own = study.signature_counts()
+    if not sources(study):
+        return own
+    behind = read_json(study.model_path, "p3s.model")["counts"]
+    return sorted({*own, *(int(n) for n in behind)})

@@ -1,0 +1,74 @@
+"""How well the compute model does at the largest traced count when it was fitted without it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from p3s.compute.gather import TIME_UNITS, Measured
+from p3s.compute.model import fit_laws, gathered, measured_turn, predicted_turn
+from p3s.compute.points import Point
+
+#: Phases below this share of the time are left out of the errors.
+SHARE = 0.01
+#: Measured totals of the same phase agree within this, relative.
+_SAME = 1e-3
+
+
+def hold_out(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[Point],
+             small: set[Any], unit: str) -> dict[str, Any] | None:
+    """Return the errors of each phase's time at the largest traced count, fitted without it.
+
+    The work there is what the model says that was fitted without it (its hold-out), the cost what
+    the laws say without its points; far: points of other workloads. None where there are too few
+    counts, or no hold-out of the model.
+    """
+    held = model.get("holdout")
+    if len(found) < 3 or not isinstance(held, Mapping) \
+            or not held.get("possible", True):
+        return None
+    last = max(found, key=lambda m: m.n)
+    if held.get("n") != last.n:
+        return None
+    points = gathered([m for m in found if m.n != last.n], far)[0]
+    phases = len(last.weight)
+    laws = fit_laws(points, small, phases, unit)
+    ratio = _ratios(held, last.counted)
+    if unit in TIME_UNITS:  # the work of the model was fitted: back to what was measured
+        said = last.per_phase(last.work).sum(axis=1)
+        ratio = ratio * last.per_phase(last.least).sum(axis=1) / np.maximum(said, 1e-300)
+    x = last.x
+    if unit not in TIME_UNITS:  # where work is time, x goes with the count
+        x = x * ratio[:, None]
+    held_out = replace(last, work=last.work * ratio[last.phase][:, None], x=x)
+    total = float(last.typical.sum())
+    each = []
+    for k in range(phases):
+        time = float(last.per_phase(last.typical)[k].sum())
+        if total <= 0 or time < SHARE * total:
+            continue
+        measured = measured_turn(last, k, last.typical)
+        told = predicted_turn(laws, held_out, k)
+        each.append({"phase": k, "share": time / total, "measured_ns": measured,
+                     "predicted_ns": told, "error": (told - measured) / measured})
+    if not each:
+        return None
+    errors = [abs(e["error"]) for e in each]
+    return {"n": last.n, "mean_abs_error": float(np.mean(errors)),
+            "max_abs_error": float(np.max(errors)), "each": each}
+
+
+def _ratios(held: Mapping[str, Any], truth: np.ndarray) -> np.ndarray:
+    """Return predicted over measured work of each phase in the hold-out of the model.
+
+    Phases are numbered anew in every fit: they are known by their measured work.
+    """
+    out = np.full(len(truth), 1.0 + float(held.get("work", {}).get("total_error", 0.0)))
+    for entry in held.get("work", {}).get("each", ()):
+        same = np.flatnonzero(np.abs(truth - entry["true"]) <= _SAME * max(entry["true"], 1.0))
+        if entry["phase"] is not None and len(same) == 1:
+            out[same[0]] = 1.0 + entry["error"]
+    return out

@@ -1,0 +1,1 @@
+"""Other machines: what computation and messages cost on one, and moving a prediction to it."""

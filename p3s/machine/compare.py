@@ -1,0 +1,135 @@
+"""Two machines side by side: how many times as long everything takes on the second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from p3s.machine.machinefile import Cost, Curve, Machine
+from p3s.machine.show import size_text, table
+from p3s.report.text import visible
+
+
+def compare(first: Machine, second: Machine) -> dict[str, Any]:
+    """Return the cost on ``second`` over that on ``first`` per kernel and working set.
+
+    Every ratio comes with ``low`` and ``high``, which the spreads of both measurements allow.
+    Curves are compared where both were measured, at the working sets of either.
+    """
+    core = {
+        name: _ratio(first.core[name], second.core[name])
+        for name in first.core
+        if name in second.core
+    }
+    return {
+        "schema": "p3s.machine_comparison",
+        "schema_version": 1,
+        "first": first.name,
+        "second": second.name,
+        "core": core,
+        "curves": _curves(dict(first.curves), dict(second.curves)),
+        "loaded": _curves(dict(first.loaded), dict(second.loaded)),
+        "network": _network(first, second),
+        "notes": differences(first, second),
+    }
+
+
+def differences(first: Machine, second: Machine) -> list[str]:
+    """Return what makes the two measurements no like-for-like comparison, as sentences."""
+    notes = []
+    one, other = (str(machine.facts.get("architecture")) for machine in (first, second))
+    if one != other:
+        notes.append(
+            f"{first.name} is {one}, {second.name} is {other}: other instruction sets, so "
+            "counts of instructions do not carry over"
+        )
+    for key, what in (("compiler_version", "compilers"), ("flags", "compiler flags")):
+        one, other = (str(machine.settings.get(key)) for machine in (first, second))
+        if one != other:
+            notes.append(f"the kernels were compiled with other {what} ({one}; {other})")
+    one, other = (str(machine.facts.get("huge_pages")) for machine in (first, second))
+    if one != other:
+        notes.append(f"huge pages are {one} on {first.name} and {other} on {second.name}")
+    for machine in dict.fromkeys((first.name, second.name)):
+        texts = [text for one in (first, second) if one.name == machine for text in one.disturbed]
+        if texts:
+            notes.append(f"measuring {machine} was disturbed: {'; '.join(dict.fromkeys(texts))}")
+    return notes
+
+
+def _ratio(first: Cost, second: Cost) -> dict[str, float]:
+    ratio = second.ns / first.ns
+    return {
+        "ratio": ratio,
+        "low": ratio / (1 + first.spread),
+        "high": ratio * (1 + second.spread),
+    }
+
+
+def _curves(first: dict[str, Curve], second: dict[str, Curve]) -> dict[str, Any]:
+    found = {}
+    for name in first:
+        if name not in second:
+            continue
+        one, other = first[name], second[name]
+        low = max(one.working_set[0], other.working_set[0])
+        high = min(one.working_set[-1], other.working_set[-1])
+        sizes = [s for s in sorted({*one.working_set, *other.working_set}) if low <= s <= high]
+        ratios = [
+            _ratio(
+                Cost(one.at(size), one.spread_at(size), 1),
+                Cost(other.at(size), other.spread_at(size), 1),
+            )
+            for size in sizes
+        ]
+        found[name] = {
+            "working_set": sizes,
+            **{key: [ratio[key] for ratio in ratios] for key in ("ratio", "low", "high")},
+        }
+    return found
+
+
+def _network(first: Machine, second: Machine) -> dict[str, Any] | None:
+    if first.network is None or second.network is None:
+        return None
+    one, other = first.network["sizes"], second.network["sizes"]
+    common = [size for size in one["bytes"] if size in other["bytes"]]
+    return {
+        "bytes": common,
+        "ratio": [
+            other["one_way_ns"][other["bytes"].index(size)]
+            / max(one["one_way_ns"][one["bytes"].index(size)], 1e-3)
+            for size in common
+        ],
+    }
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def render(result: dict[str, Any]) -> str:
+    """Return a comparison as text."""
+    parts = [f"{visible(result['second'])} over {visible(result['first'])}: above 1 is slower", ""]
+    rows = [
+        [name, _figure(r["ratio"]), f"{_figure(r['low'])} to {_figure(r['high'])}"]
+        for name, r in result["core"].items()
+    ]
+    parts += [table(["kernel", "ratio", "interval"], rows), ""]
+    columns = {**result["curves"],
+               **{f"{name}, all cores": curve for name, curve in result["loaded"].items()}}
+    sizes = sorted({s for c in columns.values() for s in c["working_set"] if s & (s - 1) == 0})
+    rows = []
+    for size in sizes:
+        row = [size_text(size)]
+        for curve in columns.values():
+            at = curve["working_set"].index(size) if size in curve["working_set"] else None
+            row.append("" if at is None else _figure(curve["ratio"][at]))
+        rows.append(row)
+    parts.append(table(["working set", *columns], rows))
+    if result["network"]:
+        net = result["network"]
+        rows = [[size_text(s), _figure(r)] for s, r in zip(net["bytes"], net["ratio"], strict=True)
+                if s == 0 or (s.bit_length() - 1) % 3 == 0]  # fmt: skip
+        parts += ["", table(["message, one way", "ratio"], rows)]
+    parts += [f"note: {visible(note, 400)}" for note in result["notes"]]
+    return "\n".join(parts)

@@ -1,0 +1,257 @@
+"""How many times as long a place computes on another machine, over its work per turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from p3s.machine.explain import (
+    MOST_PER_INSTRUCTION,
+    SIMPLER,
+    UNEXPLAINED,
+    Explanations,
+    FloatArray,
+    Kernel,
+    Sizes,
+    costs,
+    explain,
+    logs,
+    memory_kernels,
+    unknown_sizes,
+)
+from p3s.machine.machinefile import Curve, Machine
+
+#: A kernel that makes less than this share of a cost does not bound its factor by itself.
+COUNTS_FROM = 0.05
+#: Misfit beyond the best one that takes a mixture half its weight, about.
+CLOSE = 0.02
+#: Points per doubling of x, at which curves are compared and factors given.
+POINTS = 4
+#: The spread of a kernel is taken for one standard deviation; 90 % lie within so many.
+WITHIN = 1.645
+#: Units of work that are times: they say nothing about cost per operation.
+TIME_UNITS = ("cpu_ns", "wall_ns")
+
+
+class Cost(Protocol):
+    """What is needed of a law of cost (p3s.compute.laws.CostLaw)."""
+
+    @property
+    def unit(self) -> str: ...
+    @property
+    def covered(self) -> tuple[float, float]: ...
+    def cost(self, x: Any) -> np.ndarray: ...
+    def typical(self, x: Any) -> np.ndarray: ...
+    def interval(self, x: Any) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Cost on the target over cost on the base, over x.
+
+    at: log2 x, ascending; value, low, high: there. bound: "core", "memory", "both", or "unknown",
+    what the place waits for where it was measured. working_set: smallest and largest that explain
+    it, bytes, in the middle of the points. misfit: of the best explanation, relative. why: a
+    sentence.
+    """
+
+    at: FloatArray
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+    bound: str
+    working_set: tuple[float, float]
+    misfit: float
+    why: str
+
+    def of(self, x: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return value, low and high at x; beyond the ends they stay."""
+        u = np.log2(np.maximum(np.asarray(x, dtype=float), 1e-300))
+        value, low, high = (np.exp2(np.interp(u, self.at, np.log2(part)))
+                            for part in (self.value, self.low, self.high))  # fmt: skip
+        return value, low, high
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the factor as plain data."""
+        def digits(values: FloatArray) -> list[float]:
+            return [float(f"{value:.6g}") for value in values]
+
+        return {"at": [round(float(u), 6) for u in self.at], "value": digits(self.value),
+                "low": digits(self.low), "high": digits(self.high), "bound": self.bound,
+                "working_set": list(self.working_set), "misfit": self.misfit, "why": self.why}
+
+
+def _cores(base: Machine, target: Machine, ns: FloatArray) -> tuple[FloatArray, ...]:
+    """Return ratios of the core kernels that constants of ``ns`` per unit can be made of.
+
+    Middle, least and largest, and the error of their measurement, an entry for each of ``ns``.
+    """
+    names = sorted((name for name in base.core if name in target.core),
+                   key=lambda name: -base.core[name].ns)  # fmt: skip
+    ratio = [target.core[name].ns / base.core[name].ns for name in names]
+    spread = [_both(base.core[name].spread, target.core[name].spread) for name in names]
+    some = range(1, len(names) + 1)
+    table = np.array([(np.median(ratio[:k]), min(ratio[:k]), max(ratio[:k]), max(spread[:k]))
+                      for k in some])  # fmt: skip
+    # An instruction does so many operations at most: what is too cheap is none of them.
+    limits = MOST_PER_INSTRUCTION * np.array([base.core[name].ns for name in names])
+    able = (ns[:, None] <= limits).sum(axis=1)
+    return tuple(table[np.where(able == 0, len(names), able) - 1].T)
+
+
+def _both(one: float, other: float) -> float:
+    return WITHIN * float(np.hypot(one, other))
+
+
+def factor_of(law: Cost, base: Machine, target: Machine, sizes: Sizes | None = None) -> Factor:
+    """Return the factor of a place from its law of cost on the base.
+
+    sizes: what is known of its working set. The interval spans every mixture of kernels that
+    explains the law about as well as the best does, all core kernels for its constant part, the
+    ratios of all kernels that make up a share of it, and the spread of both measurements.
+    """
+    low, high = law.covered
+    ends = np.log2([max(low, 1e-300), max(high, low, 1e-300)])
+    u = np.linspace(ends[0], ends[1], int(np.ceil((ends[1] - ends[0]) * POINTS)) + 1)
+    cost = np.asarray(law.cost(np.exp2(u)), dtype=float)
+    kernels = memory_kernels(base, target)
+    at = np.arange(np.floor(ends[0] - 10) * POINTS, np.ceil(ends[1] + 7) * POINTS + 1) / POINTS
+    counted = law.unit not in TIME_UNITS
+    candidates = sizes or unknown_sizes(float(u.mean()))
+    if not (cost > 0).all():
+        return _anything(at, base, target, kernels, "it was not measured")
+    # In CPU time the unit has the step of the cost in itself: the law is flat whatever it does.
+    # So every mixture may be: nothing is fitted.
+    if not counted:
+        return _anything(at, base, target, kernels, "its work is a time, which does not tell what "
+                         "it waits for", candidates, u)  # fmt: skip
+    ends_of_law = law.interval(np.exp2(u))
+    typical = np.asarray(law.typical(np.exp2(u)), dtype=float)
+    wide = float(np.median((ends_of_law[1] - ends_of_law[0]) / np.maximum(typical, 1e-300))) / 4
+    most = dict.fromkeys(range(1, len(kernels) + 1), MOST_PER_INSTRUCTION)
+    most[0] = MOST_PER_INSTRUCTION * max(cost.ns for cost in base.core.values())
+    found = explain(u, cost, candidates, kernels, tolerance=min(wide, 0.2), most=most)
+    if found.best > UNEXPLAINED:
+        return _anything(at, base, target, kernels, "no mixture of the kernels costs as it does",
+                         candidates, u)  # fmt: skip
+    return _spanned(at, u, found, candidates, kernels, base, target)
+
+
+def _spanned(at: FloatArray, u: FloatArray, found: Explanations, sizes: Sizes,
+             kernels: list[Kernel], base: Machine, target: Machine) -> Factor:  # fmt: skip
+    """Return the factor that all explanations span."""
+    here = sizes.at(at)  # (sizes, at)
+    names = [kernel.base for kernel in kernels]
+    on_base, on_target = costs(names, here), costs([kernel.target for kernel in kernels], here)
+    ratio = on_target / on_base
+    spread = _spreads(kernels, here)
+    # What a kernel costs in the innermost cache is the core's time.
+    inside = np.array([kernel.base.ns[0] for kernel in kernels])[:, None]
+    ends = [int(np.argmin(np.abs(at - end))) for end in (u[0], u[-1])]
+    parts = np.zeros((len(kernels) + 1, len(found.misfit)))
+    for k in range(len(parts)):
+        parts[k] = np.where(found.columns == k, found.parts, 0.0).sum(axis=1)
+    value, low, high, waiting = [], [], [], []
+    for size in np.unique(found.size):
+        some = parts[:, found.size == size]
+        core = _cores(base, target, some[0])
+        own = some[1:, :, None] * on_base[:, size][:, None, :]  # (kernels, mixtures, at)
+        whole = some[0][:, None] + own.sum(axis=0)
+        shares = np.concatenate([(some[0][:, None] / whole)[None], own / whole])
+        middles, least, most, errors = (
+            np.concatenate([np.broadcast_to(one[None, :, None], (1, *whole.shape)),
+                            np.broadcast_to(part[:, size][:, None, :], own.shape)])
+            for one, part in zip(core, (ratio, ratio, ratio, spread), strict=True))  # fmt: skip
+        counts = shares >= COUNTS_FROM
+        widest = 1.0 + np.where(counts, errors, 0.0).max(axis=0)
+        under = np.minimum((shares * least).sum(axis=0), np.where(counts, least, np.inf).min(0))
+        over = np.maximum((shares * most).sum(axis=0), np.where(counts, most, 0.0).max(0))
+        value.append((shares * middles).sum(axis=0))
+        low.append(under / widest)
+        high.append(over * widest)
+        beyond = some[1:, :, None] * np.maximum(on_base[:, size] - inside, 0.0)[:, None, :]
+        waiting.append((beyond.sum(axis=0) / whole)[:, ends])
+    order = np.argsort(found.size, kind="stable")  # as the mixtures come out of the loop
+    found = Explanations(found.size[order], found.columns[order], found.parts[order],
+                         found.misfit[order])  # fmt: skip
+    likely = sizes.prior[found.size] - SIMPLER * (found.columns > 0).sum(axis=1)
+    likely -= 0.5 * ((found.misfit - found.best) / CLOSE) ** 2
+    weight = np.exp(likely - likely.max())
+    middle_value = _middle(np.concatenate(value), weight)
+    least_, most_ = np.concatenate(low).min(axis=0), np.concatenate(high).max(axis=0)
+    there = np.exp2(sizes.at(np.array([u.mean()]))[found.size, 0])
+    bound, why = _bound(np.concatenate(waiting), float(there.min()), float(there.max()))
+    return Factor(at, np.clip(middle_value, least_, most_), least_, most_, bound,
+                  (float(there.min()), float(there.max())), found.best, why)  # fmt: skip
+
+
+def _middle(values: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return the weighted median over the explanations at each x."""
+    order = np.argsort(values, axis=0)
+    total = np.cumsum(weight[order], axis=0)
+    at = (total >= 0.5 * total[-1]).argmax(axis=0)
+    columns = np.arange(values.shape[1])
+    return np.asarray(values[order[at, columns], columns])
+
+
+def _spreads(kernels: list[Kernel], w: FloatArray) -> FloatArray:
+    """Return the relative error of each kernel's ratio: shape (kernels, *w.shape)."""
+    def of(curve: Curve) -> FloatArray:
+        return np.asarray(np.interp(w, logs(curve)[0], np.array(curve.spread)))
+
+    return WITHIN * np.array([np.hypot(of(k.base), of(k.target)) for k in kernels])
+
+
+def _bound(waiting: FloatArray, small: float, large: float) -> tuple[str, str]:
+    """Return what a place waits for, by the shares of time beyond the innermost cache.
+
+    waiting: (explanations, 2), at the smallest and at the largest work per turn measured.
+    """
+    from p3s.machine.show import size_text
+
+    near = f"working set in the middle of the points {size_text(small)}"
+    near += f" to {size_text(large)}" if large > 1.01 * small else ""
+    first, last = np.median(waiting, axis=0)
+    if waiting.max() <= 0.1:
+        return "core", "it waits for the core, not for memory"
+    if float(np.ptp(waiting, axis=0).max()) > 0.5:
+        return "unknown", ("its cost does not tell whether it waits for the core or for caches "
+                           f"and memory ({near})")  # fmt: skip
+    text = (f"{100 * first:.0f} % of its time waits for caches or memory at the smallest work per "
+            f"turn measured, {100 * last:.0f} % at the largest ({near})")  # fmt: skip
+    return "memory" if min(first, last) >= 0.5 else "both", text
+
+
+def _anything(at: FloatArray, base: Machine, target: Machine, kernels: list[Kernel], why: str,
+              sizes: Sizes | None = None, u: FloatArray | None = None) -> Factor:  # fmt: skip
+    """Return the factor of which nothing is known: between those of all kernels at all sizes."""
+    if sizes is not None:
+        w = sizes.at(at)
+    else:
+        w = np.broadcast_to(np.arange(SIZES[0], SIZES[1], 0.5)[:, None],
+                            (len(np.arange(SIZES[0], SIZES[1], 0.5)), len(at)))  # fmt: skip
+    ratio = costs([k.target for k in kernels], w) / costs([k.base for k in kernels], w)
+    spread = _spreads(kernels, w)
+    _, least, most, error = (float(part[0]) for part in _cores(base, target, np.zeros(1)))
+    low = np.minimum((ratio / (1 + spread)).min(axis=(0, 1)), least / (1 + error))
+    high = np.maximum((ratio * (1 + spread)).max(axis=(0, 1)), most * (1 + error))
+    there = np.exp2(sizes.at(np.array([u.mean()]))) if sizes is not None and u is not None else \
+        np.exp2(np.array(SIZES))
+    return Factor(at, np.sqrt(low * high), low, high, "unknown",
+                  (float(there.min()), float(there.max())), 0.0,
+                  f"{why}: its factor lies between those of all kernels")  # fmt: skip
+
+
+#: log2 of the smallest and largest working set looked at where nothing is known.
+SIZES = (13.0, 31.0)
+
+
+def overview(factors: Mapping[str, Factor], shares: Mapping[str, float]) -> tuple[float, float]:
+    """Return least and largest factor of places that matter (share of the time at least 1 %)."""
+    some = [f for name, f in factors.items() if shares.get(name, 1.0) >= 0.01] or \
+        list(factors.values())
+    values = np.concatenate([f.value for f in some]) if some else np.ones(1)
+    return float(values.min()), float(values.max())

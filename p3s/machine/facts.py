@@ -1,0 +1,139 @@
+"""What a machine says of itself: processor, caches, cores, memory, kernel."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+_CPUS = Path("/sys/devices/system/cpu")
+_SIZE = re.compile(r"^(\d+)([KMG]?)$")
+_GETCONF = {1: "LEVEL1_DCACHE_SIZE", 2: "LEVEL2_CACHE_SIZE", 3: "LEVEL3_CACHE_SIZE",
+            4: "LEVEL4_CACHE_SIZE"}  # fmt: skip
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _bytes(text: str) -> int:
+    match = _SIZE.match(text)
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]] if match else 0
+
+
+def cores_of(text: str) -> list[int]:
+    """Return the numbers of a list as Linux writes them: 0-3,8; empty when it is none."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            return []
+        found.extend(range(int(first), int(last or first) + 1))
+    return found
+
+
+def caches(cpu: int = 0, root: Path = _CPUS) -> list[dict[str, Any]]:
+    """Return the data caches that a core sees, innermost first.
+
+    Each: ``level``, ``bytes``, ``line_bytes``, ``cores`` (that share it), ``source`` (sysfs, or
+    getconf where sysfs has none; the sizes of getconf may be those of a whole package).
+    """
+    found = []
+    for index in sorted((root / f"cpu{cpu}" / "cache").glob("index*")):
+        size = _bytes(_text(index / "size"))
+        level = _text(index / "level")
+        if _text(index / "type") == "Instruction" or not size or not level.isdigit():
+            continue
+        line = _text(index / "coherency_line_size")
+        found.append({
+            "level": int(level),
+            "bytes": size,
+            "line_bytes": int(line) if line.isdigit() else 0,
+            "cores": len(cores_of(_text(index / "shared_cpu_list"))),
+            "source": "sysfs",
+        })  # fmt: skip
+    return sorted(found, key=lambda cache: int(cache["level"])) or _of_getconf()
+
+
+def _of_getconf() -> list[dict[str, Any]]:
+    found = []
+    for level, name in _GETCONF.items():
+        try:
+            done = subprocess.run(["getconf", name], capture_output=True, text=True, timeout=10,
+                                  check=False, stdin=subprocess.DEVNULL)  # fmt: skip
+        except (OSError, subprocess.SubprocessError):
+            return []
+        size = _bytes(done.stdout.strip())
+        if size:
+            found.append(
+                {"level": level, "bytes": size, "line_bytes": 0, "cores": 0, "source": "getconf"}
+            )
+    return found
+
+
+def physical_cores(root: Path = _CPUS) -> list[int]:
+    """Return one hardware thread per core among those this process may use, ascending."""
+    allowed = sorted(os.sched_getaffinity(0))
+    chosen: list[int] = []
+    taken: set[int] = set()
+    for cpu in allowed:
+        siblings = cores_of(_text(root / f"cpu{cpu}" / "topology" / "thread_siblings_list"))
+        if not taken.intersection([cpu, *siblings]):
+            chosen.append(cpu)
+        taken.update([cpu, *siblings])
+    return chosen
+
+
+def processor(path: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the name of the processor; that of the architecture where Linux does not say."""
+    fields: dict[str, str] = {}
+    for line in _text(path).splitlines():
+        key, _, value = line.partition(":")
+        fields.setdefault(key.strip().lower(), value.strip())
+    named = next((fields[k] for k in ("model name", "cpu model", "cpu", "hardware")
+                  if fields.get(k)), "")  # fmt: skip
+    numbers = [f"{word} {fields[word]}" for word in ("cpu family", "model", "stepping",
+               "cpu implementer", "cpu part") if fields.get(word)]  # fmt: skip
+    return (named or platform.machine()) + (f" ({', '.join(numbers)})" if numbers else "")
+
+
+def memory_bytes(field: str = "MemTotal") -> int:
+    """Return a field of /proc/meminfo in bytes, 0 when it is not there."""
+    match = re.search(rf"^{field}:\s+(\d+) kB", _text(Path("/proc/meminfo")), re.MULTILINE)
+    return int(match[1]) * 1024 if match else 0
+
+
+def granted_bytes() -> int:
+    """Return how much memory the control group leaves, or what is available, if that is less."""
+    available = memory_bytes("MemAvailable") or memory_bytes() // 2
+    limit = _text(Path("/sys/fs/cgroup/memory.max"))
+    if limit.isdigit():
+        used = _text(Path("/sys/fs/cgroup/memory.current"))
+        available = min(available, max(int(limit) - (int(used) if used.isdigit() else 0), 0))
+    return available
+
+
+def facts() -> dict[str, Any]:
+    """Return what is known of this machine without measuring."""
+    from signature_runner.cores import cores
+
+    huge = re.search(r"\[(\w+)\]", _text(Path("/sys/kernel/mm/transparent_hugepage/enabled")))
+    return {
+        "host": platform.node() or "unknown",
+        "processor": processor(),
+        "architecture": platform.machine() or "unknown",
+        "cores": len(physical_cores()),
+        "hardware_threads": len(os.sched_getaffinity(0)),
+        "granted_cores": cores(),
+        "caches": caches(min(os.sched_getaffinity(0))),
+        "memory_bytes": memory_bytes(),
+        "page_bytes": os.sysconf("SC_PAGE_SIZE"),
+        "huge_pages": huge[1] if huge else "unknown",
+        "kernel": f"{platform.system()} {platform.release()}",
+    }

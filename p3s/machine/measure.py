@@ -1,0 +1,282 @@
+"""Measures a machine: kernels on one core, on all cores at once, messages between two ranks."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from p3s import __version__
+from p3s.errors import P3SError
+from p3s.machine.machinefile import (
+    CORE_KERNELS,
+    CURVE_KERNELS,
+    LOADED_KERNELS,
+    Cost,
+    Curve,
+    Machine,
+)
+
+#: Seconds for all: whole, and --quick.
+BUDGET_S = 20.0
+QUICK_S = 5.0
+#: Shares of it: one core, all cores, network (the rest starts programs).
+_SHARES = (0.55, 0.2, 0.2)
+SMALLEST = 8 << 10
+#: Last-level caches of some servers have a GiB; four times that takes minutes to fill.
+_LARGEST = 2 << 30
+#: What is assumed of a machine that does not tell its caches.
+_NO_CACHE_KNOWN = 32 << 20
+#: A point is settled when the three least of its repeats lie this close together.
+_SETTLED = 0.01
+_FEWEST, _MOST = 3, 60
+#: Time of one repeat, in ns of CPU time (loaded: of wall time).
+_SHOT_NS, _QUICK_SHOT_NS, _LOADED_NS = 3_000_000, 1_500_000, 8_000_000
+#: Wall time over CPU time, and spread, from which a measurement is called disturbed.
+_SHARED_CORE, _WIDE = 1.1, 0.10
+
+#: What a measurement consists of, in this order.
+PARTS = ("one core", "all cores", "network")
+
+
+def working_sets(caches: Sequence[dict[str, Any]], granted_bytes: int, quick: bool) -> list[int]:
+    """Return the working sets in bytes: 8 KiB to four times the last-level cache.
+
+    At most a quarter of the memory that is free. Steps of 2, and of about the root of 2 unless
+    ``quick``: every working set is 2^k or 3 * 2^k.
+    """
+    last = max((int(cache["bytes"]) for cache in caches), default=_NO_CACHE_KNOWN)
+    largest = min(4 * last, granted_bytes // 4, _LARGEST)
+    sizes = []
+    size = SMALLEST
+    while size <= max(largest, 4 * SMALLEST):
+        sizes.append(size)
+        if not quick and size * 3 // 2 <= largest:
+            sizes.append(size * 3 // 2)
+        size *= 2
+    return sizes
+
+
+@dataclass
+class _Point:
+    """Repeats of one kernel at one working set."""
+
+    kernel: str
+    working_set: int
+    ns: list[float] = field(default_factory=list)
+
+    def settled(self) -> bool:
+        least = sorted(self.ns)[:_FEWEST]
+        if len(least) < _FEWEST:
+            return False
+        return least[-1] <= least[0] * (1 + _SETTLED) or len(self.ns) >= _MOST
+
+    def cost(self) -> Cost:
+        least = min(self.ns)
+        return Cost(least, statistics.median(self.ns) / least - 1, len(self.ns))
+
+
+@dataclass
+class _Seen:
+    """What disturbed the measuring: wall over CPU time of all repeats, starts that were missed."""
+
+    wall_over_cpu: list[float] = field(default_factory=list)
+    late: int = 0
+    pinned: bool = True
+
+
+def _repeat(
+    program: Path,
+    cores: Sequence[int],
+    points: Sequence[_Point],
+    for_ns: int,
+    until: float,
+    step: Callable[[], None],
+    seen: _Seen,
+) -> None:
+    """Measure all points in rounds, each in new processes (other pages of memory).
+
+    Ends when all are settled, or at ``until`` (time.monotonic) once each has three repeats.
+    """
+    from p3s.machine.runner import Runners
+
+    largest = max([point.working_set for point in points] + [SMALLEST])
+    for round_ in range(_MOST):
+        left = [point for point in points if not point.settled()]
+        if not left or (round_ >= _FEWEST and time.monotonic() > until):
+            return
+        with Runners(program, cores, largest) as runners:
+            seen.pinned &= runners.pinned
+            for point in left:
+                if round_ >= _FEWEST and time.monotonic() > until:
+                    return
+                shot = runners.run(point.kernel, point.working_set, for_ns)
+                seen.wall_over_cpu.append(shot.wall_over_cpu)
+                if shot.late and round_ < _FEWEST:  # once more: it was not under load
+                    shot = runners.run(point.kernel, point.working_set, for_ns)
+                seen.late += shot.late
+                if not shot.late or round_ < _FEWEST:
+                    point.ns.append(shot.ns)
+                step()
+
+
+def _curves(points: Sequence[_Point]) -> dict[str, Curve]:
+    curves = {}
+    for kernel in dict.fromkeys(point.kernel for point in points):
+        own = sorted((p for p in points if p.kernel == kernel), key=lambda p: p.working_set)
+        costs = [point.cost() for point in own]
+        curves[kernel] = Curve(
+            tuple(point.working_set for point in own),
+            tuple(cost.ns for cost in costs),
+            tuple(cost.spread for cost in costs),
+            tuple(cost.repeats for cost in costs),
+        )
+    return curves
+
+
+def measure(
+    *,
+    quick: bool = False,
+    launcher: Sequence[str] | None = None,
+    network: bool = True,
+    budget_s: float | None = None,
+    on_step: Callable[[str], None] | None = None,
+    on_done: Callable[[str], None] | None = None,
+) -> Machine:
+    """Measure this machine within about ``budget_s`` [default: BUDGET_S, or QUICK_S if ``quick``].
+
+    ``launcher``: words with {np} that start two ranks [default: the mpiexec found here]; without
+    one that works the network is missing and says why. ``on_step`` is told what is being done,
+    ``on_done`` what each of PARTS has brought. Errors: P3SError when there is no C compiler or a
+    kernel cannot run.
+    """
+    from p3s.machine import build, facts
+    from p3s.machine import network as net
+
+    report, ended = on_step or _silent, on_done or _silent
+    budget = budget_s or (QUICK_S if quick else BUDGET_S)
+    begin = time.monotonic()
+    report("compiling")
+    program = build.built("kernels.c", build.c_compiler())
+    known = facts.facts()
+    cores = facts.physical_cores()[: max(int(known["granted_cores"]), 1)]
+    sizes = working_sets(known["caches"], facts.granted_bytes(), quick)
+    core = [_Point(kernel, 0) for kernel in CORE_KERNELS]
+    alone = [_Point(kernel, size) for size in sizes for kernel in CURVE_KERNELS]
+    shared = [size for size in sizes if size * len(cores) <= facts.granted_bytes() // 2]
+    loaded = [_Point(kernel, size) for size in shared[:: 1 if quick else 2]
+              for kernel in LOADED_KERNELS] if len(cores) > 1 else []  # fmt: skip
+    seen, full = _Seen(), _Seen()
+    start = time.monotonic()
+
+    def counter(text: str, points: int) -> Callable[[], None]:
+        done = 0
+
+        def step() -> None:
+            nonlocal done
+            done += 1
+            report(f"{text}: repeat {1 + done // max(points, 1)} of {points} points")
+
+        return step
+
+    one, all_, two = _SHARES
+    # The last core: the first often serves the system's interrupts.
+    points = [*core, *alone]
+    _repeat(program.path, cores[-1:], points, _QUICK_SHOT_NS if quick else _SHOT_NS,
+            start + one * budget, counter(PARTS[0], len(points)), seen)  # fmt: skip
+    ended(f"{PARTS[0]}: {_summary(points, start)}")
+    if loaded:
+        then = time.monotonic()
+        _repeat(program.path, cores, loaded, _LOADED_NS // (2 if quick else 1),
+                start + (one + all_) * budget, counter(PARTS[1], len(loaded)),
+                full)  # fmt: skip
+        ended(f"{PARTS[1]}: {_summary(loaded, then)}")
+    found: dict[str, Any] | None = None
+    missing = "not asked for (--no-network)"
+    if network:
+        report(PARTS[2])
+        then = time.monotonic()
+        try:
+            found, missing = net.measure(launcher, two * budget), ""
+            ended(f"{PARTS[2]}: {len(found['sizes']['bytes'])} sizes of messages in "
+                  f"{time.monotonic() - then:.1f} s")  # fmt: skip
+        except P3SError as error:
+            missing = str(error)
+    curves, full_curves = _curves(alone), _curves(loaded)
+    costs = {point.kernel: point.cost() for point in core}
+    return Machine(
+        name=str(known["host"]),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        p3s_version=__version__,
+        facts=known,
+        settings={
+            "quick": quick,
+            "seconds": time.monotonic() - begin,
+            "compiler": program.compiler,
+            "compiler_version": program.version,
+            "flags": program.flags,
+            "core": cores[-1],
+            "pinned": seen.pinned,
+            "cores": cores,
+            "clock": "CLOCK_THREAD_CPUTIME_ID",
+        },
+        core=costs,
+        curves=curves,
+        loaded=full_curves,
+        loaded_processes=len(cores) if loaded else 1,
+        network=found,
+        network_missing=missing,
+        disturbed=tuple(_disturbed(costs, curves, full_curves, seen, full)),
+    )
+
+
+def _silent(_text: str) -> None:
+    """Tell nobody."""
+
+
+def _summary(points: Sequence[_Point], begin: float) -> str:
+    settled = sum(point.settled() for point in points)
+    return (f"{len(points)} points in {time.monotonic() - begin:.1f} s, "
+            f"{settled} of them repeat within {100 * _SETTLED:.0f} %")  # fmt: skip
+
+
+def _disturbed(
+    costs: dict[str, Cost],
+    curves: dict[str, Curve],
+    loaded: dict[str, Curve],
+    seen: _Seen,
+    full: _Seen,
+) -> list[str]:
+    """Return what speaks against the measurement, as sentences."""
+    said = []
+    shared = [ratio for ratio in seen.wall_over_cpu if ratio > _SHARED_CORE]
+    if 10 * len(shared) > len(seen.wall_over_cpu):
+        said.append(
+            f"others ran on the measured core during {len(shared)} of {len(seen.wall_over_cpu)} "
+            "timings (wall time above CPU time); measure on an idle machine"
+        )
+    taken = [ratio for ratio in full.wall_over_cpu if ratio > _SHARED_CORE]
+    if 10 * len(taken) > len(full.wall_over_cpu):
+        said.append(
+            f"others ran on the cores during {len(taken)} of {len(full.wall_over_cpu)} timings "
+            "of all cores: their load is part of these curves"
+        )
+    if full.late:
+        said.append(f"{full.late} timings of all cores did not begin together on every core")
+    every = {**{name: [cost.spread] for name, cost in costs.items()},
+             **{name: list(curve.spread) for name, curve in curves.items()},
+             **{f"{name} on all cores": list(curve.spread) for name, curve in loaded.items()}}
+    wide = {name: max(spread) for name, spread in every.items() if max(spread) > _WIDE}
+    if wide:
+        worst = max(wide, key=lambda name: wide[name])
+        said.append(
+            f"repeats of {', '.join(wide)} differ (median over least: up to "
+            f"{100 * wide[worst]:.0f} % for {worst})"
+        )
+    if not seen.pinned:
+        said.append("the process could not be kept on one core")
+    return said

@@ -1,0 +1,193 @@
+"""What messages between two ranks cost: runs network.c and fits LogGP parameters."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+from p3s.errors import P3SError
+
+#: What starting two ranks may take beyond the measuring itself.
+_START_S = 90.0
+_COLUMNS = ("bytes", "timings", "one_way_ns", "one_way_median_ns", "send_ns", "send_median_ns",
+            "receive_ns", "receive_median_ns", "gap_ns")  # fmt: skip
+
+
+def measure(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
+    """Measure messages between two ranks and return the ``network`` of a machine file.
+
+    Errors: P3SError when there is no launcher, no compiler of its MPI, or the run fails.
+    """
+    from p3s.machine.build import built
+    from signature_runner import command, mpi
+
+    words = list(launcher or _default())
+    place = next((i for i, word in enumerate(words)
+                  if os.path.basename(word) in command.LAUNCHERS), 0)  # fmt: skip
+    words[place] = command.find_launcher(words[place])
+    install = mpi.mpi_for(None, words[place])
+    family = mpi.launcher_family(words[place])
+    if install is None or (family in (mpi.OPENMPI, mpi.MPICH) and install.family != family):
+        raise P3SError(
+            f"{words[place]}: no mpicc of this launcher's MPI found; put its bin directory on PATH"
+        )
+    program = built("network.c", install.mpicc)
+    argv = [word.replace("{np}", "2") for word in words]
+    text = _run([*argv, str(program.path), str(int(budget_s * 1e9))], _START_S + 10 * budget_s)
+    found = parsed(text)
+    return {
+        "mpi": f"{install.family} {install.version}",
+        "launcher": words,
+        "compiler_version": program.version,
+        **found,
+        "ranges": ranges(found),
+    }
+
+
+def _default() -> list[str]:
+    from signature_runner import mpi
+
+    found = [str(install.mpiexec) for install in mpi.find_mpi() if install.mpiexec]
+    if not found:
+        raise P3SError("no mpiexec with an mpicc of the same MPI found; install an MPI")
+    return [found[0], "-n", "{np}"]
+
+
+def _run(argv: list[str], timeout_s: float) -> str:
+    from signature_runner.cores import cores
+
+    defaults = {}
+    if cores() < 2:
+        defaults["OMPI_MCA_rmaps_base_oversubscribe"] = "1"
+        defaults["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"
+    if os.getuid() == 0:
+        for prefix in ("OMPI", "PRTE"):
+            defaults[f"{prefix}_ALLOW_RUN_AS_ROOT"] = "1"
+            defaults[f"{prefix}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**defaults, **os.environ},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise P3SError(f"{argv[0]}: cannot be started: {error.strerror}") from error
+    try:
+        text, complaints = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired as error:
+        raise P3SError(f"{argv[0]}: two ranks did not end within {timeout_s:.0f} s") from error
+    finally:
+        if process.poll() is None:
+            _end(process)
+    if process.returncode != 0:
+        lines = [line.strip() for line in complaints.splitlines() if line.strip(" -=*")]
+        raise P3SError(
+            f"{argv[0]}: two ranks ended with exit code {process.returncode}: "
+            f"{(lines or ['no message'])[0][:160]}"
+        )
+    return text
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a launcher: it is asked first, so that it ends its ranks."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """Return what network.c printed: hosts, cores, limits, and the table of sizes as columns.
+
+    A receive time of -1 becomes None. Errors: P3SError when something is missing.
+    """
+    found: dict[str, Any] = {"hosts": [], "cores": []}
+    rows: list[list[float]] = []
+    try:
+        for line in text.splitlines():
+            words = line.split()
+            if words[:1] == ["rank"] and len(words) == 4:
+                found["hosts"].append(words[2])
+                found["cores"].append(int(words[3]))
+            elif words[:1] in (["eager"], ["unattended"]) and len(words) == 2:
+                found[f"{words[0]}_bytes"] = int(words[1])
+            elif words[:1] == ["size"] and len(words) == len(_COLUMNS) + 1:
+                rows.append([float(word) for word in words[1:]])
+    except ValueError as error:
+        raise P3SError(f"the two ranks printed what cannot be read: {error}") from error
+    if len(found["hosts"]) != 2 or len(rows) < 4 or "eager_bytes" not in found:
+        raise P3SError("the two ranks ended without results; does the launcher drop their output?")
+    sizes: dict[str, list[Any]] = {name: list(column)
+                                   for name, column in zip(_COLUMNS, zip(*rows, strict=True),
+                                                           strict=True)}  # fmt: skip
+    for name in ("bytes", "timings"):
+        sizes[name] = [int(value) for value in sizes[name]]
+    for name in ("receive_ns", "receive_median_ns"):
+        sizes[name] = [None if value < 0 else value for value in sizes[name]]
+    found.setdefault("unattended_bytes", -1)
+    found["sizes"] = sizes
+    return found
+
+
+def ranges(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return LogGP parameters (Alexandrov et al. 1995) for eager and for rendezvous messages.
+
+    One way of ``bytes`` takes o_send + L + o_receive + G bytes. G and the sum of the constants are
+    the line with the least relative misfit to the one-way times; the overheads are measured; L
+    is what is left. g: gap between messages of a stream, of the smallest size of the range;
+    ``stream_G_ns_per_byte``: what a byte costs in a stream. ``misfit``: largest relative one.
+    """
+    sizes = found["sizes"]
+    eager = int(found["eager_bytes"])
+    received = [value for value in sizes["receive_ns"] if value is not None]
+    parts = []
+    for kind in ("eager", "rendezvous"):
+        at = [i for i, size in enumerate(sizes["bytes"]) if (size <= eager) == (kind == "eager")]
+        if not at:
+            continue
+        nbytes = [sizes["bytes"][i] for i in at]
+        constant, per_byte, misfit = _line(nbytes, [sizes["one_way_ns"][i] for i in at])
+        _, stream, _ = _line(nbytes, [max(sizes["gap_ns"][i], 1e-3) for i in at])
+        send, send_byte, _ = _line(nbytes, [sizes["send_ns"][i] for i in at])
+        # A rendezvous message cannot have arrived before its receive: the call costs the same.
+        receive = received[0] if received else 0.0
+        parts.append({
+            "kind": kind,
+            "from_bytes": nbytes[0] if kind == "eager" else eager + 1,
+            "to_bytes": eager if kind == "eager" else nbytes[-1],
+            "L_ns": max(constant - send - receive, 0.0),
+            "o_send_ns": send,
+            "o_send_ns_per_byte": send_byte,
+            "o_receive_ns": receive,
+            "g_ns": sizes["gap_ns"][at[0]],
+            "G_ns_per_byte": per_byte,
+            "stream_G_ns_per_byte": stream,
+            "misfit": misfit,
+        })  # fmt: skip
+    return parts
+
+
+def _line(nbytes: Sequence[float], ns: Sequence[float]) -> tuple[float, float, float]:
+    """Return constant, slope (neither negative) and largest relative misfit of a line."""
+    import numpy as np
+    from scipy.optimize import nnls
+
+    times = np.array(ns, dtype=float)
+    matrix = np.column_stack([np.ones(len(times)), np.array(nbytes, dtype=float)])
+    scaled = matrix / times[:, None]
+    widths = np.linalg.norm(scaled, axis=0)
+    widths[widths == 0] = 1.0
+    found, _ = nnls(scaled / widths, np.ones(len(times)))
+    found = found / widths
+    return float(found[0]), float(found[1]), float(np.abs(scaled @ found - 1).max())

@@ -1,0 +1,164 @@
+"""Runs the compiled kernels: one process per core, asked line by line."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from p3s.errors import P3SError
+
+#: Longest that one answer may take; a kernel takes a fraction of a second.
+_ANSWER_S = 120.0
+#: Between telling all processes when to start and the start; more for each of them.
+_HEAD_START_NS, _HEAD_START_EACH_NS = 1_000_000, 50_000
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One timing of a kernel: ns of CPU time per operation; wall time over CPU time."""
+
+    ns: float
+    wall_over_cpu: float
+    late: bool = False
+
+
+class Runner:
+    """A process that runs kernels on one core, with its own memory."""
+
+    def __init__(self, program: Path, core: int, largest_bytes: int) -> None:
+        self._name = program.name
+        try:
+            self._process = subprocess.Popen(
+                [str(program), str(core), str(largest_bytes)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise P3SError(f"{program}: cannot be started: {error.strerror}") from error
+        words = self._answer().split()
+        if words[:1] != ["ready"]:
+            self.close()
+            raise P3SError(
+                f"the kernels got no {largest_bytes} bytes of memory; free some and measure again"
+            )
+        self.pinned = words[1:] == ["1"]
+
+    def ask(self, kernel: str, working_set: int, for_ns: int, together: bool = False) -> None:
+        """Have a kernel run for some time; ``together``: it waits for ``start`` when it is warm."""
+        self._say(f"{kernel} {working_set} {for_ns} {int(together)}")
+
+    def warm(self) -> None:
+        """Wait until the kernel that is to start together with others is ready for it."""
+        if self._answer().strip() != "warm":
+            raise P3SError(f"{self._name}: answers what it should not; measure again")
+
+    def start(self, at_ns: int) -> None:
+        """Have a kernel that is warm start at a time of time.monotonic_ns()."""
+        self._say(str(at_ns))
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # told by the missing answer
+            self._process.stdin.write(f"{line}\n")
+            self._process.stdin.flush()
+
+    def shot(self) -> Shot:
+        """Return the timing that was asked for."""
+        words = self._answer().split()
+        if words[:1] == ["wrong"]:
+            raise P3SError(
+                f"kernel {words[-1]} computed a wrong result, so its time means nothing; the"
+                " compiler or the machine is at fault: set CC to another compiler"
+            )
+        cpu_ns, wall_ns, operations, late = (int(word) for word in words)
+        return Shot(cpu_ns / max(operations, 1), wall_ns / max(cpu_ns, 1), bool(late))
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        watch = threading.Timer(_ANSWER_S, self._process.kill)
+        watch.daemon = True
+        watch.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            watch.cancel()
+        if not line:
+            code = self._process.wait()
+            raise P3SError(
+                f"{self._name} ended (exit code {code}) before it answered; is there enough"
+                " memory?"
+            )
+        return line
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+
+class Runners:
+    """One process per core, which run the same kernel at the same time."""
+
+    def __init__(self, program: Path, cores: Sequence[int], largest_bytes: int) -> None:
+        self._all: list[Runner] = []
+        try:
+            for core in cores:
+                self._all.append(Runner(program, core, largest_bytes))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pinned(self) -> bool:
+        """Whether every process stays on its core."""
+        return all(one.pinned for one in self._all)
+
+    def run(self, kernel: str, working_set: int, for_ns: int) -> Shot:
+        """Run a kernel everywhere at once (alone where there is one process).
+
+        Returns the mean over the processes; late when a process missed the common start.
+        """
+        together = len(self._all) > 1
+        for one in self._all:
+            one.ask(kernel, working_set, for_ns, together)
+        if together:
+            for one in self._all:
+                one.warm()
+            ahead = _HEAD_START_NS + _HEAD_START_EACH_NS * len(self._all)
+            at_ns = time.monotonic_ns() + ahead
+            for one in self._all:
+                one.start(at_ns)
+        shots = [one.shot() for one in self._all]
+        return Shot(
+            sum(shot.ns for shot in shots) / len(shots),
+            max(shot.wall_over_cpu for shot in shots),
+            any(shot.late for shot in shots),
+        )
+
+    def close(self) -> None:
+        """End all processes."""
+        for one in self._all:
+            one.close()
+
+    def __enter__(self) -> Runners:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,173 @@
+"""A machine file on a terminal: what it is of, a table, the curves, messages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
+from p3s.report.text import percent, seconds, visible
+
+WIDTH, HEIGHT = 60, 14
+#: Marks of the curves in the plot, later ones over earlier ones.
+_MARKS = {"chase": "c", "strided": "s", "gather": "g", "triad": "t", "read": "r"}
+
+
+def size_text(nbytes: float) -> str:
+    """Return a number of bytes in the unit that fits."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if nbytes >= factor:
+            return f"{nbytes / factor:.4g} {unit}"
+    return f"{nbytes:.0f} B"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay out rows as aligned text, the first column left, the others right."""
+    lines = [list(head), *map(list, rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def render(machine: Machine) -> str:
+    """Return a machine file as text."""
+    parts = [*_head(machine), "", _core(machine), "", _curves(machine), "", plot(machine.curves)]
+    parts += ["", *_network(machine)]
+    parts += [f"disturbed: {visible(text, 400)}" for text in machine.disturbed]
+    return "\n".join(parts)
+
+
+def _head(machine: Machine) -> list[str]:
+    facts, settings = machine.facts, machine.settings
+    seconds_ = settings.get("seconds")
+    took = f" in {seconds_:.0f} s" if isinstance(seconds_, (int, float)) else ""
+    text = [
+        f"{visible(machine.name)}: {visible(str(facts.get('processor')))}",
+        f"{facts.get('cores')} cores, {size_text(float(facts.get('memory_bytes') or 0))} memory, "
+        f"{visible(str(facts.get('architecture')))}, {visible(str(facts.get('kernel')))}, "
+        f"huge pages {visible(str(facts.get('huge_pages')))}",
+        f"measured {visible(machine.created)}{took} with p3s {visible(machine.p3s_version)}, "
+        f"{visible(str(settings.get('compiler_version')))}, {visible(str(settings.get('flags')))}"
+        + (" (quick)" if settings.get("quick") else ""),
+    ]
+    marks = _cache_line(facts)
+    return [*text, *([marks] if marks else ["caches: unknown"])]
+
+
+def _cache_line(facts: Mapping[str, Any]) -> str:
+    caches = [cache for cache in facts.get("caches") or [] if isinstance(cache, Mapping)]
+    shared = [f"L{c.get('level')} {size_text(float(c.get('bytes') or 0))}"
+              + (f" (of {c['cores']} cores)" if int(c.get("cores") or 0) > 1 else "")
+              for c in caches]  # fmt: skip
+    return "caches: " + ", ".join(shared) if shared else ""
+
+
+def _ns(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _core(machine: Machine) -> str:
+    rows = [
+        [name, _ns(cost.ns), percent(cost.spread), str(cost.repeats), CORE_KERNELS.get(name, "")]
+        for name, cost in machine.core.items()
+    ]
+    head = ["kernel", "ns", "spread", "repeats", "operation"]
+    widest = max(len(row[-1]) for row in [*rows, head])
+    return table(head, [[*row[:-1], row[-1].ljust(widest)] for row in rows])
+
+
+def _curves(machine: Machine) -> str:
+    """Return costs by working set: one column per kernel, those of all cores after them."""
+    columns: list[tuple[str, Curve]] = list(machine.curves.items())
+    columns += [(f"{name} x{machine.loaded_processes}", c) for name, c in machine.loaded.items()]
+    sizes = sorted({size for _, curve in columns for size in curve.working_set})
+    # Powers of two are enough to read; the file has all.
+    sizes = [size for size in sizes if size & (size - 1) == 0] or sizes
+    rows = []
+    for size in sizes:
+        row = [size_text(size)]
+        for _, curve in columns:
+            known = size in curve.working_set
+            row.append(_ns(curve.ns[curve.working_set.index(size)]) if known else "")
+        rows.append(row)
+    return table(["working set", *[f"{name}, ns" for name, _ in columns]], rows)
+
+
+def plot(curves: Mapping[str, Curve], width: int = WIDTH, height: int = HEIGHT) -> str:
+    """Draw ns per access over the working set, both logarithmic."""
+    every = [ns for curve in curves.values() for ns in curve.ns]
+    sizes = [size for curve in curves.values() for size in curve.working_set]
+    low, high = math.log(min(every)), math.log(max(every))
+    first, last = math.log(min(sizes)), math.log(max(sizes))
+    cells = [[" "] * width for _ in range(height)]
+
+    def column(size: float) -> int:
+        return round((math.log(size) - first) / max(last - first, 1e-9) * (width - 1))
+
+    def line(ns: float) -> int:
+        share = (math.log(ns) - low) / max(high - low, 1e-9)
+        return height - 1 - round(share * (height - 1))
+
+    for name in sorted(curves, key=lambda name: list(_MARKS).index(name) if name in _MARKS else -1):
+        curve = curves[name]
+        for x in range(width):
+            size = math.exp(first + (last - first) * x / max(width - 1, 1))
+            if curve.working_set[0] <= size * 1.001 and size <= curve.working_set[-1] * 1.001:
+                cells[line(curve.at(size))][x] = _MARKS.get(name, name[:1])
+    labels: dict[int, str] = {}
+    for power in range(math.floor(math.log10(min(every))), math.ceil(math.log10(max(every))) + 1):
+        for step in (1, 3):
+            value = step * 10.0**power
+            if min(every) <= value <= max(every):
+                labels.setdefault(line(value), f"{value:g}")
+    text = [f"{labels.get(y, ''):>8} |{''.join(row)}".rstrip() for y, row in enumerate(cells)]
+    text.append(" " * 9 + "+" + "-" * width)
+    foot = [" "] * (width + 14)
+    free = 0
+    size = min(sizes)
+    while size <= max(sizes):
+        name = size_text(size)
+        at = 10 + column(size)
+        if at >= free and at + len(name) <= len(foot):
+            foot[at : at + len(name)] = name
+            free = at + len(name) + 2
+        size *= 4
+    text.append("".join(foot).rstrip())
+    names = ", ".join(f"{_MARKS[name]} {name}" for name in CURVE_KERNELS if name in curves)
+    text.append(f"  ns per access over working set: {names}")
+    return "\n".join(text)
+
+
+def _network(machine: Machine) -> list[str]:
+    net = machine.network
+    if net is None:
+        return [f"network: not measured: {visible(machine.network_missing or 'unknown', 300)}"]
+    hosts = [str(host) for host in net["hosts"]]
+    where = f"on {hosts[0]}" if hosts[0] == hosts[1] else f"from {hosts[0]} to {hosts[1]}"
+    text = [f"messages between two ranks {visible(where)}, {visible(str(net.get('mpi')))}"]
+    rows = []
+    for part in net["ranges"]:
+        rows.append([
+            f"{part.get('kind')} {size_text(part['from_bytes'])} to {size_text(part['to_bytes'])}",
+            *[seconds(part[key] * 1e-9) for key in ("L_ns", "o_send_ns", "o_receive_ns", "g_ns")],
+            _ns(part["G_ns_per_byte"]),
+            percent(part.get("misfit")),
+        ])  # fmt: skip
+    text.append(table(["range", "L", "o send", "o receive", "g", "G, ns/B", "misfit"], rows))
+    sizes = net["sizes"]
+    picked = [i for i, size in enumerate(sizes["bytes"]) if size in
+              (0, 8, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20)]  # fmt: skip
+    rows = [
+        [size_text(sizes["bytes"][i]),
+         *[seconds(sizes[key][i] * 1e-9) if sizes[key][i] is not None else ""
+           for key in ("one_way_ns", "one_way_median_ns", "send_ns", "receive_ns", "gap_ns")]]
+        for i in picked
+    ]  # fmt: skip
+    text.append(table(["message", "one way", "median", "MPI_Isend", "MPI_Recv", "gap"], rows))
+    return text

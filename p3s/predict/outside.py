@@ -1,0 +1,59 @@
+"""Computation outside of what was measured: by how much, and when that is too much."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: Phases below this share of the computation at a count are not looked at.
+SHARE = 0.05
+#: Ratio of work per turn to the nearest measured one from which it is noted.
+NOTED = 1.5
+#: The same, above which a prediction is of low confidence: the working set may be in another
+#: level of memory by then, which are 8 to 32 times smaller or larger than their neighbours.
+LIMIT = 16.0
+
+
+def outside(row: Mapping[str, Any], limit: float) -> list[Mapping[str, Any]]:
+    """Return the phases of a row of prediction.json that are outside by more than a ratio."""
+    total = sum(phase["compute_s"] for phase in row["phases"])
+    return [phase for phase in row["phases"]
+            if phase["compute_s"] > SHARE * total and (phase.get("outside") or 1.0) > limit]
+
+
+def ratio_text(phase: Mapping[str, Any]) -> str:
+    """Return how far a phase is outside, for example "1/6 of the least work per turn"."""
+    ratio = float(phase["outside"])
+    number = f"{ratio:.0f}" if ratio >= 9.5 else f"{ratio:.2g}"
+    if phase.get("below", True):
+        return f"1/{number} of the least work per turn"
+    return f"{number} times the most work per turn"
+
+
+def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say where each process computes less, or more, per turn than was measured anywhere."""
+    return [
+        f"at {row['n']} processes each process computes {_texts(found)}: its"
+        " time is extrapolated (p3s next proposes runs that cover it)"
+        for row in rows if (found := outside(row, NOTED))
+    ]
+
+
+def doubts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say where that is so far outside that the time means little."""
+    return [
+        f"at {row['n']} processes each process computes {_texts(found)} (limit "
+        f"{LIMIT:.0f}); add a smaller workload: p3s characterize --far"
+        for row in rows if (found := outside(row, LIMIT))
+    ]
+
+
+def _texts(phases: Sequence[Mapping[str, Any]], most: int = 3) -> str:
+    """Return the ratios of some phases, the same ratio once."""
+    found: dict[str, list[str]] = {}
+    for phase in sorted(phases, key=lambda p: -p["compute_s"]):
+        found.setdefault(ratio_text(phase), []).append(str(phase["phase"]))
+    parts = [f"{text} that was measured (phase {', '.join(names[:most])}"
+             f"{', ...' if len(names) > most else ''})"
+             for text, names in list(found.items())[:most]]
+    return ", ".join(parts) + (", ..." if len(found) > most else "")

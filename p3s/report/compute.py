@@ -1,0 +1,207 @@
+"""The compute model as text and as CSV: time of one process in one turn, and what it rests on."""
+
+from __future__ import annotations
+
+import csv as csv_module
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from p3s.compute.gather import TIME_UNITS
+from p3s.compute.laws import CostLaw
+from p3s.compute.spread import Spread
+from p3s.compute.table import Row, compute_table, laws_of, shares
+from p3s.report.text import percent, seconds, visible
+
+Compute = Mapping[str, Any]
+#: Phases below this share of the computation are listed in the end, in one line.
+SHOWN = 0.01
+_UNITS = {"instructions": "instructions", "cpu_ns": "ns of CPU time by the model",
+          "wall_ns": "ns of wall time by the model"}
+_COLUMNS = ("phase", "name", "source", "processes", "run_processes", "work_per_turn",
+            "measured_ns", "predicted_ns", "low_ns", "high_ns", "outside", "crm_i_ns", "crm_c_ns",
+            "unit")
+
+
+def table(model: Mapping[str, Any], compute: Compute, counts: Iterable[int] = ()) -> str:
+    """Return the compute model as text, a part per phase that matters, largest share first.
+
+    counts: where to predict; without any, a few larger ones of the same kind as the traced ones.
+    """
+    rows = compute_table(model, compute, counts)
+    share = shares(compute)
+    phases = sorted(compute["phases"], key=lambda p: (-share.get(p["phase"], 0.0), p["phase"]))
+    shown = [p for p in phases if share.get(p["phase"], 0.0) >= SHOWN] or phases[:1]
+    out = [f"Time of one process in one turn of each phase; work in {_unit(compute)}.", ""]
+    for phase in shown:
+        mine = [r for r in rows if r.phase == phase["phase"]]
+        out += [*phase_lines(compute, phase, share.get(phase["phase"], 0.0), mine), ""]
+    rest = [p for p in phases if p not in shown and share.get(p["phase"], 0.0) > 0]
+    if rest:
+        part = percent(sum(share[p["phase"]] for p in rest))
+        out += [f"{len(rest)} more phase{'s' if len(rest) > 1 else ''} with {part} of the "
+                "computation: --json has all.", ""]
+    return "\n".join([*out, *remarks(compute)]).rstrip()
+
+
+def phase_lines(compute: Compute, phase: Mapping[str, Any], share: float, rows: Sequence[Row]
+                ) -> list[str]:
+    """Return the part of one phase as lines."""
+    out = [f"phase {phase['phase']}: {visible(str(phase['name']))} ({percent(share)} of the "
+           "computation)"]
+    entries = laws_of(compute, phase["phase"])
+    for entry in entries:
+        if entry["kind"] == "phase" or len(entries) > 2:
+            law = CostLaw.from_json(entry["law"])
+            out += [f"  {_whose(entry)}: {line}" for line in law_lines(law)]
+    if phase["x"]:
+        low, high = phase["x"]
+        out.append(f"  measured: {number(low)} to {number(high)} of work per turn"
+                   + (f", as at {number(phase['n'][0])} to {number(phase['n'][1])} processes"
+                      if phase["n"] else ""))
+    out += [f"  {line}" for line in thesis_lines(phase)]
+    out += [f"  {line}" for line in spread_lines(phase)]
+    return [*out, *_aligned(_cells(rows))]
+
+
+def law_lines(law: CostLaw) -> list[str]:
+    """Return a law of cost in words, and what is to be kept in mind with it."""
+    out = [words(law)]
+    if law.refused:
+        out.append(f"little is known: {law.refused}")
+    if law.rivals:
+        out.append(f"as likely: {', '.join(law.rivals)}")
+    if law.disturbed:
+        out.append(f"taken for disturbed: {', '.join(visible(d) for d in law.disturbed)}")
+    return out
+
+
+def words(law: CostLaw) -> str:
+    """Return a law of cost in words."""
+    text = law.text()
+    if law.unit in TIME_UNITS:
+        return "takes " + text.replace(f" ns per {law.unit}", " times what the law of work says")
+    return "costs " + text.replace(f"per {law.unit}", f"per {law.unit.removesuffix('s')}")
+
+
+def _whose(entry: Mapping[str, Any]) -> str:
+    if entry["kind"] == "phase":
+        return "one unit of work"
+    places = [op for _, op in entry["places"]]
+    names = ", ".join(visible(op) for op in list(dict.fromkeys(places))[:3])
+    what = "before" if entry["kind"] == "place" else "small parts before"
+    return f"{what} {names} ({percent(entry['share'])})"
+
+
+def thesis_lines(phase: Mapping[str, Any]) -> list[str]:
+    """Return the power laws of the thesis and the far point they rest on."""
+    out = []
+    for name, title in (("crm_i", "CRM_i"), ("crm_c", "CRM_c")):
+        if phase[name]:
+            out.append(f"{title}: {phase[name]['a']:.4g} n^{phase[name]['b']:.4g} ns")
+    far = phase["far"]
+    if phase["crm_why"] and phase["crm_i"]:
+        out[-1] += f" (no CRM_c: {visible(phase['crm_why'])})"
+    if far:
+        least = "where the cost is least" if far["reached"] else \
+            "the cost was still falling there"
+        out.append(f"far point: {visible(far['source'])} at {far['traced']} processes stands for "
+                   f"{number(far['n'])}, {least}")
+    return out
+
+
+def spread_lines(phase: Mapping[str, Any]) -> list[str]:
+    """Return how much the time varies between ranks and between turns."""
+    found = Spread.from_json(phase["spread"])
+    out = []
+    for name, part, seen in (("ranks", found.ranks, found.ranks_seen),
+                             ("turns", found.turns, found.rows_seen)):
+        if len(part.levels) > 1 and seen:
+            low, high = (float(v) for v in part.quantile([0.05, 0.95]))
+            out.append(f"{name} take {low:.3g} to {high:.3g} times their mean (90 % of them); the "
+                       f"slowest of 1,000 {part.expected_largest(1000):.3g} times")
+    return out
+
+
+def remarks(compute: Compute) -> list[str]:
+    """Return the hold-out, disturbed runs, and what could not be used, a sentence each."""
+    out = []
+    held = compute.get("holdout")
+    if held:
+        out.append(f"fitted without {held['n']} processes, times there are off by "
+                   f"{percent(held['mean_abs_error'])} in the mean, "
+                   f"{percent(held['max_abs_error'])} at most")
+    for run in compute["runs"]:
+        if run["disturbed"]:
+            out.append(f"disturbed: {visible(run['dir'])}: "
+                       f"{visible('; '.join(map(str, run['disturbed'])), 300)}")
+    for n, part in compute.get("unmatched", {}).items():
+        if part > 0.005:
+            out.append(f"at {n} processes {percent(part)} of the time is in calls that the "
+                       "signature does not have equally often")
+    for other in compute["refused"]:
+        out.append(f"{visible(other['name'])} is not used: {visible(other['why'], 300)}")
+    return out
+
+
+def _cells(rows: Sequence[Row]) -> list[list[str]]:
+    far = any(r.source not in ("own", "predicted") for r in rows)
+    thesis = [name for name in ("crm_i", "crm_c") if any(getattr(r, name) for r in rows)]
+    head = ["processes", *(["run"] if far else []), "work per turn", "measured", "predicted",
+            "", *(name.upper().replace("_I", "_i").replace("_C", "_c") for name in thesis)]
+    out = [head]
+    for r in rows:
+        run = "" if r.source in ("own", "predicted") else f"{visible(r.source, 40)} at {r.traced}"
+        out.append([number(r.n) if r.n else "-", *([run] if far else []), number(r.x),
+                    seconds(r.measured / 1e9) if r.measured is not None else "",
+                    seconds(r.predicted / 1e9) if r.predicted is not None else "",
+                    _sure(r), *(seconds(v / 1e9) if (v := getattr(r, name)) else ""
+                                for name in thesis)])
+    return out
+
+
+def _sure(row: Row) -> str:
+    """Return the error where it is known, else the interval, and how far outside."""
+    if row.measured and row.predicted is not None:
+        return f"{100 * (row.predicted - row.measured) / row.measured:+.1f} %"
+    if row.low is None or row.high is None:
+        return ""
+    text = f"{seconds(row.low / 1e9)} to {seconds(row.high / 1e9)}"
+    return text + (f", x{row.outside:.3g} outside" if row.outside > 1.005 else "")
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return ["    " + "  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)).rstrip()
+            for line in lines]
+
+
+def number(value: float) -> str:
+    """Return a number of processes or of work with the digits that matter."""
+    if value >= 100 or value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def _unit(compute: Compute) -> str:
+    return _UNITS.get(compute["work_unit"], visible(str(compute["work_unit"])))
+
+
+def csv(model: Mapping[str, Any], compute: Compute, counts: Iterable[int] = ()) -> str:
+    """Return the compute table as CSV: a line per phase, source and count.
+
+    Columns: phase, name, source (own, a workload's name, predicted), processes (of the original
+    workload), run_processes, work_per_turn, measured_ns, predicted_ns, low_ns, high_ns, outside,
+    crm_i_ns, crm_c_ns: time of one process in one turn; unit of the work.
+    """
+    names = {p["phase"]: p["name"] for p in compute["phases"]}
+    sink = io.StringIO()
+    writer = csv_module.writer(sink, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for r in compute_table(model, compute, counts):
+        values = (r.n, r.traced, r.x, r.measured, r.predicted, r.low, r.high, r.outside, r.crm_i,
+                  r.crm_c)
+        writer.writerow([r.phase, names.get(r.phase, ""), r.source,
+                         *("" if v is None else f"{v:.10g}" for v in values),
+                         compute["work_unit"]])
+    return sink.getvalue()

@@ -1,0 +1,378 @@
+"""From measured times to seconds at N: a known cost curve in, compute_ns out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import timed_study as ts
+
+from p3s.compute.gather import (
+    by_count,
+    measured_at,
+    own_points,
+    pooled,
+    small_places,
+    thinned,
+    turned,
+    x_scale,
+)
+from p3s.compute.laws import CostLaw
+from p3s.compute.points import Point
+from p3s.compute.stage import build, compute_json, load
+from p3s.errors import P3SError
+from p3s.model.stage import load as load_model
+from p3s.predict.times import compute_seconds, read_head
+from p3s.scale import write_scaled
+from p3s.study import Study, read_json, write_json
+from replay.scaled import read_scaled
+
+CELLS = 1 << 22
+ITERS = 10
+
+
+_MADE: dict[tuple[str, int], dict[str, Any]] = {}
+
+
+def put_compute(study: Study, found: list[Any], far: list[Point] | None = None) -> dict[str, Any]:
+    """Write compute.json from measured times that no file holds."""
+    key = str(study.root), len(far or [])
+    if key not in _MADE:
+        _MADE[key] = {"schema": "p3s.compute", "schema_version": 1, "time_unit": "cpu_ns",
+                      "runs": [], "refused": [], "unmatched": {}, "outside_model": {},
+                      **compute_json(load_model(study.root), found, far or [])}
+    write_json(study.compute_path, _MADE[key])
+    return _MADE[key]
+
+
+def spent(table: Any, cells: int = CELLS, grows: float = 0.0) -> np.ndarray:
+    """Return the ns of every segment: its instructions at the cost of the rank's working set."""
+    x = ts.x_of(cells, table.np, grows)
+    return table.segments[:, 4] * ts.cache_step(x)
+
+
+def truth(n: int, cells: int = CELLS, grows: float = 0.0) -> float:
+    """Return the ns of the sweeps of all ranks at ``n``."""
+    x = ts.x_of(cells, n, grows)
+    return float(n * ITERS * x * ts.cache_step(x))
+
+
+def main_phase(head: dict[str, Any]) -> dict[str, Any]:
+    """Return the phase of a scaled trace that computes most."""
+    phase: dict[str, Any] = max(head["phases"], key=lambda p: p["compute_ns"])
+    return phase
+
+
+def make(root: Path, grows: float) -> tuple[Study, list[Any], float]:
+    """Return a study in instructions, its measured times, and how its total grows."""
+    study, tables = ts.put_study(root, ts.sweeps(CELLS, ITERS, grows), (4, 8, 16, 32, 64))
+    model = load_model(study.root)
+    found = [measured_at(model, ts.times_of(t, spent(t, grows=grows), noise=0.01))
+             for t in tables]
+    return study, found, grows
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory: Any) -> tuple[Study, list[Any], float]:
+    return make(tmp_path_factory.mktemp("s") / "study", 0.0)
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: Any) -> tuple[Study, list[Any], float]:
+    return make(tmp_path_factory.mktemp("s") / "study", 0.002)
+
+
+@pytest.mark.parametrize("name", ["timed", "growing"])
+def test_a_cost_that_falls_with_the_working_set_gives_the_time_at_n(
+    name: str, request: Any
+) -> None:
+    """The step lies between the traced counts; beyond them the cost is that of the cache."""
+    study, found, grows = request.getfixturevalue(name)
+    put_compute(study, found)
+    for n in (32, 128, 512):
+        head = write_scaled(study.root, n)
+        phase = main_phase(head)
+        expected = truth(n, grows=grows)
+        assert phase["compute_ns"] == pytest.approx(expected, rel=0.05)
+        assert phase["compute_low"] * phase["compute_ns"] <= expected \
+            <= phase["compute_high"] * phase["compute_ns"]
+        assert (phase["outside"] < 1.001) == (n == 32)
+        table = pq.read_table(sorted(study.scaled_dir(n).glob("part-*.parquet")))
+        once, repeat = table["compute_ns"].to_numpy(), table["repeat"].to_numpy()
+        mine = (table["phase"].to_numpy() == phase["phase"])
+        assert (once * repeat)[mine].sum() == pytest.approx(phase["compute_ns"])
+        slots = {p["phase"]: k for k, p in enumerate(head["phases"])}
+        seconds = compute_seconds(study.scaled_dir(n), n, slots)
+        assert seconds.sum(axis=0)[slots[phase["phase"]]] == pytest.approx(
+            phase["compute_ns"] / 1e9)
+    # the power law of the thesis does not know of the step
+    one = phase["crm_i_ns"] * 512
+    assert abs(one - truth(512, grows=grows)) > 0.2 * truth(512, grows=grows)
+
+
+def test_what_is_outside_of_the_measured_work_is_said_and_less_sure(timed: Any) -> None:
+    study, found, grows = timed
+    put_compute(study, found)
+    inside, beyond = (main_phase(write_scaled(study.root, n)) for n in (32, 512))
+    assert beyond["outside"] == pytest.approx(
+        ts.x_of(CELLS, 64, grows) / ts.x_of(CELLS, 512, grows), rel=0.02)
+    assert beyond["below"] and beyond["x"][1] < beyond["covered"][0]
+    assert beyond["compute_high"] - beyond["compute_low"] > \
+        inside["compute_high"] - inside["compute_low"]
+
+
+def test_runs_of_a_smaller_workload_tell_the_cost_beyond_the_counts(tmp_path: Path) -> None:
+    """Own runs at 4 to 16 never fit the cache; far runs at the work of 64 and 256 do."""
+    study, tables = ts.put_study(tmp_path / "study", ts.sweeps(CELLS, ITERS), (4, 8, 16))
+    model = load_model(study.root)
+    found = [measured_at(model, ts.times_of(t, t.segments[:, 4] * ts.cache_step(
+        ts.x_of(CELLS, t.np), where=8e6))) for t in tables]
+    far = []
+    for n, traced in ((64.0, 4), (256.0, 8)):
+        x = ts.x_of(CELLS, int(n))
+        for p in own_points(found[0]):
+            work = p.work * x / p.x
+            ns = float(work * ts.cache_step(x, where=8e6))
+            far.append(Point(p.place, p.phase, n, work, x, ns, ns, 0.0, traced, 1, "far/small",
+                             traced))
+    expected = 64 * ITERS * ts.x_of(CELLS, 64) * ts.cache_step(ts.x_of(CELLS, 64), where=8e6)
+    put_compute(study, found)
+    without = main_phase(write_scaled(study.root, 64))
+    made = put_compute(study, found, far)
+    with_far = main_phase(write_scaled(study.root, 64))
+    assert without["outside"] > 3 and with_far["outside"] == pytest.approx(1.0, abs=0.01)
+    assert with_far["compute_ns"] == pytest.approx(expected, rel=0.03)
+    assert abs(with_far["compute_ns"] - expected) < abs(without["compute_ns"] - expected)
+    phase = next(p for p in made["phases"] if p["phase"] == with_far["phase"])
+    assert phase["far"]["source"] == "far/small" and phase["crm_c"] is not None
+    assert phase["n"] == [4.0, 256.0]
+    assert with_far["crm_c_ns"] != with_far["crm_i_ns"] and without["crm_c_ns"] is None
+
+
+def test_a_study_in_cpu_time_has_costs_around_one(tmp_path: Path) -> None:
+    """Work is time there: the cost corrects the law of the work, it does not count it twice."""
+
+    def program(rec: Any) -> None:
+        x = ts.x_of(CELLS, rec.n)
+        cost = float(ts.cache_step(x))
+        rng = np.random.default_rng(rec.n * 100 + rec.rank)
+        rec("Bcast", nbytes=16, root=0, work=5000)
+        for _ in range(ITERS):
+            rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=4096,
+                work=x * cost * (1 + 0.01 * rng.random()))
+            rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=4096, work=0)
+        rec("Reduce", nbytes=8, root=0, work=700)
+
+    study, tables = ts.put_study(tmp_path / "study", program, (4, 8, 16, 32, 64), "cpu_ns")
+    model = load_model(study.root)
+    found = [measured_at(model, ts.times_of(t, t.segments[:, 4].astype(float), noise=0.01))
+             for t in tables]
+    made = put_compute(study, found)
+    law = next(CostLaw.from_json(e["law"]) for e in made["laws"] if e["kind"] == "phase"
+               and e["share"] > 0.5)
+    x = ts.x_of(CELLS, 16) * float(ts.cache_step(ts.x_of(CELLS, 16)))
+    assert 0.5 < float(law.typical(x)) < 2.0
+    for n in (16, 64):
+        phase = main_phase(write_scaled(study.root, n))
+        assert phase["compute_ns"] == pytest.approx(truth(n), rel=0.05)
+        # the law of the work is off by half, which its cost knows
+        assert phase["work_rel_half_width"] > 0.4 > phase["compute_high"] - 1
+        assert phase["compute_low"] <= truth(n) / phase["compute_ns"] <= phase["compute_high"]
+    far_out = main_phase(write_scaled(study.root, 1024))
+    assert far_out["compute_high"] - 1 > 0.4
+
+
+def test_small_places_are_pooled_and_nothing_is_lost(timed: Any) -> None:
+    study, found, _ = timed
+    small = small_places(found)
+    ops = {op for _, op in small}
+    assert {"MPI_Bcast", "MPI_Reduce"} <= ops and not ops & {"MPI_Sendrecv", "MPI_Allreduce"}
+    points = own_points(found[0])
+    together = pooled(points, dict.fromkeys(small, ("", "small")))
+    for name in ("work", "least_ns", "typical_ns"):
+        assert sum(getattr(p, name) * p.ranks for p in together) == pytest.approx(
+            sum(getattr(p, name) * p.ranks for p in points))
+    assert len([p for p in together if p.place == ("", "small")]) == 1
+    # what was measured is all there but MPI_Init
+    run = found[0]
+    assert sum(p.typical_ns * p.ranks for p in points) == pytest.approx(float(run.typical.sum()))
+    kept = put_compute(study, found)["laws"]
+    assert [e["kind"] for e in kept].count("phase") == 2
+    assert sum(e["share"] for e in kept if e["kind"] == "phase") == pytest.approx(1.0)
+
+
+def test_ranks_with_different_work_are_points_of_their_own() -> None:
+    """A place on few ranks of a group counts in the pool with their share of them."""
+    points = [Point(("a", "MPI_Send"), 0, 4.0, 100.0, 10.0, 50.0, 60.0, 0.1, 4, 3, "own", 4),
+              Point(("b", "MPI_Recv"), 0, 4.0, 40.0, 10.0, 8.0, 8.0, 0.0, 1, 3, "own", 4),
+              Point(("a", "MPI_Send"), 0, 4.0, 70.0, 7.0, 35.0, 36.0, 0.0, 2, 3, "own", 4)]
+    one, other = pooled(points, {("a", "MPI_Send"): ("", "x"), ("b", "MPI_Recv"): ("", "x")})
+    assert (one.work, one.least_ns, one.typical_ns, one.ranks) == (110.0, 52.0, 62.0, 4)
+    assert (other.work, other.x, other.ranks) == (70.0, 7.0, 2)
+    assert one.spread == pytest.approx(55.0 / 50.0 * 50.0 / 52.0 + 2.0 / 52.0 - 1.0 + 6.0 / 52.0
+                                       - 5.0 / 52.0, abs=0.02)
+
+
+def test_where_every_rank_has_work_of_its_own_groups_are_few() -> None:
+    points = [Point((place, "MPI_Send"), 0, 4.0, 100.0 * r, 10.0 * r, 50.0 * r, 60.0 * r, 0.1, 1, 3,
+                    source, 4) for r in range(1, 101) for place in "ab" for source in ("own", "x")]
+    few = thinned(points)
+    assert len({p.x for p in few}) == 8 and len(few) == 32
+    for name in ("work", "least_ns", "typical_ns"):
+        for place in "ab":
+            assert sum(getattr(p, name) * p.ranks for p in few if p.place[0] == place) == \
+                pytest.approx(sum(getattr(p, name) for p in points if p.place[0] == place))
+    assert sum(p.x * p.ranks for p in few) == pytest.approx(sum(p.x for p in points))
+    assert sorted(thinned(points[:8]), key=repr) == sorted(points[:8], key=repr)
+
+
+def test_where_work_is_time_x_goes_with_the_count(timed: Any) -> None:
+    """Time has constants in it: x of a rank does not; turns are those of the run as before."""
+    study, found, _ = timed
+    points = own_points(found[0])
+    k = max(points, key=lambda p: p.work).phase
+    far = [Point(p.place, p.phase, n, p.work, p.x / 7, p.least_ns, p.least_ns, 0.0, 4, 1, "far/a",
+                 traced) for p in points if p.phase == k for n, traced in ((100.0, 2), (np.nan, 4))]
+    weight = turned([*points, *far])
+    assert weight[k, "own", 4] == pytest.approx(ITERS)
+    assert weight[k, "far/a", 2] == pytest.approx(7 * ITERS)
+    scale = x_scale(load_model(study.root), 4)
+    assert scale[k] == pytest.approx(4 * found[0].x[k].mean(), rel=1e-6)
+    own, kept = by_count(found, far, scale)
+    assert {p.traced for p in kept} == {2}
+    assert kept[0].x == pytest.approx(scale[k] / 100.0)
+    assert own[0].x[k] == pytest.approx(found[0].x[k])
+    for m in own:
+        assert m.x[k] * m.n == pytest.approx(scale[k])
+
+
+def test_held_out_the_largest_count_is_predicted_from_the_others(timed: Any) -> None:
+    study, found, _ = timed
+    held = put_compute(study, found)["holdout"]
+    assert held["n"] == 64
+    assert 0 < held["mean_abs_error"] < 0.25 and held["each"][0]["share"] > 0.9
+    fewer = compute_json(load_model(study.root), found[:2], [])
+    assert fewer["holdout"] is None
+
+
+def test_some_ranks_cost_the_same_as_in_the_whole_trace(timed: Any) -> None:
+    study, found, _ = timed
+    put_compute(study, found)
+    write_scaled(study.root, 128)
+    write_scaled(study.root, 128, [3, 77])
+    whole = pq.read_table(sorted(study.scaled_dir(128).glob("part-*.parquet"))).to_pylist()
+    some = pq.read_table(sorted(study.scaled_dir(128).with_name("np000128.ranks").glob(
+        "part-*.parquet"))).to_pylist()
+    assert some and [r["compute_ns"] for r in some] == pytest.approx(
+        [r["compute_ns"] for r in whole if r["rank"] in (3, 77)])
+
+
+def test_without_times_everything_is_as_before(tmp_path: Path) -> None:
+    study, _ = ts.put_study(tmp_path / "study", ts.sweeps(CELLS, 3), (4, 8, 16))
+    assert build(study.root) is None and load(study.root) is None
+    head = write_scaled(study.root, 32)
+    assert "compute_ns" not in head["phases"][0]
+    table = pq.read_table(sorted(study.scaled_dir(32).glob("part-*.parquet")))
+    assert "compute_ns" not in table.column_names
+    assert read_scaled(study.scaled_dir(32)).work.sum() == pytest.approx(
+        table["work"].to_numpy().sum())
+    with pytest.raises(P3SError, match="instructions.*characterize --work cpu") as caught:
+        read_head(study.scaled_dir(32), 32)
+    assert "\n" not in str(caught.value)
+
+
+def test_points_of_other_studies_are_enough(timed: Any, tmp_path: Path) -> None:
+    """A study without runs of its own gets its laws from points; the work is its model's."""
+    study, found, _ = timed
+    other, _ = ts.put_study(tmp_path / "study", ts.sweeps(CELLS // 2, ITERS), (4, 8, 16))
+    points = [replace(p, source="at/size") for m in found for p in own_points(m)]
+    made = build(other.root, points)
+    assert made is not None and made["counts"] == [] and made["holdout"] is None
+    assert load(other.root) == made
+    phase = main_phase(write_scaled(other.root, 16))
+    assert phase["compute_ns"] == pytest.approx(truth(16, CELLS // 2), rel=0.05)
+    assert phase["outside"] == 1.0 and phase["crm_i_ns"] is None
+
+
+def test_replay_computes_for_the_time_and_not_for_the_work(timed: Any) -> None:
+    study, found, _ = timed
+    put_compute(study, found)
+    write_scaled(study.root, 32)
+    table = pq.read_table(sorted(study.scaled_dir(32).glob("part-*.parquet")))
+    trace = read_scaled(study.scaled_dir(32))
+    assert trace.work.sum() == pytest.approx(table["compute_ns"].to_numpy().sum())
+    assert trace.work.sum() < 0.6 * table["work"].to_numpy().sum()
+
+
+def _damage(data: dict[str, Any], how: str) -> None:
+    if how == "no laws":
+        del data["laws"]
+    elif how == "law":
+        data["laws"][0]["law"]["least"] = ["x"]
+    elif how == "phase":
+        data["phases"][0]["x"] = [5, "7e"]
+    elif how == "place":
+        data["laws"][0]["places"] = [7]
+    elif how == "crm":
+        data["phases"][0]["crm_i"] = {"a": "many"}
+
+
+@pytest.mark.parametrize("how", ["no laws", "law", "phase", "place", "crm", "text", "version"])
+def test_a_damaged_compute_json_is_one_line(timed: Any, how: str) -> None:
+    study, found, _ = timed
+    data = put_compute(study, found)
+    try:
+        if how == "text":
+            study.compute_path.write_text("{")
+        else:
+            data = json.loads(study.compute_path.read_text())
+            _damage(data, how)
+            if how == "version":
+                data["schema_version"] = 99
+            study.compute_path.write_text(json.dumps(data))
+        with pytest.raises(P3SError, match="compute.json") as caught:
+            load(study.root)
+        assert "\n" not in str(caught.value)
+        with pytest.raises(P3SError, match="compute.json"):
+            write_scaled(study.root, 32)
+    finally:
+        put_compute(study, found)
+
+
+def test_ends_of_intervals_are_of_work_and_cost_together(timed: Any) -> None:
+    """Half widths of work and of cost add in quadrature; ranks share their laws and add up."""
+    from p3s.compute.apply import Costs
+    from p3s.model.evaluate import generate
+    from p3s.model.workload import rank_work
+
+    study, found, _ = timed
+    made = put_compute(study, found)
+    model = load_model(study.root)
+    rows = generate(model, 128)
+    work = rank_work(model, rows.grid, {c: getattr(rows, c) for c in (
+        "rank", "item", "nbytes", "repeat")})
+    timed_ = Costs(made, model).of(rows.grid, work)
+    big = int(np.argmax(timed_.ns.sum(axis=1)))
+    half = work.half_width[big] / work.work[big]
+    assert timed_.high[big] == pytest.approx(timed_.ns[big] * (
+        1 + np.sqrt(half ** 2 + timed_.cost_high[big] ** 2)))
+    assert (timed_.low <= timed_.ns).all() and (timed_.ns <= timed_.high).all()
+    assert (timed_.low >= 0).all()
+    phase = main_phase(write_scaled(study.root, 128))
+    share = timed_.high[big].sum() / timed_.ns[big].sum() - 1
+    assert phase["compute_high"] - 1 <= share * 1.01
+
+
+def test_head_keeps_what_it_said(timed: Any) -> None:
+    """A trace is read back with the same intervals."""
+    study, found, _ = timed
+    put_compute(study, found)
+    head = write_scaled(study.root, 64)
+    again = read_json(study.scaled_path(64), "p3s.scaled")
+    assert again["phases"] == head["phases"]
+    assert read_head(study.scaled_dir(64), 64)["work_unit"] == "instructions"

@@ -1,0 +1,64 @@
+"""Programs with cache steps (tests/programs/compute): they run and are modelled exactly."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tracer_helpers import PROGRAMS, compile_c, the_mpi
+
+#: Small inputs: seconds for all of them together.
+CASES = {
+    "heat": "--nx 70 --ny 64 --steps 3 --turns 3 --sweeps 2 --solves 2",
+    "sparse": "--rows 6400 --steps 3 --turns 3 --inner 2",
+    "table": "--entries 4096 --keys 4096 --steps 3 --turns 3",
+    "pencils": "--nx 9 --ny 41 --nz 43 --steps 3 --turns 3 --sweeps 2",
+    "particles": "--bodies 128 --width 20 --height 70 --dust 200 --steps 3 --turns 3",
+}
+LIMIT_S = 120
+
+
+@pytest.fixture(scope="module")
+def mpiexec() -> str:
+    install = the_mpi()
+    if install is None or install.mpiexec is None:
+        pytest.skip("no MPI that works with ranks sharing cores")
+    return install.mpiexec
+
+
+def p3s(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "p3s", *map(str, words)], capture_output=True,
+                          text=True, timeout=LIMIT_S)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_logic_is_predicted_exactly(name, mpiexec, tmp_path):
+    program = compile_c(PROGRAMS / "compute" / f"{name}.c", tmp_path / name, "-std=c11",
+                        "-D_XOPEN_SOURCE=700", "-Wall", "-Werror", "-lm")
+    study = tmp_path / "study"
+    done = p3s("characterize", "-n", "2,4,8,16", "--work", "cpu", "-o", study, "--",
+               mpiexec, "-n", "{np}", program, *CASES[name].split())
+    assert done.returncode == 0, done.stderr
+    done = p3s("model", study)
+    assert done.returncode in (0, 3), done.stderr
+    done = p3s("validate", study, "-n", "32", "--json")
+    result = json.loads(done.stdout)
+    for key in ("p2p_triples", "collectives"):
+        got = result[key]
+        assert got["true"] == got["predicted"] == got["equal"], (key, got)
+    assert result["collectives"]["true"] > 0
+    assert result["weights"]["exact"] == result["weights"]["phases"] >= 3
+    assert result["unmodelled"]["events"] == 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_wrong_numbers_are_refused_in_one_line(name, mpiexec, tmp_path):
+    program = compile_c(PROGRAMS / "compute" / f"{name}.c", tmp_path / name, "-std=c11",
+                        "-D_XOPEN_SOURCE=700", "-lm")
+    done = subprocess.run([mpiexec, "-n", "1", str(program), "--steps", "0"], capture_output=True,
+                          text=True, timeout=LIMIT_S)
+    assert done.returncode != 0
+    assert f"{name}: --steps: 0 is smaller than 1" in done.stderr

@@ -1,0 +1,142 @@
+"""Which counts a smaller workload is run at, and when its cost is least."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import corpus
+import pytest
+from corpus import Recorder
+
+from p3s.characterize.tables import PointTable
+from p3s.errors import P3SError
+from p3s.far.check import refuse
+from p3s.far.walk import FALLING, REACHED, STEADY, UNKNOWN, costs, counts_upward, minimum, stop
+from p3s.model import admissible
+
+
+def test_the_walk_keeps_to_the_admissible_counts() -> None:
+    squares = admissible.learn([16, 25, 36], [18, 20])
+    assert counts_upward(squares, [16, 25, 36], 100) == [16, 25, 36, 64, 100]
+    powers = admissible.learn([2, 4, 8, 16], [3])
+    assert counts_upward(powers, [2, 4, 8, 16], 16) == [2, 4, 8, 16]
+    anything = admissible.learn([1, 4, 6, 24], [])
+    assert counts_upward(anything, [1, 4, 6, 24], 24) == [4, 6, 12, 24]
+    assert counts_upward(anything, [4, 6, 24], 3) == []
+    assert counts_upward(admissible.learn([4, 8, 16], [12]), [4, 8, 16], 15) == [4, 8]
+
+
+@pytest.mark.parametrize(
+    ("cost", "before", "wanted"),
+    [
+        # Table 6.4 of the thesis begins with an equal pair and ends with one
+        ([0.803, 0.803], 0.0, (STEADY, None)),
+        ([0.803, 0.803, 0.79, 0.75, 0.719, 0.719], 0.0, (REACHED, 100)),
+        ([0.9, 0.8, 0.7], 0.0, (FALLING, None)),
+        ([0.9, 0.7, 0.75], 0.0, (REACHED, 25)),
+        ([1.0, 1.2, 1.4], 0.0, (STEADY, None)),  # more processes share the memory's bandwidth
+        ([0.5, 0.5], 1.0, (REACHED, 25)),  # the study's own cost was twice that
+        ([0.5], 1.0, (UNKNOWN, None)),
+        ([0.0, 0.0], 1.0, (UNKNOWN, None)),
+    ],
+)
+def test_when_the_cost_has_stopped_falling(
+    cost: list[float], before: float, wanted: tuple[str, int | None]
+) -> None:
+    counts = [16, 25, 36, 64, 81, 100]
+    assert minimum(counts[: len(cost)], cost, before) == wanted
+
+
+def two_phases(size: int, turns: int = 10) -> corpus.Program:
+    def program(rec: Recorder) -> None:
+        for _ in range(turns):
+            rec("Send", peer=(rec.rank + 1) % rec.n, nbytes=8 * size // rec.n,
+                work=100 * size // rec.n)
+            rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=8 * size // rec.n, work=0)
+        for _ in range(turns):
+            rec("Allreduce", nbytes=8, work=50 * size // rec.n)
+
+    return program
+
+
+def table(size: int, n: int, turns: int = 10, unit: str = "instructions") -> PointTable:
+    return replace(corpus.table(two_phases(size, turns), n), work_unit=unit)
+
+
+def test_costs_of_both_phases_stop_the_walk_only_together() -> None:
+    own = [table(1 << 16, n) for n in (2, 4, 8)]
+    far = [table(1 << 10, n) for n in (2, 4, 8)]
+    send, reduce_ = ("Send", "MPI_Send"), ("Allreduce", "MPI_Allreduce")
+    work = {send: 100.0 * 1024 * 10, reduce_: 50.0 * 1024 * 10}
+    before = {t.np: {send: 64 * work[send] * 2, reduce_: 64 * work[reduce_] * 2} for t in own}
+
+    def times(cost: dict[tuple[str, str], tuple[float, ...]], k: int
+              ) -> dict[tuple[str, str], float]:
+        return {place: each[k] * work[place] for place, each in cost.items()}
+
+    cost = {send: (1.0, 0.5, 0.5), reduce_: (1.8, 1.0, 0.7)}
+    found = costs(own, far, {t.np: times(cost, k) for k, t in enumerate(far)}, before)
+    assert {c.name: (c.status, c.at) for c in found} == {
+        "Send+Recv": (REACHED, 8), "Allreduce": (FALLING, None)}
+    assert not stop(found)
+    assert {c.name: c.cost for c in found}["Send+Recv"] == pytest.approx((1.0, 0.5, 0.5), rel=1e-3)
+    cost[reduce_] = (1.8, 1.0, 1.0)
+    found = costs(own, far, {t.np: times(cost, k) for k, t in enumerate(far)}, before)
+    assert stop(found)
+    assert not stop(costs(own, far, {t.np: None for t in far}, before)), "no times, no minimum"
+
+
+def test_more_turns_of_a_smaller_workload_are_no_larger_workload() -> None:
+    own = [table(1 << 14, n) for n in (2, 4, 8)]
+    refuse(own, table(1 << 12, 4, turns=200))
+    refuse(own, table(1 << 12, 3))  # between the study's counts
+    refuse(own, table(1 << 12, 16))  # beyond them
+
+
+def test_beyond_the_traced_counts_turns_and_totals_go_on_as_they_did() -> None:
+    """A ring of n - 1 turns: at 32 processes it turns more often than it ever did."""
+    def rounds(size: int) -> corpus.Program:
+        def program(rec: Recorder) -> None:
+            for _ in range(4):
+                for _ in range(rec.n - 1):
+                    rec("Send", peer=(rec.rank + 1) % rec.n, nbytes=8 * size // rec.n,
+                        work=90 * size // rec.n)
+                    rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=8 * size // rec.n, work=0)
+
+        return program
+
+    own = [replace(corpus.table(rounds(1 << 14), n), work_unit="instructions") for n in (4, 8, 16)]
+    for size, words in ((1 << 12, ""), (3 << 13, "a larger workload: 1.5")):
+        far = replace(corpus.table(rounds(size), 32), work_unit="instructions")
+        if not words:
+            refuse(own, far)
+            continue
+        with pytest.raises(P3SError, match=words):
+            refuse(own, far)
+
+
+@pytest.mark.parametrize(
+    ("size", "n", "turns", "unit", "words"),
+    [
+        (1 << 15, 4, 10, "instructions", "np=4: a larger workload: 2 times its work and 2 times"),
+        (1 << 15, 4, 1, "instructions", "a larger workload: 2 times its work"),
+        (1 << 14, 4, 30, "instructions", "no smaller workload than the study's own"),
+        (1 << 15, 3, 10, "instructions", "a larger workload: 2 times its work"),
+        (1 << 15, 4, 10, "cpu_ns", "a larger workload: 2 times its time"),
+        (1 << 12, 1, 10, "instructions", "np=1: one process has nobody"),
+    ],
+)
+def test_workloads_that_are_no_far_points(
+    size: int, n: int, turns: int, unit: str, words: str
+) -> None:
+    own = [table(1 << 14, m, unit=unit) for m in (2, 4, 8)]
+    with pytest.raises(P3SError) as caught:
+        refuse(own, table(size, n, turns, unit))
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_units_are_not_mixed() -> None:
+    with pytest.raises(P3SError, match="measured in cpu_ns and in instructions in the study"):
+        refuse([table(1 << 14, n) for n in (2, 4)], table(1 << 10, 4, unit="cpu_ns"))
+    time = [table(1 << 14, n, unit="cpu_ns") for n in (2, 4)]
+    refuse(time, table(1 << 10, 4, unit="wall_ns"))  # both are time

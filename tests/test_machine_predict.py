@@ -1,0 +1,182 @@
+"""p3s predict --machine: the computation of a study on a machine whose costs are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import timed_study as ts
+from handmade import put_replay
+from machines import CYCLES, synthetic, true_cost
+
+from p3s.cli.main import run
+from p3s.compute.stage import compute_json
+from p3s.machine.elsewhere import base_path, common_error, place_of
+from p3s.machine.machinefile import Machine
+from p3s.model.stage import load as load_model
+from p3s.study import Study, read_json, write_json
+
+CELLS, ITERS, COUNTS = 1 << 24, 10, (4, 8, 16, 32)
+CACHES = (32 << 10, 1 << 20, 32 << 20)
+#: Bytes of the working set for each instruction of a turn.
+BYTES = 0.25
+
+
+def cost(x: float, ghz: float, caches: Any) -> float:
+    """Return ns per instruction of the program on a machine."""
+    return 0.2 * CYCLES["fp_add"] / ghz + 0.3 * true_cost("triad", BYTES * x, ghz, caches, 1.0)
+
+
+def turn_ns(n: int, ghz: float, caches: Any = CACHES) -> float:
+    """Return what the sweeps of all ranks take in all turns."""
+    x = ts.x_of(CELLS, n)
+    return float(n * ITERS * x * cost(x, ghz, caches))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A study in instructions with its costs on the base, and the files of two machines."""
+    root = tmp_path_factory.mktemp("m")
+    study, tables = ts.put_study(root / "study", ts.sweeps(CELLS, ITERS), COUNTS)
+    model = load_model(study.root)
+    found = [measured(model, t) for t in tables]
+    write_json(study.compute_path, {
+        "schema": "p3s.compute", "schema_version": 1, "time_unit": "cpu_ns", "runs": [],
+        "refused": [], "unmatched": {}, "outside_model": {}, **compute_json(model, found, [])})
+    synthetic(3.0, CACHES, name="base").save(study.root / "machine.json")
+    synthetic(1.5, CACHES, name="slow").save(root / "slow.json")
+    return {"study": study, "root": root}
+
+
+def measured(model: Any, table: Any) -> Any:
+    from p3s.compute.gather import measured_at
+
+    ns = table.segments[:, 4] * cost(ts.x_of(CELLS, table.np), 3.0, CACHES)
+    return measured_at(model, ts.times_of(table, ns, noise=0.01))
+
+
+@pytest.fixture
+def study(made: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Study:
+    """The study; its communication takes 1 us per rank and phase, measured on node0."""
+
+    def replayed(study: Study, n: int, *_: Any) -> None:
+        phases = read_json(study.scaled_path(n), "p3s.scaled")["phases"]
+        rows = [(r, p["phase"], 1e3, 0.9e3, 1.1e3) for r in range(n) for p in phases]
+        put_replay(study, n, rows, nodes=["node0", "node0"])
+
+    monkeypatch.setattr("p3s.cli.pipeline.run_replay", replayed)
+    found = made["study"]
+    assert isinstance(found, Study)
+    return found
+
+
+def test_computation_is_moved_and_messages_are_not(
+    study: Study, made: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = study.compute_path.read_bytes()
+    target = made["root"] / "slow.json"
+    args = ["predict", str(study.root), "-n", "64", "--json"]
+    assert run([*args, "--machine", str(target)]) in (0, 3)
+    result = json.loads(capsys.readouterr().out)
+    rows = {row["n"]: row for row in result["counts"]}
+    assert sorted(rows) == [4, 8, 16, 32, 64]
+    for n in (4, 16, 64):
+        row, real = rows[n], turn_ns(n, 1.5) / n * 1e-9
+        assert row["compute_s"] == pytest.approx(real, rel=0.15)
+        assert row["low_s"] <= real + row["comm_s"] <= row["high_s"]
+        assert row["comm_s"] == pytest.approx(1e-6 * len(row["phases"]))
+        assert not row["measured"], "no run was made on that machine"
+    text = " ".join(result["notes"])
+    assert "measured on base and moved to slow by factors of" in text
+    assert "communication was measured on node0 and is not moved: it is not that of slow" in text
+    assert result["machine"]["target"]["name"] == "slow"
+    # The study's own prediction is another one, and nothing of it was touched.
+    assert study.compute_path.read_bytes() == before and not study.prediction_path.exists()
+    there = Study.open(study.root / "on" / "slow")
+    assert there.prediction_path.exists() and Machine.load(there.root / "machine.json")
+    assert run(args) in (0, 3)
+    own = {row["n"]: row for row in json.loads(capsys.readouterr().out)["counts"]}
+    assert own[64]["compute_s"] == pytest.approx(turn_ns(64, 3.0) / 64 * 1e-9, rel=0.15)
+    wide, narrow = ((row["high_s"] - row["low_s"]) / row["time_s"] for row in (rows[64], own[64]))
+    assert wide > narrow
+    assert run(["report", str(there.root)]) == 0
+    assert (there.root / "report.html").exists()
+
+
+def test_the_same_machine_gives_the_same_prediction(
+    study: Study, made: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = made["root"] / "same.json"
+    same.write_bytes((study.root / "machine.json").read_bytes())
+    args = ["predict", str(study.root), "-n", "64", "--json"]
+    assert run([*args, "--machine", str(same)]) in (0, 3)
+    moved = json.loads(capsys.readouterr().out)["counts"][-1]
+    assert run(args) in (0, 3)
+    own = json.loads(capsys.readouterr().out)["counts"][-1]
+    assert moved["compute_s"] == pytest.approx(own["compute_s"], rel=1e-4)
+    # A second time nothing is made again.
+    path = study.root / "on" / "same" / "scaled" / "np000064" / "scaled.json"
+    then = path.stat().st_mtime_ns
+    assert run([*args, "--machine", str(same)]) in (0, 3)
+    assert path.stat().st_mtime_ns == then
+    capsys.readouterr()
+
+
+def test_what_is_missing_is_said_before_anything_is_measured(
+    study: Study,
+    made: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError("replayed")
+
+    monkeypatch.setattr("p3s.cli.pipeline.run_replay", never)
+    target = made["root"] / "slow.json"
+    args = ["predict", str(study.root), "-n", "1000", "--machine"]
+    own = study.root / "machine.json"
+    kept = own.read_bytes()
+    arm = tmp_path / "arm.json"
+    synthetic(3.0, CACHES, name="arm", architecture="aarch64").save(arm)
+    broken = tmp_path / "broken.json"
+    broken.write_text("{}")
+    cases = [([*args, str(arm)], 1, "do not carry over"),
+             ([*args, str(broken)], 1, "is not a p3s.machine file"),
+             ([*args, str(tmp_path / "none.json")], 1, "not there"),
+             ([*args, str(target), "--base", str(broken)], 1, "is not a p3s.machine file"),
+             (["predict", str(study.root), "-n", "64", "--base", str(arm)], 2, "--machine")]
+    for words, code, text in cases:
+        assert run(words) == code
+        said = capsys.readouterr()
+        assert text in said.err.strip().splitlines()[-1] and not said.out
+    own.unlink()
+    try:
+        assert run([*args, str(target)]) == 1
+        assert "p3s machine measure -o" in capsys.readouterr().err
+        assert base_path(study, target) == target
+    finally:
+        own.write_bytes(kept)
+
+
+def test_names_of_places_and_files(study: Study, made: dict[str, Any]) -> None:
+    machine = synthetic(name="node 7/a")
+    assert place_of(study, Path("x/fast.json"), machine).name == "fast"
+    assert place_of(study, Path("x/machine.json"), machine).name == "node-7-a"
+    assert place_of(study, Path("x/...json"), synthetic(name="..")).name == "machine"
+    inner = Study(study.root / "at" / "size=4000")
+    assert base_path(inner, None) == study.root.absolute() / "machine.json"
+
+
+def test_errors_of_factors_are_common_to_all_places() -> None:
+    at = [10.0, 20.0]
+    laws = [{"phase": 0, "kind": "place", "share": 0.5, "factor": {
+        "at": at, "value": [2.0, 2.0], "low": [1.0, 1.0], "high": [3.0, 3.0]}} for _ in range(9)]
+    low, high = common_error({"laws": laws}, {"phase": 0, "x": [1e4, 1e4]}) or (0, 0)
+    assert (low, high) == (pytest.approx(0.5), pytest.approx(1.5)), "nine places err together"
+    assert common_error({"laws": laws}, {"phase": 1, "x": [1e4, 1e4]}) is None
+    assert common_error({"laws": laws}, {"phase": 0}) is None
+    assert np.isfinite(low)
