@@ -73,7 +73,7 @@ def test_targets_four_times_outside_the_covered_range():
 
 
 def test_three_counts_and_a_target_eight_times_outside():
-    found = studies(range(200, 280), counts=(4, 8, 16), far=((1 / 2, (4, 8, 16)),), target=256)
+    found = studies(range(200, 270), counts=(4, 8, 16), far=((1 / 2, (4, 8, 16)),), target=256)
     assert found.held.mean() >= 0.85
     assert np.abs(found.error).mean() < np.abs(found.crm_c).mean()
 
@@ -81,7 +81,7 @@ def test_three_counts_and_a_target_eight_times_outside():
 @pytest.mark.parametrize("noise", [Noise(run=0.02), Noise(repeats=1, outlier=0.1),
                                    Noise(run=0.005, row=0.003, repeats=5)])
 def test_other_noise(noise):
-    found = studies(range(300, 380), noise=noise)
+    found = studies(range(300, 360), noise=noise)
     assert abs(np.median(found.error)) < 0.01
     assert found.held.mean() >= 0.85
     assert np.abs(found.error).mean() < 0.025
