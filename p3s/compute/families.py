@@ -22,7 +22,7 @@ CONSTANT, OVERHEAD, POWER, STEP, STEP_OVERHEAD, TWO_STEPS, THREE_STEPS = (
 PRIOR = {CONSTANT: log(0.27), OVERHEAD: log(0.10), POWER: log(0.07), STEP: log(0.30),
          STEP_OVERHEAD: log(0.10), TWO_STEPS: log(0.13), THREE_STEPS: log(0.03)}
 #: Points of so many different x can tell three steps; of how many designs of two they are made.
-DISTINCT_FOR_THREE, MADE_OF, THREE_REFINED = 7, 24, 8
+DISTINCT_FOR_THREE, MADE_OF, THREE_REFINED = 7, 12, 6
 #: Widths of steps in doublings of x (a logistic rises from 12 % to 88 % over four of them).
 #: Width 0 stands for a capacity. Two steps have any two of the second, and fewer places.
 WIDTHS = (0.12, 0.3, 0.7, 1.4, 0.0)

@@ -30,7 +30,7 @@ WINDOW = 1000.0
 SEVERAL = 2
 #: Steps are looked at again, closer, twice: of how many designs, under which hypotheses (within
 #: this factor of the best), and what relative error the grid makes before that.
-REFINED = ((40, 100.0, 0.03), (16, 30.0, 0.01))
+REFINED = ((30, 60.0, 0.03), (14, 30.0, 0.01))
 DRAWS = 500
 
 

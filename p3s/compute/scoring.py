@@ -136,7 +136,9 @@ def _above(points: Measured, table: np.ndarray, which: list[np.ndarray], beta: l
     runs = int(points.run.max()) + 1
     of = points.run == unit if unit < runs else np.arange(len(points.u)) == unit - runs
     mean = table[of].mean(axis=0)
-    above = 1.0 - np.sum([b * mean[w] for b, w in zip(beta, which, strict=True)], axis=0)
+    above = np.ones(len(beta[0]))
+    for b, w in zip(beta, which, strict=True):
+        above -= b * mean[w]
     return np.minimum(0.7, _log_positive(above / points.error) + 0.7)
 
 

@@ -55,5 +55,8 @@ def inverse_diagonal(low: Lower) -> list[np.ndarray]:
             for p in range(i + 1, r):
                 s = s + low[r][p] * column[p - i]
             column.append(-s / low[r][r])
-        out.append(np.sum([c * c for c in column], axis=0))
+        total = column[0] * column[0]
+        for c in column[1:]:
+            total = total + c * c
+        out.append(total)
     return out
