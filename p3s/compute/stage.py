@@ -76,13 +76,16 @@ def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Seque
     from p3s.compute.holdout import hold_out
     from p3s.compute.model import OWN, entry_json, fit_laws, gathered
     from p3s.compute.phases import phase_json
+    from p3s.compute.shared import share_points, shared_work
 
     unit = str(model["work_unit"])
     weight = turned(gathered(found, far)[0])
-    scale = None
+    scale, shared = None, {}
     if unit in TIME_UNITS:
         scale = x_scale(model, min([m.n for m in found] or model["counts"]))
         found, far = by_count(found, far, scale)
+        shared = shared_work(model)
+        found, far = share_points(shared, found, far, weight)
     points, small = gathered(found, far)
     laws = fit_laws(points, small, len(model["phases"]), unit)
     told = [p for p in points if not found or p.source == OWN]
@@ -99,7 +102,8 @@ def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Seque
         "phases": [{**phase_json(p, laws, found, weight),
                     "x_times_n": None if scale is None else float(scale[p["phase"]])}
                    for p in model["phases"]],
-        "holdout": hold_out(model, found, far, small, unit),
+        "holdout": hold_out(model, found, far, small, unit, shared),
+        "shared": [[*place, work] for place, work in shared.items()],
         "pooled": {"place": list(POOL), "whole": list(WHOLE)},
     }
 
@@ -128,6 +132,9 @@ def load(study_dir: Path) -> dict[str, Any] | None:
                 if not isinstance(site, str) or not isinstance(op, str):
                     raise ValueError("a place is no site and operation")
         CostLaw.from_json(found["rest"])
+        for site, op, work in found.get("shared", ()):
+            if not isinstance(site, str) or not isinstance(op, str) or not float(work) > 0:
+                raise ValueError("shared work is of no place")
         for phase in found["phases"]:
             for name in ("crm_i", "crm_c"):
                 if phase[name] is not None:

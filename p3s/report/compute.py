@@ -80,7 +80,7 @@ def words(law: CostLaw) -> str:
     """Return a law of cost in words."""
     text = law.text()
     if law.unit in TIME_UNITS:
-        return "takes " + text.replace(f" ns per {law.unit}", " times what the law of work says")
+        return "takes " + text.replace(f" ns per {law.unit}", " times its modelled work")
     return "costs " + text.replace(f"per {law.unit}", f"per {law.unit.removesuffix('s')}")
 
 
