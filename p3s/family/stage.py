@@ -9,6 +9,7 @@ from typing import Any
 
 from p3s.errors import P3SError
 from p3s.family.align import Alike, Member, alike, laws_of
+from p3s.family.costs import compute_at
 from p3s.family.derive import (
     Fitted,
     Missed,
@@ -183,6 +184,12 @@ def instantiate(root: Path, setting: Setting) -> Path:
     made.update(derived=True, parent="../..",
                 setting={name: value_text(value) for name, value in setting.items()})
     write_json(made.model_path, model)
+    if not any(made.times_path(n).exists() for n in made.signature_counts()):
+        compute = compute_at(study, fitted, model)
+        if compute is not None:
+            write_json(made.compute_path, compute)
+        else:
+            made.compute_path.unlink(missing_ok=True)
     return made.root
 
 
