@@ -202,6 +202,24 @@ def test_a_count_that_cannot_be_started_keeps_the_others(
     assert Study(study / "far" / "w1").signature_counts() == [2]
 
 
+def test_an_interrupted_run_leaves_nothing(
+    study: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from p3s.cli import runs
+
+    real = runs.trace_once
+
+    def interrupted(study: Study, command: Any, np: int, *args: Any) -> Any:
+        if np > 2:
+            raise KeyboardInterrupt
+        return real(study, command, np, *args)
+
+    before = fingerprint(study)
+    monkeypatch.setattr(runs, "trace_once", interrupted)
+    assert far(study, "-n", "2,4", *launch(programs / "workload", 5000, 40)) != 0
+    assert fingerprint(study) == before
+
+
 def test_without_counts_they_are_walked_upwards(
     study: Path, programs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

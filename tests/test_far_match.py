@@ -210,6 +210,30 @@ def test_where_work_is_time_another_shape_gives_no_point() -> None:
         assert g.n == pytest.approx(64 * 16, rel=0.05) and g.points
 
 
+def test_where_work_is_time_messages_of_one_size_tell_nothing() -> None:
+    """How often they are sent changes from run to run; how much is computed for each is unknown."""
+
+    def tasks(points: int, shares: Sequence[int]) -> Program:
+        def program(rec: Recorder) -> None:
+            if rec.rank == 0:
+                for t in range(60):
+                    rec("Recv", site="ask", peer=1 + t % (rec.n - 1), nbytes=16, work=10)
+                    rec("Send", site="give", peer=1 + t % (rec.n - 1), nbytes=16, work=10)
+            else:
+                for _ in range(len(range(rec.rank - 1, 60, rec.n - 1)) + shares[rec.rank % 4]):
+                    rec("Send", site="want", peer=0, nbytes=16, work=points)
+                    rec("Recv", site="have", peer=0, nbytes=16, work=0)
+
+        return program
+
+    model, found = matched(tasks(9000, (0, 0, 0, 0)), tasks(3000, (2, -1, -1, 0)), (2, 3, 4, 6),
+                           (4,), unit="cpu_ns", ns=1.0)
+    assert found[4] and not any(g.points for g in found[4])
+    whys = [g.by_bytes.why for g in found[4] if g.nbytes]
+    assert whys and all("as large as those of the original" in why
+                        or "no count" in why or "same at every count" in why for why in whys)
+
+
 def test_where_work_is_time_strangers_give_no_point() -> None:
     """At two processes each has one neighbour, which no process has at a larger count."""
     model, found = matched(corpus.packed_halo(960, 960), corpus.packed_halo(240, 240),

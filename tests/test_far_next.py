@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +57,9 @@ def test_what_was_measured_by_far_runs_needs_no_other(model: dict[str, Any]) -> 
     (phase,) = propose(model, 128, {k: (64000.0, 2048000.0)})["phases"]
     assert phase["outside"] == pytest.approx(2, rel=0.01)
     assert not propose(model, 8, {})["phases"]
+    assert not propose(model, 128, {}, {k: 125.0})["phases"]
+    (phase,) = propose(model, 128, {}, {k: 64.0})["phases"]
+    assert phase["outside"] == pytest.approx(2)
 
 
 def test_more_work_than_measured_needs_no_smaller_workload(model: dict[str, Any]) -> None:
@@ -90,12 +92,13 @@ def test_the_command_leaves_the_input_to_the_user(tmp_path: Path) -> None:
     assert far_command(study, [4, 8]) == [
         "p3s", "characterize", "--far", "-n", "4,8", "-o", str(tmp_path / "s"), "--",
         "mpiexec", "-n", "{np}", "./nowhere/app", "SMALLER_INPUT"]  # fmt: skip
-    assert measured_range(study) == {}
-    write_json(study.compute_path, {
-        "schema": "p3s.compute", "schema_version": 1,
-        "phases": [{"phase": 0, "x": None}, {"phase": 2, "x": [3.5, 70]}]})  # fmt: skip
-    assert measured_range(study) == {2: (3.5, 70.0)}
-    assert json.loads(study.compute_path.read_text())["phases"]
+    assert measured_range(study) == ({}, {})
+    phases = [{"phase": 0, "x": None, "n": None}, {"phase": 2, "x": [3.5, 70], "n": [2, 40.5]}]
+    head = {"schema": "p3s.compute", "schema_version": 1, "phases": phases}
+    write_json(study.compute_path, {**head, "work_unit": "instructions"})
+    assert measured_range(study) == ({2: (3.5, 70.0)}, {})
+    write_json(study.compute_path, {**head, "work_unit": "cpu_ns"})
+    assert measured_range(study) == ({}, {2: 40.5})
 
 
 def test_an_interpreter_keeps_its_script() -> None:

@@ -52,7 +52,8 @@ def next_(
     model = load(study.root)
     wanted = model.get("next", [])
     words = command(study, model, [each["n"] for each in wanted]) if wanted else []
-    far = propose(model, wanted_n or default_target(model), measured_range(study))
+    by_work, by_count = measured_range(study)
+    far = propose(model, wanted_n or default_target(model), by_work, by_count)
     far["command"] = far_command(study, far["counts"]) if far["phases"] else []
     if json_:
         emit_json({**header("next"), "study": str(study.root), "counts": wanted,
@@ -78,14 +79,19 @@ def _shown(words: list[str]) -> str:
     return shlex.join(words).replace("'{np}'", "{np}")
 
 
-def measured_range(study: Study) -> dict[int, tuple[float, float]]:
-    """Return the work per turn that was measured, by phase, as compute.json has it; else empty."""
+def measured_range(study: Study) -> tuple[dict[int, tuple[float, float]], dict[int, float]]:
+    """Return what compute.json has of each phase: the work per turn from least to most that was
+    measured, or, where work is time, the largest count that was."""
     from p3s.study import read_json
 
     if not study.compute_path.exists():
-        return {}
-    phases = read_json(study.compute_path, "p3s.compute").get("phases", [])
-    return {int(p["phase"]): (float(p["x"][0]), float(p["x"][1])) for p in phases if p.get("x")}
+        return {}, {}
+    found = read_json(study.compute_path, "p3s.compute")
+    phases = found.get("phases", [])
+    if found.get("work_unit") != "instructions":
+        return {}, {int(p["phase"]): float(p["n"][1]) for p in phases if p.get("n")}
+    return {int(p["phase"]): (float(p["x"][0]), float(p["x"][1]))
+            for p in phases if p.get("x")}, {}
 
 
 def command(study: Study, model: dict[str, Any], counts: list[int]) -> list[str]:

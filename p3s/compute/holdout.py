@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.compute.gather import TIME_UNITS, Measured, own_points
-from p3s.compute.model import fit_laws, measured_turn, predicted_turn
+from p3s.compute.gather import TIME_UNITS, Measured
+from p3s.compute.model import fit_laws, gathered, measured_turn, predicted_turn
 from p3s.compute.points import Point
 
 #: Phases below this share of the time are left out of the errors.
@@ -33,7 +33,7 @@ def hold_out(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[
     last = max(found, key=lambda m: m.n)
     if held.get("n") != last.n:
         return None
-    points = [p for m in found if m.n != last.n for p in own_points(m)] + list(far)
+    points = gathered([m for m in found if m.n != last.n], far)[0]
     phases = len(last.weight)
     laws = fit_laws(points, small, phases, unit)
     ratio = _ratios(held, last.counted)

@@ -16,7 +16,8 @@ import numpy as np
 
 from p3s.compute.families import CONSTANT, KINDS, Column
 from p3s.compute.points import Point
-from p3s.compute.posterior import ASSUMED, KEPT, LEAST_ERROR, Best, Draws, Measured, posterior
+from p3s.compute.posterior import Best, Draws, posterior
+from p3s.compute.scoring import ASSUMED, KEPT, LEAST_ERROR, Measured
 from p3s.errors import P3SError
 
 #: Share inside the interval.

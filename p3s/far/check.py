@@ -30,7 +30,10 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Sums:
-    """Totals over all ranks of one phase in a run; turns: on the rank with most of them."""
+    """Totals over all ranks of one phase in a run; turns: the mean of the ranks that make any.
+
+    Where ranks take their work as they get to it the most of a rank changes from run to run.
+    """
 
     turns: float
     work: float
@@ -126,8 +129,9 @@ def sums(s: Structure, t: PointTable, key: int) -> dict[int, Sums]:
     out = {}
     for loop, calls in phases_in(s).items():
         mine = np.isin(node, calls)
-        turns = max((v for (n, _), v in s.nest.loops[loop].turns.items() if n == key), default=0)
-        out[loop] = Sums(float(turns if loop else 1), float((t.work * count)[mine].sum()),
+        turns = [v for (n, _), v in s.nest.loops[loop].turns.items() if n == key and v]
+        out[loop] = Sums(float(np.mean(turns)) if loop and turns else float(not loop),
+                         float((t.work * count)[mine].sum()),
                          float((t.nbytes * t.count * moves)[mine].sum()),
                          float(((t.work + t.elapsed_ns) * count)[mine].sum()),
                          int(t.count[mine].sum()))

@@ -24,6 +24,8 @@ NAN = float("nan")
 #: Counts by the messages of single places may be so many times apart: where the dimensions of the
 #: grid are doubled in turn, each message is that of two counts.
 _SHAPE = 2.5
+#: Messages that differ by no more than this, relative, have the same size.
+_SAME_SIZE = 0.01
 #: From this share of the other workload's calls on at unknown places it is another program.
 _FOREIGN = 0.5
 
@@ -160,6 +162,9 @@ class _Matching:
         if self.instructions or not found.n > 0:
             return found
         # here all rests on the messages: a wrong count would put the cost at a wrong x
+        if self._same_sizes(k, mine):
+            return Match(why="cannot be compared: its messages are as large as those of the "
+                             "original at as many processes")
         if not curve.has(found.n):
             return Match(why=f"cannot be compared: no process makes just these calls at "
                              f"{round(found.n)} processes")
@@ -171,6 +176,20 @@ class _Matching:
                              f"those of {round(min(each))} processes and some of "
                              f"{round(max(each))}")
         return found
+
+    def _same_sizes(self, k: int, mine: np.ndarray) -> bool:
+        """Tell whether every call of a group carries what it does in the original at that count.
+
+        Then the messages do not depend on the workload, or the workload is the same.
+        """
+        own = self.predicted.at(self.cells.n)
+        if own is None:
+            return False
+        there = np.flatnonzero((self.phase_of == k) & self.cells.nbytes[:, mine].any(axis=1)
+                               & own.nbytes.any(axis=1))
+        here, theirs = (c.nbytes[there].sum(axis=1) / c.calls[there].sum(axis=1)
+                        for c in (self.cells, own))
+        return bool(np.all(np.abs(here - theirs) <= _SAME_SIZE * theirs))
 
     def _of_all(self, parts: Sequence[tuple[int, np.ndarray, Sequence[Role]]],
                 found: Sequence[Match]) -> float:

@@ -33,13 +33,17 @@ def default_target(model: Mapping[str, Any]) -> int:
     return min((n for n in ladder(model) if n >= wanted), default=max(model["counts"]))
 
 
-def propose(model: Mapping[str, Any], target: int, known: Mapping[int, Range]) -> dict[str, Any]:
+def propose(model: Mapping[str, Any], target: int, known: Mapping[int, Range],
+            up_to: Mapping[int, float] | None = None) -> dict[str, Any]:
     """Return which phases lack a far point for ``target`` processes, and what would give it.
 
     known: phase -> least and most work per turn of a process that was measured; where a phase is
-    missing, what the model says of the traced counts. Keys of the result: target; at (the largest
-    traced count); input (the part of the input's size that gives each of ``at`` processes what it
-    has at the target, where the work is shared out evenly); counts; stands_for (with that input,
+    missing, what the model says of the traced counts. up_to: the same where work is time, as the
+    largest count that was measured or that a far point stands for.
+
+    Keys of the result: target; at (the largest traced count); input (the part of the input's size
+    that gives each of ``at`` processes what it has at the target, where the work is shared out
+    evenly); counts; stands_for (with that input,
     one for each of ``counts``); phases (those with more than 1 % of the work that compute on less
     than ever measured: phase, name, work (per turn, the least of the ranks), measured, outside
     (ratio), of_largest (work per turn as part of that at ``at`` processes), even (the total work is
@@ -62,6 +66,8 @@ def propose(model: Mapping[str, Any], target: int, known: Mapping[int, Range]) -
     for k in _relevant(predicted, own[at], there):
         low, high = known.get(k) or _range([_per_turn(predicted, c, k) for c in own.values()])
         here = _per_turn(predicted, there, k)
+        if up_to and k in up_to:
+            low = float(here.min()) * target / up_to[k]
         name = str(model["phases"][k]["name"])
         if here.max() > high * (1 + _OUTSIDE):
             above.append(name)

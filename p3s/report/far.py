@@ -13,7 +13,8 @@ _STATUS = {
     "reached": "least cost per unit of work reached at {at} processes",
     "falling": "cost per unit of work still falls at {last} processes",
     "steady": "cost per unit of work has not fallen at {first} to {last} processes",
-    "unknown": "whether the least cost per unit of work was reached is not known",
+    "unknown": "whether the least cost per unit of work was reached is not known (no times, or one "
+               "count only)",
 }
 
 
@@ -34,16 +35,20 @@ def render(found: Mapping[str, Any], only: str | None = None) -> list[str]:
             lines += wrap(visible(workload["error"], 400), WIDTH, initial_indent="  ",
                           subsequent_indent="  ")
             continue
-        lines += _table(workload["rows"], str(found["work_unit"]))
+        told = {row["phase"] for row in workload["minimum"]}  # more than 1 % of the time
+        rows = [row for row in workload["rows"] if not told or row["phase"] in told]
+        lines += _table(rows, str(found["work_unit"]))
+        lines += _without(rows, str(found["work_unit"]))
         for row in workload["minimum"]:
             lines += wrap(visible(f"phase {row['phase']} {row['name']}: {status_text(row)}", 400),
                           WIDTH, initial_indent="  ", subsequent_indent="    ")
-        shapes = sorted({row["phase"] for row in workload["rows"] if row["other_shape"]})
+        shapes = sorted({row["phase"] for row in rows if row["other_shape"]})
         if shapes:
             lines += wrap(
                 f"phase{'s' * (len(shapes) > 1)} {', '.join(map(str, shapes))}: by the bytes of "
                 "the messages it is another count than by work (more than 10 % apart): the blocks "
-                "have another shape there", WIDTH, initial_indent="  ", subsequent_indent="    ")
+                "have another shape there, or the law of work does not hold that far",
+                WIDTH, initial_indent="  ", subsequent_indent="    ")
     return lines[1:]
 
 
@@ -60,6 +65,29 @@ def _table(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
     return ["  " + "  ".join(cell.ljust(size) if i == 1 else cell.rjust(size) for i, (cell, size)
                              in enumerate(zip(line, sizes, strict=True))).rstrip()
             for line in (head, *cells)] if cells else []
+
+
+def _without(rows: list[Mapping[str, Any]], unit: str) -> list[str]:
+    """Return why phases stand for no count."""
+    counted = unit == "instructions"
+    whys: dict[tuple[int, str], dict[str, None]] = {}
+    for r in rows:
+        key = "why_not_by_work" if counted else "why_not_by_bytes"
+        why = str(r[key]) if r["n"] is None else ""
+        whys.setdefault((r["phase"], str(r["name"])), {})[why] = None
+    lines: list[str] = []
+    for (phase, name), each in whys.items():
+        if "" not in each:
+            what = "work per turn" if counted else "number of bytes per turn"
+            told = " and ".join(w if w.startswith(("there", "cannot")) else f"its {what} {w}"
+                                for w in each)
+            lines += wrap(visible(f"phase {phase} {name} stands for no count: {told}", 600), WIDTH,
+                          initial_indent="  ", subsequent_indent="    ")
+    if rows and not counted and all(r["n"] is None for r in rows):
+        lines += wrap("work is time in this study, and these runs tell no cost: only a study made "
+                      "with --work instructions has one", WIDTH, initial_indent="  ",
+                      subsequent_indent="    ")
+    return lines
 
 
 def _text(value: float | None, form: str) -> str:
