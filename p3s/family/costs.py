@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from p3s.compute.gather import (
     POOL,
     TIME_UNITS,
@@ -19,12 +17,9 @@ from p3s.compute.gather import (
     Measured,
     by_count,
     measured_at,
-    modelled_work,
     own_points,
-    places_of,
     small_places,
-    sum_phases,
-    weights_at,
+    x_scale,
 )
 from p3s.compute.model import entry_json, fit_laws
 from p3s.compute.phases import spread
@@ -60,7 +55,7 @@ def compute_at(study: Study, fitted: Fitted, model: Mapping[str, Any]) -> dict[s
         there = model_at(fitted, setting)
         group = [measured_at(there, t) for t in times]
         if unit in TIME_UNITS:
-            group, _, _ = by_count(group, [])
+            group, _ = by_count(group, [], x_scale(there, min(there["counts"])))
         found += group
         name = f"at/{setting_name(setting)}"
         points += [replace(p, source=name) for each in group for p in own_points(each)]
@@ -77,7 +72,7 @@ def compute_at(study: Study, fitted: Fitted, model: Mapping[str, Any]) -> dict[s
         return sum(float(each.typical[k].sum()) for each in found
                    for k, place in enumerate(each.places) if place in places) / total
 
-    scale = _scale(model) if unit in TIME_UNITS else None
+    scale = x_scale(model, min(model["counts"])) if unit in TIME_UNITS else None
     phases = []
     for phase in model["phases"]:
         k = int(phase["phase"])
@@ -94,13 +89,3 @@ def compute_at(study: Study, fitted: Fitted, model: Mapping[str, Any]) -> dict[s
             "rest": laws.rest.to_json(), "phases": phases, "holdout": None,
             "pooled": {"place": list(POOL), "whole": list(WHOLE)}, "time_unit": time_unit,
             "runs": runs, "refused": [], "unmatched": {}, "outside_model": {}}
-
-
-def _scale(model: Mapping[str, Any]) -> np.ndarray:
-    """Return n times the mean work of a rank per turn of each phase, at the smallest count."""
-    n = min(model["counts"])
-    work, grid = modelled_work(model, n)
-    _, phase = places_of(model)
-    x = sum_phases(work, phase, len(model["phases"])) / weights_at(model, n, grid)[:, None]
-    mean = x.sum(axis=1) / np.maximum((x > 0).sum(axis=1), 1)
-    return np.asarray(mean * n)
