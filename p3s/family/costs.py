@@ -1,4 +1,4 @@
-"""What computation costs in time at a setting that was not traced: from the times of all others.
+"""What computation costs in time at a setting that was not traced: points of all other settings.
 
 The code is the same, so is its cost at the same work per turn. Runs of every setting are points of
 one law for each place; larger and smaller settings cover more of it than one of them does.
@@ -6,6 +6,7 @@ one law for each place; larger and smaller settings cover more of it than one of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,44 +14,34 @@ from typing import Any
 import numpy as np
 
 from p3s.compute.gather import (
-    POOL,
     TIME_UNITS,
-    WHOLE,
-    Measured,
-    by_count,
+    in_the_run,
     measured_at,
     modelled_work,
     own_points,
     places_of,
-    small_places,
-    sum_phases,
     weights_at,
 )
-from p3s.compute.model import entry_json, fit_laws
-from p3s.compute.phases import spread
 from p3s.compute.points import Point
-from p3s.compute.stage import SCHEMA, VERSION
 from p3s.family.derive import Fitted, model_at
 from p3s.family.settings import setting_name, value_study
 from p3s.study import Study
 
-#: Why the thesis's laws of a phase's time are not fitted: they are laws of n at one workload.
-_NO_CRM = "the runs are of other values of the parameters"
+Model = Mapping[str, Any]
 
 
-def compute_at(study: Study, fitted: Fitted, model: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return compute.json of a derived model, None where no setting has times.
+def points_for(study: Study, fitted: Fitted, model: Model) -> list[Point]:
+    """Return the points of all traced settings for a derived model.
 
     study: that with the parameters; model: that at the setting. Work at traced settings is what
-    was counted, or where work is time what the family's laws say: cost is then a factor on them.
+    was counted, or where work is time what the family's laws say: cost is then a factor on them,
+    and the points' counts are those at which a rank of the derived workload holds as much. Where
+    work is counted no count is given: x is all that is needed.
     """
     from p3s.characterize.times import load_times
 
-    unit = str(model["work_unit"])
-    found: list[Measured] = []
-    points: list[Point] = []
-    runs: list[dict[str, Any]] = []
-    time_unit = ""
+    out: list[Point] = []
+    held = _held(model) if model["work_unit"] in TIME_UNITS else None
     for m in fitted.use:
         setting = fitted.part.members[m].setting
         at = value_study(study, setting)
@@ -58,49 +49,32 @@ def compute_at(study: Study, fitted: Fitted, model: Mapping[str, Any]) -> dict[s
         if not times:
             continue
         there = model_at(fitted, setting)
-        group = [measured_at(there, t) for t in times]
-        if unit in TIME_UNITS:
-            group, _, _ = by_count(group, [])
-        found += group
-        name = f"at/{setting_name(setting)}"
-        points += [replace(p, source=name) for each in group for p in own_points(each)]
-        runs += [{"np": t.np, "dir": f"../../{name}/{run.get('dir', '')}",
-                  "time_ns": run.get("time_ns"), "wall_ns": run.get("wall_ns"),
-                  "disturbed": list(run.get("disturbed", ()))} for t in times for run in t.runs]
-        time_unit = times[-1].unit
-    if not points:
-        return None
-    laws = fit_laws(points, small_places(found), len(model["phases"]), unit)
-    total = max(sum(float(each.typical.sum()) for each in found), 1e-300)
-
-    def share(places: Any) -> float:
-        return sum(float(each.typical[k].sum()) for each in found
-                   for k, place in enumerate(each.places) if place in places) / total
-
-    scale = _scale(model) if unit in TIME_UNITS else None
-    phases = []
-    for phase in model["phases"]:
-        k = int(phase["phase"])
-        whole = laws.whole(k)
-        xs = [p.x for p in whole.points] if whole is not None else []
-        phases.append({
-            "phase": k, "name": phase["name"], "x": [min(xs), max(xs)] if xs else None, "n": None,
-            "turns": [], "crm_i": None, "crm_c": None, "far": None, "crm_why": _NO_CRM,
-            "spread": spread(laws, found, k).to_json(),
-            "x_times_n": None if scale is None else float(scale[k])})
-    return {"schema": SCHEMA, "schema_version": VERSION, "work_unit": unit,
-            "counts": sorted({each.n for each in found}),
-            "laws": [entry_json(e, share(e.places)) for e in laws.entries],
-            "rest": laws.rest.to_json(), "phases": phases, "holdout": None,
-            "pooled": {"place": list(POOL), "whole": list(WHOLE)}, "time_unit": time_unit,
-            "runs": runs, "refused": [], "unmatched": {}, "outside_model": {}}
+        ratio = None if held is None else _ratio(held, _held(there))
+        for t in times:
+            for p in own_points(measured_at(there, t)):
+                n = math.nan if ratio is None else p.n * float(ratio[p.phase])
+                out.append(replace(p, source=f"at/{setting_name(setting)}", n=n))
+    return out
 
 
-def _scale(model: Mapping[str, Any]) -> np.ndarray:
-    """Return n times the mean work of a rank per turn of each phase, at the smallest count."""
+def _held(model: Model) -> list[np.ndarray]:
+    """Return n times the mean work of a rank per turn of each place, by phase, at the smallest
+    count."""
     n = min(model["counts"])
     work, grid = modelled_work(model, n)
-    _, phase = places_of(model)
-    x = sum_phases(work, phase, len(model["phases"])) / weights_at(model, n, grid)[:, None]
-    mean = x.sum(axis=1) / np.maximum((x > 0).sum(axis=1), 1)
-    return np.asarray(mean * n)
+    places, phase = places_of(model)
+    work = np.where(in_the_run(places), work, 0.0)
+    mean = work.sum(axis=1) / np.maximum((work > 0).sum(axis=1), 1)
+    weight = weights_at(model, n, grid)
+    return [n * mean[phase == k] / weight[k] for k in range(len(weight))]
+
+
+def _ratio(derived: list[np.ndarray], traced: list[np.ndarray]) -> np.ndarray:
+    """Return per phase how many times as much there is to share out, by its largest place."""
+    out = np.ones(len(derived))
+    for k, (mine, theirs) in enumerate(zip(derived, traced, strict=True)):
+        if len(mine) and mine.max() > 0:
+            largest = int(np.argmax(mine))
+            if theirs[largest] > 0:
+                out[k] = mine[largest] / theirs[largest]
+    return out

@@ -9,7 +9,7 @@ from typing import Any
 
 from p3s.errors import P3SError
 from p3s.family.align import Alike, Member, alike, laws_of
-from p3s.family.costs import compute_at
+from p3s.family.costs import points_for
 from p3s.family.derive import (
     Fitted,
     Missed,
@@ -168,6 +168,8 @@ def instantiate(root: Path, setting: Setting) -> Path:
 
     The study's family.json must be there and the setting must name all its parameters.
     """
+    from p3s.compute.stage import build as build_compute
+
     study = Study.open(Path(root))
     at = value_study(study, setting)
     if len(at.signature_counts()) >= MIN_COUNTS and at.model_path.exists():
@@ -184,12 +186,7 @@ def instantiate(root: Path, setting: Setting) -> Path:
     made.update(derived=True, parent="../..",
                 setting={name: value_text(value) for name, value in setting.items()})
     write_json(made.model_path, model)
-    if not any(made.times_path(n).exists() for n in made.signature_counts()):
-        compute = compute_at(study, fitted, model)
-        if compute is not None:
-            write_json(made.compute_path, compute)
-        else:
-            made.compute_path.unlink(missing_ok=True)
+    build_compute(made.root, points_for(study, fitted, model))
     return made.root
 
 
