@@ -73,6 +73,7 @@ def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Seque
     found: the study's own runs by count, may be none; far: points of other workloads.
     """
     from p3s.compute.gather import POOL, TIME_UNITS, WHOLE, by_count, shares, turned, x_scale
+    from p3s.compute.groups import groups_json
     from p3s.compute.holdout import hold_out
     from p3s.compute.model import OWN, entry_json, fit_laws, gathered
     from p3s.compute.phases import phase_json
@@ -80,6 +81,7 @@ def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Seque
 
     unit = str(model["work_unit"])
     weight = turned(gathered(found, far)[0])
+    groups = [groups_json(p, found, far, weight) for p in model["phases"]]
     scale, shared = None, {}
     if unit in TIME_UNITS:
         scale = x_scale(model, min([m.n for m in found] or model["counts"]))
@@ -100,8 +102,8 @@ def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Seque
         "laws": [entry_json(e, share(e.places)) for e in laws.entries],
         "rest": laws.rest.to_json(),
         "phases": [{**phase_json(p, laws, found, weight),
-                    "x_times_n": None if scale is None else float(scale[p["phase"]])}
-                   for p in model["phases"]],
+                    "x_times_n": None if scale is None else float(scale[p["phase"]]),
+                    "groups": some} for p, some in zip(model["phases"], groups, strict=True)],
         "holdout": hold_out(model, found, far, small, unit, shared),
         "shared": [[*place, work] for place, work in shared.items()],
         "pooled": {"place": list(POOL), "whole": list(WHOLE)},
@@ -136,9 +138,10 @@ def load(study_dir: Path) -> dict[str, Any] | None:
             if not isinstance(site, str) or not isinstance(op, str) or not float(work) > 0:
                 raise ValueError("shared work is of no place")
         for phase in found["phases"]:
-            for name in ("crm_i", "crm_c"):
-                if phase[name] is not None:
-                    float(phase[name]["a"]), float(phase[name]["b"])
+            for part in (phase, *phase.get("groups", ())):
+                for law in (part["crm_i"], part["crm_c"]):
+                    if law is not None:
+                        float(law["a"]), float(law["b"])
             if phase["x"] is not None:
                 low, high = map(float, phase["x"])
                 if not 0 < low <= high:
