@@ -127,10 +127,10 @@ def measure(benches: Sequence[Bench], repeats: int) -> None:
 
     begin, made = time.monotonic(), 0
     for rep in range(repeats):
-        for which, n in dict.fromkeys(run for b in benches for run in b.runs()):
-            for b in benches:
+        for b in benches:
+            for which, n in b.runs():
                 target = b.native(which, n, rep)
-                if target.exists() or (which, n) not in b.runs():
+                if target.exists():
                     continue
                 study = Study.create(b.root / "native", b.command("own"))
                 trace_once(study, b.command(which), n, target, TIMEOUT_S, Recording(work="cpu"))
