@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from p3s.model.lawfinder import EXACT, REFUSED, find_law
-from p3s.model.laws import fit_exact
-from p3s.model.worklaws import fit_work
+from p3s.laws.counts import fit_exact
+from p3s.laws.lawfinder import EXACT, REFUSED, find_law
+from p3s.laws.worklaws import fit_work
 
 POWERS, SQUARES = (4, 8, 16, 32, 64), (4, 9, 16, 25, 36)
 A, B, C = 1000.0, 1.0, 10.0

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from p3s.characterize.tables import PointTable, point_table
-from p3s.model.grids import dims_balanced
+from p3s.model.grid.grids import dims_balanced
 
 Program = Callable[["Recorder"], None]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from corpus import Program, Recorder, block
 
-from p3s.model.grids import dims_balanced
+from p3s.model.grid.grids import dims_balanced
 
 #: (rank, n) -> partners in the order of the calls, or the partners of a rank at a stage.
 Partners = Callable[[int, int], Iterable[int]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from corpus import Program, Recorder, block
 
-from p3s.model.grids import dims_balanced
+from p3s.model.grid.grids import dims_balanced
 
 
 def exchange(rec: Recorder, site: str, to: int, frm: int, sent: int, got: int) -> None:

@@ -350,7 +350,7 @@ def test_ends_of_intervals_are_of_work_and_cost_together(timed: Any) -> None:
     """Half widths of work and of cost add in quadrature; ranks share their laws and add up."""
     from p3s.compute.apply import Costs
     from p3s.model.evaluate import generate
-    from p3s.model.workload import rank_work
+    from p3s.model.work.workload import rank_work
 
     study, found, _ = timed
     made = put_compute(study, found)

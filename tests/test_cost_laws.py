@@ -62,10 +62,37 @@ def test_a_disturbed_run_does_not_pull_and_is_named():
     assert law.disturbed == ("own@8",)
 
 
-def test_typical_is_above_the_least_by_the_pooled_factor():
+def test_typical_is_above_the_least_as_it_is_at_the_points():
     found = [replace(p, typical_ns=p.least_ns * 1.03) for p in study(Machine(0.5))]
     law = fit_cost(found, unit="instruction")
-    assert law.typical(1e9) == pytest.approx(law.cost(1e9) * 1.03)
+    assert law.typical(1e9) == pytest.approx(0.5 * 1.03, rel=0.005)
+    assert law.typical(1e9) == pytest.approx(law.cost(1e9) * 1.03, rel=0.005)
+
+
+def test_what_waits_for_memory_is_slowed_more_than_what_does_not():
+    """The typical time is that of the points around, not of all."""
+    def more(x):
+        return np.interp(np.log2(x), [27.0, 31.0], [1.02, 1.40])
+
+    found = [replace(p, typical_ns=p.least_ns * float(more(p.x)), spread=0.3, repeats=5)
+             for p in study(Machine(0.5), counts=(2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64))]
+    law = fit_cost(found, unit="instruction")
+    x = np.array([found[0].x, found[len(found) // 2].x, found[-1].x])
+    assert law.typical(x) == pytest.approx(0.5 * more(x), rel=0.05)
+    assert np.all(law.typical(x) >= law.cost(x))
+
+
+def test_one_repeat_is_a_typical_time():
+    """Of several repeats the least is lower; a smaller workload is often run once only."""
+    slow = 1.04
+    found = [replace(p, typical_ns=p.least_ns * slow, spread=0.08, repeats=5)
+             for p in study(Machine(0.5), counts=(2, 4, 8, 16))]
+    found += [replace(p, least_ns=p.least_ns * slow, typical_ns=p.least_ns * slow, spread=0.0,
+                      repeats=1, source="far/w1")
+              for p in study(Machine(0.5), counts=(32, 64, 128, 256), seed=2)]
+    law = fit_cost(found, unit="instruction")
+    x = np.array([p.x for p in found])
+    assert law.typical(x) == pytest.approx(0.5 * slow, rel=0.015)
 
 
 def test_order_of_the_points_changes_nothing():
@@ -113,7 +140,7 @@ def test_json_gives_the_same_law():
 
 
 @pytest.mark.parametrize("change", [
-    {"at": "x"}, {"low": [1.0]}, {"at": [2.0, 1.0]}, {"factor": None}, {"columns": [["evil", 1]]},
+    {"at": "x"}, {"low": [1.0]}, {"at": [2.0, 1.0]}, {"typical": None}, {"columns": [["evil", 1]]},
     {"covered": [1.0]}, {"least": [float("nan")]}, {"columns": [["evil", 1.0, 1.0]]},
     {"coefficients": []}])
 def test_damaged_data_is_refused_in_one_line(change):

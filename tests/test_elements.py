@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from corpus import block
 
-from p3s.model.blocks import ExtentPool, Observations
-from p3s.model.elements import fit_elements
-from p3s.model.expr import evaluate_int
-from p3s.model.grids import dims_balanced
+from p3s.laws.expr import evaluate_int
+from p3s.model.grid.grids import dims_balanced
+from p3s.model.sizes.blocks import ExtentPool, Observations
+from p3s.model.sizes.elements import fit_elements
 
 SQUARES, FAR_SQUARES = (4, 9, 16, 25), (36, 49, 64, 100)
 LINES, FAR_LINES = (4, 6, 8, 9, 16), (36, 49, 64, 125)

@@ -19,7 +19,7 @@ from p3s.family.settings import (
     value_text,
 )
 from p3s.family.weak import parse_laws, settings_along
-from p3s.model.expr import to_text
+from p3s.laws.expr import to_text
 
 
 def law(points):

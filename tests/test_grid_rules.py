@@ -7,16 +7,16 @@ import pytest
 from corpus import table
 from grid_programs import split_by
 
-from p3s.model.choose import choose_grid
-from p3s.model.explain import Pairs, explain
-from p3s.model.grids import GridFamily, all_families, candidate_families, dims_nested
-from p3s.model.guardfit import fit_guard
-from p3s.model.guards import eval_guard
-from p3s.model.guards import text as guard_text
-from p3s.model.nodes import collect_nodes
-from p3s.model.places import instances, labels
-from p3s.model.relations import partners
-from p3s.model.relations import text as relation_text
+from p3s.model.grid.choose import choose_grid
+from p3s.model.grid.grids import GridFamily, all_families, candidate_families, dims_nested
+from p3s.model.grid.guardfit import fit_guard
+from p3s.model.grid.guards import eval_guard
+from p3s.model.grid.guards import text as guard_text
+from p3s.model.grid.nodes import collect_nodes
+from p3s.model.partners.explain import Pairs, explain
+from p3s.model.partners.places import instances, labels
+from p3s.model.partners.relations import partners
+from p3s.model.partners.relations import text as relation_text
 
 LINE = GridFamily("line", 1)
 

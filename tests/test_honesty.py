@@ -12,10 +12,10 @@ import random_programs
 
 from p3s.characterize.tables import point_table
 from p3s.errors import P3SError
-from p3s.model import admissible
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate
 from p3s.model.fit import build_model, fit_model
+from p3s.model.grid import admissible
 from p3s.model.growth import text as growth_text
 
 

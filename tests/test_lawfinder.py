@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3s.errors import P3SError
-from p3s.model import worklaws
-from p3s.model.exact import exact_value, integer_root
-from p3s.model.expr import BLOCK_KINDS, add, block, evaluate, mul, num, power, sym
-from p3s.model.lawfinder import AMBIGUOUS, EXACT, FITTED, REFUSED, find_law
-from p3s.model.laws import fit_exact
-from p3s.model.shares import residue
-from p3s.model.symbolic import PYTHON_HEADER
-from p3s.model.worklaws import WorkLaw, fit_work
+from p3s.laws import worklaws
+from p3s.laws.counts import fit_exact
+from p3s.laws.exact import exact_value, integer_root
+from p3s.laws.expr import BLOCK_KINDS, add, block, evaluate, mul, num, power, sym
+from p3s.laws.lawfinder import AMBIGUOUS, EXACT, FITTED, REFUSED, find_law
+from p3s.laws.shares import residue
+from p3s.laws.symbolic import PYTHON_HEADER
+from p3s.laws.worklaws import WorkLaw, fit_work
 
 POWERS, SQUARES = (4, 8, 16, 32, 64), (4, 9, 16, 25, 36)
 
@@ -225,7 +225,7 @@ def test_laws_are_deterministic():
     first = fit_work(POWERS, values).to_json()
     worklaws._fit.cache_clear()
     assert fit_work(POWERS, values).to_json() == first
-    source = (f"from p3s.model.worklaws import fit_work; "
+    source = (f"from p3s.laws.worklaws import fit_work; "
               f"print(repr(fit_work({POWERS}, {values}).to_json()))")
     other = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True,
                            timeout=120, check=True)

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3s.errors import P3SError
-from p3s.model.blocks import ExtentPool, Observations
-from p3s.model.elements import fit_elements
-from p3s.model.expr import (
+from p3s.laws.counts import fit_exact, fit_work
+from p3s.laws.expr import (
     BLOCK_KINDS,
     block_size,
     check,
@@ -24,8 +23,9 @@ from p3s.model.expr import (
     to_sympy,
     to_text,
 )
-from p3s.model.grids import coords_of, dims_balanced, dims_greedy, rank_of
-from p3s.model.laws import fit_exact, fit_work
+from p3s.model.grid.grids import coords_of, dims_balanced, dims_greedy, rank_of
+from p3s.model.sizes.blocks import ExtentPool, Observations
+from p3s.model.sizes.elements import fit_elements
 
 COUNTS = (4, 8, 16, 32, 64)
 SQUARES = (4, 9, 16, 25, 36)
@@ -155,7 +155,7 @@ def test_deep_equations_are_refused():
 
 def test_operators_of_turns_and_sums():
     """Blocks met along a diagonal: one term per cell, as many cells as the rank's own count."""
-    from p3s.model.expr import add, block, check, evaluate, num, sym
+    from p3s.laws.expr import add, block, check, evaluate, num, sym
 
     at = ["mod", add(sym("c0"), sym("j")), sym("p0")]
     diagonal = check(["sum", sym("p0"), block("first", 10, sym("p0"), at)])
@@ -170,7 +170,7 @@ def test_operators_of_turns_and_sums():
 
 def test_work_that_falls_below_its_trend_by_a_constant_has_a_law_all_the_same():
     """a*n - b is no sum of non-negative terms: the nearest one, and a word that it is none."""
-    from p3s.model.laws import fit_work
+    from p3s.laws.counts import fit_work
 
     law = fit_work([3, 4, 6, 8, 12, 16], [6000.0 * n - 3000 for n in (3, 4, 6, 8, 12, 16)])
     assert law.refused and law.terms

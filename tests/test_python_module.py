@@ -14,10 +14,11 @@ import models
 import pytest
 import test_grids_corpus
 
-from p3s.model import grids, relations
+from p3s.laws.counts import WorkLaw
 from p3s.model.evaluate import generate, phase_weight
 from p3s.model.fit import build_model
-from p3s.model.laws import WorkLaw
+from p3s.model.grid import grids
+from p3s.model.partners import relations
 from p3s.report import plain_grids, plain_partners
 from p3s.report.python_guards import NotExpressible, condition
 from p3s.report.python_module import render

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p3s.model.expr import evaluate_int
-from p3s.model.rankcounts import fit_rank_count
+from p3s.laws.expr import evaluate_int
+from p3s.model.sizes.rankcounts import fit_rank_count
 
 LAWS = {
     "own rank": lambda n, r: 3 * r,

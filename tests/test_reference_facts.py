@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p3s.model.grids import coords_of
-from p3s.model.guards import GridAt
-from p3s.model.lawfinder import EXACT, find_law
-from p3s.model.relations import partners
-from p3s.model.worklaws import fit_work
+from p3s.laws.lawfinder import EXACT, find_law
+from p3s.laws.worklaws import fit_work
+from p3s.model.grid.grids import coords_of
+from p3s.model.grid.guards import GridAt
+from p3s.model.partners.relations import partners
 
 #: BT class D, phase 1: processes -> weight, and instructions of a process in one turn.
 BT_WEIGHT = {16: 1255, 25: 1506, 36: 1757, 49: 2008, 64: 2259, 81: 2510, 100: 2761}

@@ -17,8 +17,8 @@ from p3s.characterize import load_table
 from p3s.characterize.signature import _write_tables, signature_json
 from p3s.errors import P3SError
 from p3s.model import build
-from p3s.model.grids import GridFamily
-from p3s.model.members import Communicators
+from p3s.model.grid.grids import GridFamily
+from p3s.model.partners.members import Communicators
 from p3s.model.stage import load
 from p3s.scale import events_of, scaled_dir, write_scaled
 from p3s.study import Study, write_json

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3s.errors import P3SError
-from p3s.model.expr import (
+from p3s.laws.expr import (
     BLOCK_KINDS,
     add,
     block,
@@ -25,7 +25,7 @@ from p3s.model.expr import (
     to_python,
     to_text,
 )
-from p3s.model.symbolic import PYTHON_HEADER, to_sympy
+from p3s.laws.symbolic import PYTHON_HEADER, to_sympy
 
 N, P0, C0 = sym("n"), sym("p0"), sym("c0")
 

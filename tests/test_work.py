@@ -10,8 +10,8 @@ import pytest
 
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
-from p3s.model.sparse import fit_sparse
-from p3s.model.workload import rank_work
+from p3s.model.work.sparse import fit_sparse
+from p3s.model.work.workload import rank_work
 
 WORK_ROWS = ("rank", "item", "nbytes", "repeat")
 

@@ -165,7 +165,7 @@ def _own(study: Study) -> _Far:
 def _walk(study: Study, far: _Far, up_to: int) -> list[int]:
     """Return the counts to try, upwards from the study's smallest."""
     from p3s.far.walk import counts_upward
-    from p3s.model import admissible
+    from p3s.model.grid import admissible
     from p3s.study import read_json
 
     traced = [t.np for t in far.own]

@@ -242,7 +242,7 @@ def ensure_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress)
 
 def say_doubts(study: Study, counts: Sequence[int]) -> None:
     """Say which counts the program may not run at, where what it was traced at tells."""
-    from p3s.model.admissible import doubt
+    from p3s.model.grid.admissible import doubt
     from p3s.study import read_json
 
     model = read_json(study.model_path, "p3s.model")

@@ -13,7 +13,7 @@ from p3s.compute.laws import CostLaw
 from p3s.compute.shared import factors_at
 from p3s.errors import P3SError
 from p3s.model.evaluate import phase_weight
-from p3s.model.workload import RankWork
+from p3s.model.work.workload import RankWork
 
 Model = Mapping[str, Any]
 #: Ranks that compute less than this share of the mean do not decide how far a phase is outside.

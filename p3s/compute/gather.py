@@ -11,9 +11,9 @@ import numpy as np
 from p3s.characterize.times import Times
 from p3s.compute.points import Point
 from p3s.model.evaluate import generate, phase_weight
-from p3s.model.scic import instruction_groups
 from p3s.model.tripcounts import as_traced
-from p3s.model.workload import rank_work
+from p3s.model.work.scic import instruction_groups
+from p3s.model.work.workload import rank_work
 
 Model = Mapping[str, Any]
 Place = tuple[str, str]

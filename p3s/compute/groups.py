@@ -10,7 +10,7 @@ import numpy as np
 from p3s.compute.gather import WHOLE, Measured, pooled
 from p3s.compute.phases import Weight, alternatives
 from p3s.compute.points import Point
-from p3s.model.scic import ranges_text
+from p3s.model.work.scic import ranges_text
 
 
 def groups_json(phase: Mapping[str, Any], found: Sequence[Measured], far: Sequence[Point],

@@ -35,6 +35,8 @@ OVERHEAD, OVERHEAD_LEAST, OVERHEAD_MOST = 0.4, 1e-4, 0.03
 ONE_POINT, ONE_POINT_EACH = 0.25, 0.1
 #: A family that weighs more than this share of the best one is a rival.
 RIVAL = 1 / 3
+#: Doublings of x within which points tell how much more than the least time is typical.
+NEAR = 0.7
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,10 @@ class CostLaw:
     """Nanoseconds per unit of work as a function of x, a rank's work per turn of the phase.
 
     unit: of the work. kind: the likeliest family (families.py). columns, coefficients: its curve.
-    at, middle, low, high: log2 x ascending, and there the least cost, and the ends of the 90 %
-    interval of the typical cost. factor: typical over least. covered: smallest and largest x of
-    the points. rivals: families that do about as well. refused: why the points tell nothing.
-    disturbed: what was taken for disturbed ("source@count").
+    at, middle, usual, low, high: log2 x ascending, and there the least cost, the typical one, and
+    the ends of the 90 % interval of the typical one. covered: smallest and largest x of the points.
+    rivals: families that do about as well. refused: why the points tell nothing. disturbed: what
+    was taken for disturbed ("source@count").
 
     Inside the points the value is the weighted median of all curves. Outside it is the same curves
     continued: where they agree on a plateau it is held, and where the points show a step it is
@@ -58,9 +60,9 @@ class CostLaw:
     coefficients: tuple[float, ...]
     at: np.ndarray
     middle: np.ndarray
+    usual: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    factor: float
     covered: tuple[float, float]
     rivals: tuple[str, ...] = ()
     disturbed: tuple[str, ...] = ()
@@ -72,7 +74,7 @@ class CostLaw:
 
     def typical(self, x: Any) -> np.ndarray:
         """Return the cost at ``x`` in ns per unit as the median of repeats would show it."""
-        return self.cost(x) * self.factor
+        return self._table(self.usual, x, grows=False)
 
     def interval(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the 90 % interval of the typical cost at ``x``, in ns per unit."""
@@ -108,12 +110,13 @@ class CostLaw:
         def digits(y: np.ndarray) -> list[float]:
             return [float(f"{v:.6g}") for v in y]
         return {
-            "unit": self.unit, "kind": self.kind, "factor": self.factor,
+            "unit": self.unit, "kind": self.kind,
             "columns": [[c.kind, c.first, c.second] for c in self.columns],
             "coefficients": list(self.coefficients), "covered": list(self.covered),
             "at": [round(float(u), 6) for u in self.at], "least": digits(self.middle),
-            "low": digits(self.low), "high": digits(self.high), "rivals": list(self.rivals),
-            "disturbed": list(self.disturbed), "refused": self.refused}
+            "typical": digits(self.usual), "low": digits(self.low), "high": digits(self.high),
+            "rivals": list(self.rivals), "disturbed": list(self.disturbed),
+            "refused": self.refused}
 
     @staticmethod
     def from_json(data: Any) -> CostLaw:
@@ -123,16 +126,17 @@ class CostLaw:
                 str(data["unit"]), str(data["kind"]),
                 tuple(Column(str(k), _finite(a), _finite(b)) for k, a, b in data["columns"]),
                 tuple(_finite(c) for c in data["coefficients"]), _array(data["at"]),
-                _array(data["least"]), _array(data["low"]), _array(data["high"]),
-                _finite(data["factor"]),
+                _array(data["least"]), _array(data["typical"]), _array(data["low"]),
+                _array(data["high"]),
                 (_finite(data["covered"][0]), _finite(data["covered"][1])),
                 tuple(str(r) for r in data["rivals"]), tuple(str(r) for r in data["disturbed"]),
                 None if data["refused"] is None else str(data["refused"]))
-            same = len({len(law.at), len(law.middle), len(law.low), len(law.high)}) == 1
+            tables = (law.middle, law.usual, law.low, law.high)
+            same = {len(y) for y in tables} == {len(law.at)}
             fine = (same and len(law.columns) == len(law.coefficients)
-                    and bool(np.all(np.diff(law.at) > 0)) and law.factor >= 0
+                    and bool(np.all(np.diff(law.at) > 0))
                     and all(c.kind in KINDS for c in law.columns)
-                    and all(bool(np.all(y >= 0)) for y in (law.middle, law.low, law.high)))
+                    and all(bool(np.all(y >= 0)) for y in tables))
         except (KeyError, IndexError, TypeError, ValueError) as err:
             raise P3SError(f"a law of cost is damaged ({_short(err)}); "
                            "fit the compute model again") from err
@@ -190,7 +194,7 @@ def _nothing(points: Sequence[Point], unit: str) -> CostLaw:
     else:
         why = "no time was measured at any point"
     empty = np.zeros(0)
-    return CostLaw(unit, CONSTANT, (), (), empty, empty, empty, empty, 1.0, (0.0, 0.0),
+    return CostLaw(unit, CONSTANT, (), (), empty, empty, empty, empty, empty, (0.0, 0.0),
                    refused=why)
 
 
@@ -199,10 +203,10 @@ def _one_point(point: Point, unit: str) -> CostLaw:
     u0 = float(np.log2(point.x))
     at = u0 + np.arange(-BELOW, ABOVE + 1.0)
     cost = point.cost
-    factor = max(1.0, point.typical_ns / point.least_ns)
+    usual = max(cost, point.typical_ns / point.work)
     half = 1.0 + ONE_POINT + ONE_POINT_EACH * np.abs(at - u0)
     return CostLaw(unit, CONSTANT, (Column("one"),), (cost,), at, np.full(len(at), cost),
-                   cost * factor / half, cost * factor * half, factor, (point.x, point.x),
+                   np.full(len(at), usual), usual / half, usual * half, (point.x, point.x),
                    refused="one point cannot tell how the cost changes with the working set")
 
 
@@ -261,7 +265,7 @@ def _law(points: Sequence[Point], measured: Measured, runs: Sequence[str], draws
     at = _knots(low, high)
     curves = draws.curves(at)
     middle = quantiles(curves, draws.weight, (0.5,))[0]
-    factor = max(1.0, float(np.median([p.typical_ns / p.least_ns for p in points])))
+    factor = _usual(points, measured, np.interp(measured.u, at, middle), best.disturbed, at)
     # another run than the measured ones has an error of its own
     normal = np.sqrt(2.0) * _erfinv(2.0 * _uniform(len(curves))[:, 8] - 1.0)
     near = np.exp(-0.5 * (np.clip(at, low, high)[:, None] - measured.u[None, :]) ** 2)
@@ -275,8 +279,26 @@ def _law(points: Sequence[Point], measured: Measured, runs: Sequence[str], draws
                  f"{points[d - len(runs)].source}@{points[d - len(runs)].traced}"
                  for d in best.disturbed]
     return CostLaw(unit, best.family, best.columns, best.coefficient, at, middle,
-                   np.maximum(ends[0], 0.0), ends[1], factor, (points[0].x, points[-1].x),
-                   tuple(names), tuple(dict.fromkeys(disturbed)))
+                   middle * factor, np.maximum(ends[0], 0.0), ends[1],
+                   (points[0].x, points[-1].x), tuple(names), tuple(dict.fromkeys(disturbed)))
+
+
+def _usual(points: Sequence[Point], measured: Measured, least: np.ndarray,
+           disturbed: Sequence[int], at: np.ndarray) -> np.ndarray:
+    """Return the typical cost over the least one at ``at``: at least 1.
+
+    least: the law's at the points. It is the median of the ratios of the points around, which are
+    unlike each other: what waits for memory is slowed by other load more than what does not. Runs
+    without repeats have a typical time only, which is as good here.
+    """
+    runs = int(measured.run.max()) + 1
+    sound = np.array([int(r) not in disturbed and i + runs not in disturbed
+                      for i, r in enumerate(measured.run)])
+    ratio = np.array([p.typical_ns / p.work for p in points]) / np.maximum(least, 1e-300)
+    near = np.exp(-0.5 * ((np.clip(at, measured.u.min(), measured.u.max())[:, None]
+                           - measured.u[None, :]) / NEAR) ** 2) * np.where(sound, 1.0, 1e-6)
+    near /= near.sum(axis=1, keepdims=True)
+    return np.array([max(1.0, float(quantiles(ratio[:, None], w, (0.5,))[0, 0])) for w in near])
 
 
 def _erfinv(y: np.ndarray) -> np.ndarray:

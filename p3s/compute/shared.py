@@ -23,7 +23,7 @@ from p3s.compute.gather import (
 )
 from p3s.compute.points import Point
 from p3s.model.evaluate import Evaluator
-from p3s.model.workload import rank_work
+from p3s.model.work.workload import rank_work
 
 Model = Mapping[str, Any]
 #: Powers of n between the smallest and the largest traced count that are 1/n with a cost that falls

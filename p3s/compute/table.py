@@ -10,8 +10,8 @@ import numpy as np
 
 from p3s.compute.apply import Costs, PhaseSums, power
 from p3s.model.evaluate import Evaluator
-from p3s.model.scic import next_sizes
-from p3s.model.workload import rank_work
+from p3s.model.work.scic import next_sizes
+from p3s.model.work.workload import rank_work
 
 Model = Mapping[str, Any]
 #: Ranks evaluated at a time.

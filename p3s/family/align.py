@@ -16,11 +16,11 @@ from p3s.errors import P3SError
 from p3s.family.paramlaws import FITTED, Number, find_number
 from p3s.family.settings import Setting
 from p3s.family.tree import Differs, Leaves, join, numbering, rules_of
-from p3s.model.amounts import Amount
+from p3s.laws.counts import WorkLaw
+from p3s.laws.expr import Expr, evaluate_int, num
 from p3s.model.evaluate import ScaledRows, generate, model_grid
-from p3s.model.expr import Expr, evaluate_int, num
-from p3s.model.laws import WorkLaw
-from p3s.model.slots import env_of
+from p3s.model.sizes.amounts import Amount
+from p3s.model.sizes.slots import env_of
 
 Model = dict[str, Any]
 #: Numbers in a rule of sizes up to which laws for all of them are tried; of factors in these.
@@ -331,8 +331,8 @@ def points_at(law: Mapping[str, Any], setting: Setting, grid: Mapping[str, Any]
 
     grid: the family of the process grid, as in a model.
     """
-    from p3s.model.amounts import fit_amount
-    from p3s.model.laws import fit_work
+    from p3s.laws.counts import fit_work
+    from p3s.model.sizes.amounts import fit_amount
 
     points = [(int(n), max(float(Number.from_json(raw).value(setting)), 0.0))
               for n, raw in law["counts"]]

@@ -17,12 +17,12 @@ from p3s.family.paramlaws import Number
 from p3s.family.settings import Setting, setting_name, value_text
 from p3s.family.tree import fill, leaves_of, nearest
 from p3s.family.work import places_at
+from p3s.laws.counts import fit_work
+from p3s.laws.expr import to_text
 from p3s.model.compare import compare
 from p3s.model.evaluate import Model, generate, model_grid
-from p3s.model.expr import to_text
 from p3s.model.judge import VERDICTS, phase_key
-from p3s.model.laws import fit_work
-from p3s.model.workload import rank_work
+from p3s.model.work.workload import rank_work
 from p3s.trace.ops import COMPLETION
 
 

@@ -3,7 +3,7 @@
 A number of a model at several settings (size=400, 800, 1200) gets the shortest law that meets
 every value in exact arithmetic: a constant, k*m, k*m + c, k*m + l*m', k times the floor or the
 ceiling of a parameter over a whole number. m is a power, a logarithm or a product of parameters.
-As in p3s/model/laws.py a law must be shorter than the values it explains. Whole numbers in laws
+As in p3s/laws/counts.py a law must be shorter than the values it explains. Whole numbers in laws
 are never powers of two of roots of parameters: what n does to a program, a parameter seldom does.
 """
 
@@ -19,9 +19,9 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.family.settings import Setting
-from p3s.model.exact import exact_value
-from p3s.model.expr import Expr, add, mul, num, power, sym
-from p3s.model.shapes import bits_of
+from p3s.laws.exact import exact_value
+from p3s.laws.expr import Expr, add, mul, num, power, sym
+from p3s.laws.shapes import bits_of
 
 #: A law is exact, with a value to spare; open: as many numbers as values, or rivals; fitted: real.
 EXACT, OPEN, FITTED = "exact", "open", "fitted"

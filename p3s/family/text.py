@@ -8,7 +8,7 @@ from typing import Any
 from p3s.family.align import extent
 from p3s.family.derive import all_equal
 from p3s.family.paramlaws import Number
-from p3s.model.expr import to_text
+from p3s.laws.expr import to_text
 from p3s.trace.ops import COMPLETION
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from p3s.errors import P3SError
 from p3s.family.settings import Setting
-from p3s.model.expr import num
+from p3s.laws.expr import num
 
 Model = Mapping[str, Any]
 _ITEM = ("site", "op", "kind", "tag", "tag_value", "relation", "place", "phase", "order",

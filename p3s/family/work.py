@@ -1,8 +1,8 @@
 """Work of segments over several settings: one law for the same code, in blocks, n and parameters.
 
-The shapes are those of p3s/model/features.py with the blocks' extents following the parameters,
-and shapes of n times powers of the parameters for what no message shows. All samples of all
-settings and counts are fitted together: the code is the same, so is its cost.
+The shapes are those of p3s/model/work/features.py with the blocks' extents following the
+parameters, and shapes of n times powers of the parameters for what no message shows. All samples
+of all settings and counts are fitted together: the code is the same, so is its cost.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from p3s.family.align import Alike
 from p3s.family.paramlaws import find_number, with_values
 from p3s.family.settings import Setting
 from p3s.family.tree import fill, leaves_of
-from p3s.model.cases import Run
+from p3s.laws.exact import exact_value
+from p3s.laws.expr import Expr, mul, num, power, sym, symbols_of
 from p3s.model.evaluate import model_grid
-from p3s.model.exact import exact_value
-from p3s.model.expr import Expr, mul, num, power, sym, symbols_of
-from p3s.model.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
-from p3s.model.slots import env_of
-from p3s.model.sparse import fit_sparse
+from p3s.model.sizes.slots import env_of
 from p3s.model.tree import assign
-from p3s.model.work import counts_and_work, most_terms, places_of, run_of
+from p3s.model.work.cases import Run
+from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
+from p3s.model.work.segments import counts_and_work, most_terms, places_of, run_of
+from p3s.model.work.sparse import fit_sparse
 
 #: Ranks per setting and count that a law is fitted to.
 _RANKS = 64

@@ -93,7 +93,7 @@ class Predicted:
 
     def _cells(self, n: int) -> Cells:
         from p3s.model.evaluate import generate, model_grid, phase_weight
-        from p3s.model.workload import rank_work
+        from p3s.model.work.workload import rank_work
 
         ranks = None if n <= _ALL_RANKS else some_ranks(model_grid(self.model, n).dims, n)
         rows = generate(self.model, n, ranks)

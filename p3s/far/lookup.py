@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from p3s.far.cells import Cells, Predicted
-from p3s.model import admissible
-from p3s.model.grids import GridFamily
-from p3s.model.scic import instruction_groups
+from p3s.model.grid import admissible
+from p3s.model.grid.grids import GridFamily
+from p3s.model.work.scic import instruction_groups
 
 NAN = float("nan")
 #: Counts up to so many times the largest traced one are looked at, and never more than this.

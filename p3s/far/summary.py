@@ -13,7 +13,7 @@ from p3s.far.cells import counted, places_of
 from p3s.far.match import Found, groups_of
 from p3s.far.times import spent
 from p3s.far.walk import minimum
-from p3s.model.scic import ranges, ranges_text
+from p3s.model.work.scic import ranges, ranges_text
 
 if TYPE_CHECKING:
     from p3s.study import Study

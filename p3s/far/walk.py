@@ -15,7 +15,7 @@ import numpy as np
 from p3s.characterize.tables import INSTRUCTIONS, PointTable
 from p3s.far.check import phase_name, phases_in, relevant, sums
 from p3s.far.turns import together
-from p3s.model import admissible
+from p3s.model.grid import admissible
 
 Times = Mapping[tuple[str, str], float] | None
 #: The next count is at least so many times the one before.
@@ -30,7 +30,7 @@ REACHED, FALLING, STEADY, UNKNOWN = "reached", "falling", "steady", "unknown"
 def counts_upward(known: Mapping[str, Any], traced: Sequence[int], up_to: int) -> list[int]:
     """Return the counts of the walk: from the smallest traced one (two at least) to ``up_to``.
 
-    known: of p3s.model.admissible.learn. Traced counts are preferred, about doubling otherwise.
+    known: of p3s.model.grid.admissible.learn. Traced counts are preferred, else about doubled.
     """
     first = min((n for n in traced if n > 1), default=2)
     out = [first] if first <= up_to else []

@@ -54,7 +54,8 @@ def transferred(law: CostLaw, factor: Factor) -> CostLaw:
     # The likeliest curve of the base is none of the target: what is shown is the level.
     return replace(
         law, kind=f"moved {law.kind}", columns=(Column("one"),), coefficients=(middle,), rivals=(),
-        at=at, middle=least * value, low=moved * np.exp(-below), high=moved * np.exp(above),
+        at=at, middle=least * value, usual=moved, low=moved * np.exp(-below),
+        high=moved * np.exp(above),
     )  # fmt: skip
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from p3s.characterize.structure import structure
 from p3s.characterize.tables import PointTable
 from p3s.model.evaluate import Model, ScaledRows, generate, phase_weight
-from p3s.model.guards import GridAt
-from p3s.model.sequence import compare_order
+from p3s.model.grid.guards import GridAt
+from p3s.model.order.sequence import compare_order
 from p3s.model.tree import assign, phase_stages
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 

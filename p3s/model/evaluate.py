@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.model.expr import evaluate_int
-from p3s.model.grids import GridFamily
-from p3s.model.guards import RANK_ATOMS, GridAt, eval_guard
-from p3s.model.laws import WorkLaw
-from p3s.model.members import Communicators
-from p3s.model.nodes import grid_at
-from p3s.model.relations import at_stage, partners
-from p3s.model.slots import bytes_of, count_of, env_of
-from p3s.model.turned import share, turns_at
-from p3s.model.workload import share_out
+from p3s.laws.counts import WorkLaw
+from p3s.laws.expr import evaluate_int
+from p3s.model.grid.grids import GridFamily
+from p3s.model.grid.guards import RANK_ATOMS, GridAt, eval_guard
+from p3s.model.grid.nodes import grid_at
+from p3s.model.partners.members import Communicators
+from p3s.model.partners.relations import at_stage, partners
+from p3s.model.sizes.slots import bytes_of, count_of, env_of
+from p3s.model.sizes.turned import share, turns_at
+from p3s.model.work.workload import share_out
 
 Model = dict[str, Any]
 

@@ -11,24 +11,25 @@ from p3s.characterize.structure import structure
 from p3s.characterize.tables import CPU, INSTRUCTIONS, PointTable
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
-from p3s.model import admissible
-from p3s.model.amounts import fit_amounts
+from p3s.laws.counts import fit_work
+from p3s.laws.expr import mul, num
 from p3s.model.aside import Aside
-from p3s.model.blocks import ExtentPool
-from p3s.model.choose import GridChoice, cart_grids, choose_grid, decide_splits
 from p3s.model.compare import compare
 from p3s.model.evaluate import Model, generate
-from p3s.model.expr import mul, num
+from p3s.model.grid import admissible
+from p3s.model.grid.choose import GridChoice, cart_grids, choose_grid, decide_splits
+from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.growth import growth
-from p3s.model.irregular import sample_relation
-from p3s.model.items import empty_rows, items_of
 from p3s.model.judge import judge_items, judge_weights, phase_key, shares
-from p3s.model.laws import fit_work
 from p3s.model.measured import add_measured
 from p3s.model.nextcount import next_counts
-from p3s.model.nodes import Node, collect_nodes, tag_splits
-from p3s.model.order import fit_order
-from p3s.model.slots import EVEN, NO_SIZE, OPEN, Item, fit_item, sample_slot
+from p3s.model.order.fit import fit_order
+from p3s.model.order.turns import with_turns
+from p3s.model.partners.irregular import sample_relation
+from p3s.model.partners.items import empty_rows, items_of
+from p3s.model.sizes.amounts import fit_amounts
+from p3s.model.sizes.blocks import ExtentPool
+from p3s.model.sizes.slots import EVEN, NO_SIZE, OPEN, Item, fit_item, sample_slot
 from p3s.model.tree import items_of_nodes, phases_of, weight_law
 from p3s.model.tripcounts import (
     as_traced,
@@ -40,8 +41,7 @@ from p3s.model.tripcounts import (
     stated,
     subtree_items,
 )
-from p3s.model.turns import with_turns
-from p3s.model.work import fit_phase_work
+from p3s.model.work.segments import fit_phase_work
 from p3s.trace.ops import COLLECTIVE, COMPLETION, HALF_OF_ONE, RECV, SEND, leaves_request
 
 MIN_COUNTS = 2

@@ -9,14 +9,14 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.model import admissible
+from p3s.laws.exact import exact_value
+from p3s.laws.expr import Expr, symbols_of
 from p3s.model.compare import items_wrong
 from p3s.model.evaluate import Model, generate, model_grid
-from p3s.model.exact import exact_value
-from p3s.model.expr import Expr, symbols_of
-from p3s.model.irregular import sampled
+from p3s.model.grid import admissible
 from p3s.model.nextcount import DIRECTION
-from p3s.model.slots import EVEN, OPEN, ROOT
+from p3s.model.partners.irregular import sampled
+from p3s.model.sizes.slots import EVEN, OPEN, ROOT
 from p3s.model.tree import assign
 from p3s.model.tripcounts import as_traced
 from p3s.trace.ops import COMPLETION

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from p3s.errors import P3SError
-from p3s.model import admissible
 from p3s.model.evaluate import Model, model_grid
-from p3s.model.grids import GridFamily, candidate_families
-from p3s.model.guards import GridAt
-from p3s.model.nodes import grid_at
-from p3s.model.rivals import differ_at
-from p3s.model.slots import EVEN
+from p3s.model.grid import admissible
+from p3s.model.grid.grids import GridFamily, candidate_families
+from p3s.model.grid.guards import GridAt
+from p3s.model.grid.nodes import grid_at
+from p3s.model.sizes.rivals import differ_at
+from p3s.model.sizes.slots import EVEN
 
 DIRECTION = "direction open in dimension "
 #: Counts proposed at most, each for what those before it leave open.

@@ -78,8 +78,8 @@ def _need(what: str, have: Any, keys: set[str]) -> None:
 
 
 def _check_shape(model: dict[str, Any]) -> None:
-    from p3s.model.expr import check
-    from p3s.model.patterns import check as check_patterns
+    from p3s.laws.expr import check
+    from p3s.model.order.patterns import check as check_patterns
 
     _need("the model", model, _KEYS)
     for item in model["items"]:

@@ -12,10 +12,11 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from p3s.model import guards, places, relations
+from p3s.laws.counts import WorkLaw
+from p3s.laws.expr import evaluate, mul, num, symbols_of, to_sympy, to_text
 from p3s.model.evaluate import GridFamily
-from p3s.model.expr import evaluate, mul, num, symbols_of, to_sympy, to_text
-from p3s.model.laws import WorkLaw
+from p3s.model.grid import guards
+from p3s.model.partners import places, relations
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND
 
 Model = Mapping[str, Any]

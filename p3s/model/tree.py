@@ -12,12 +12,12 @@ from p3s.characterize.fold import Loop
 from p3s.characterize.order import least_backward
 from p3s.characterize.structure import REQUESTS, Structure
 from p3s.characterize.tables import PointTable
-from p3s.model.communicators import same_place
-from p3s.model.guards import GridAt
-from p3s.model.irregular import sampled
-from p3s.model.laws import fit_exact, fit_work
-from p3s.model.nodes import node_key
-from p3s.model.relations import partners, stages_depend_on_n
+from p3s.laws.counts import fit_exact, fit_work
+from p3s.model.grid.guards import GridAt
+from p3s.model.grid.nodes import node_key
+from p3s.model.partners.communicators import same_place
+from p3s.model.partners.irregular import sampled
+from p3s.model.partners.relations import partners, stages_depend_on_n
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND, kind_of
 
 UNKNOWN_ITEM = 10**6

@@ -14,10 +14,10 @@ import numpy as np
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.model.expr import mul, num
-from p3s.model.guards import GridAt
-from p3s.model.laws import fit_work
-from p3s.model.slots import Item
+from p3s.laws.counts import fit_work
+from p3s.laws.expr import mul, num
+from p3s.model.grid.guards import GridAt
+from p3s.model.sizes.slots import Item
 from p3s.model.tree import assign
 
 #: Relative spread over counts up to which the time of a loop counts as the same.

@@ -12,7 +12,8 @@ from typing import Any
 
 from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
-from p3s.model import admissible, growth, text
+from p3s.model import growth, text
+from p3s.model.grid import admissible
 from p3s.report.rules import PhaseRules, Places, Rule, Share, phase_rules, used_symbols
 from p3s.report.text import percent, visible
 from p3s.words import left_out, mixed_clocks

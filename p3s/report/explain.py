@@ -10,10 +10,10 @@ from textwrap import wrap
 from typing import Any
 
 from p3s.errors import P3SError, UsageError
+from p3s.laws.counts import WorkLaw
 from p3s.model import text
 from p3s.model.evaluate import generate, model_grid, phase_weight
-from p3s.model.laws import WorkLaw
-from p3s.model.rivals import differ_at
+from p3s.model.sizes.rivals import differ_at
 from p3s.report.equations import WIDTH
 from p3s.report.places import call_place
 from p3s.report.rules import Places

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from p3s import __version__
+from p3s.laws.counts import WorkLaw
+from p3s.laws.expr import to_latex
 from p3s.model import text
-from p3s.model.expr import to_latex
-from p3s.model.laws import WorkLaw
 from p3s.report.equations import VERDICT_HEAD, chosen_phases, holdout, verdict_rows
 from p3s.report.rules import PhaseRules, Places, Rule, phase_rules
 from p3s.report.text import percent, visible

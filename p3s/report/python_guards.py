@@ -7,7 +7,7 @@ from typing import Any
 
 from p3s.errors import P3SError
 
-#: Bounds on ranks that are laws of n (p3s.model.guards).
+#: Bounds on ranks that are laws of n (p3s.model.grid.guards).
 _BOUNDS = {
     "half": "n // 2", "pairs": "n // 2 * 2", "power": "low_power(n)",
     "rest": "(n - low_power(n))", "folded": "2 * (n - low_power(n))",

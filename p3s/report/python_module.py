@@ -1,7 +1,7 @@
 """The model as a Python module of its own: functions of the process count and the rank.
 
 Only names made here and literals of numbers and printable text get into the source; equations are
-written from the data (p3s.model.symbolic). What a rule of this version cannot be written for is
+written from the data (p3s.laws.symbolic). What a rule of this version cannot be written for is
 listed in LEFT_OUT of the module.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 
 from p3s import __version__
 from p3s.errors import P3SError
+from p3s.laws.counts import WorkLaw
+from p3s.laws.expr import SYMBOLS, symbols_of, to_python
 from p3s.model import text
-from p3s.model.expr import SYMBOLS, symbols_of, to_python
-from p3s.model.laws import WorkLaw
 from p3s.report.places import joined_places
 from p3s.report.python_guards import NotExpressible, condition
 from p3s.report.rules import Places

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from p3s.laws.counts import WorkLaw
 from p3s.model import text
-from p3s.model.laws import WorkLaw
 from p3s.report.places import joined_places
 from p3s.report.text import visible
 from p3s.trace.source import Where

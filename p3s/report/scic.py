@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from p3s.errors import P3SError
-from p3s.model import guards
-from p3s.model.scic import (
+from p3s.model.grid import guards
+from p3s.model.work.scic import (
     InstructionTable,
     Row,
     group_guard,

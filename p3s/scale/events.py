@@ -22,7 +22,7 @@ def events_of(scaled: Path, rank: int) -> list[tuple[str, int, int]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from p3s.model.unfold import Unfolder
+    from p3s.model.order.unfold import Unfolder
     from p3s.study import read_json
 
     scaled = Path(scaled)

@@ -17,7 +17,7 @@ from p3s.compute.stage import load as load_compute
 from p3s.errors import P3SError
 from p3s.model.evaluate import Evaluator, ScaledRows, phase_weight
 from p3s.model.stage import load
-from p3s.model.workload import RankWork, rank_work
+from p3s.model.work.workload import RankWork, rank_work
 
 RANKS_PER_PART = 1024
 #: Largest count all of whose ranks are written: more can be had in parts.

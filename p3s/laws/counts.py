@@ -1,0 +1,291 @@
+"""Exact laws of counts and sizes in the process count, found by least description length.
+
+Every value has to be met exactly, in integers and fractions. Tried are: a constant; a multiple of
+one shape (n, p_d, log2, roots, their inverses and predecessors, powers of two), of a product of
+two; floor(L/p), ceil(L/p), L mod p and ceil(L/p0)*ceil(M/p1); a shape plus a constant; a multiple
+that ends at a constant; one multiple for even and one for odd log2(n). Of the laws that fit, the
+one that is named in the fewest bits is taken. Anything but a multiple of one shape must also
+save bits over the list of values itself, else it is chance; sums of several shapes are never
+tried, they fit anything. Real laws for work and time are in worklaws.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from p3s.laws import shares
+from p3s.laws.exact import exact_value
+from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
+from p3s.laws.shapes import Basis, Envs, Shape, basis, bits_of, roundness
+from p3s.laws.worklaws import WorkLaw, fit_work
+
+__all__ = ["Candidate", "Law", "WorkLaw", "candidates", "fit_exact", "fit_work",
+           "is_quotient", "rivals_of", "roundness"]
+
+MAX_DENOMINATOR = 64
+REL_TOL = 1e-9
+
+#: Bits a law other than a multiple must save over the values it explains.
+MARGIN = 4.0
+#: What a form costs besides its shapes and numbers.
+PRODUCT_BITS, AFFINE_BITS, LIMIT_BITS, PARITY_BITS = 2.0, 3.0, 4.0, 4.0
+#: A law that costs so many bits more than the chosen one is no rival; rivals count where they
+#: differ up to RIVALS_AT times the largest count.
+RIVAL_BITS, RIVALS_AT = 4.0, 16
+
+
+@dataclass(frozen=True)
+class Law:
+    """An equation with how it was found.
+
+    free: numbers fitted; points: counts used; even: blocks divided evenly at every count, so
+    that the treatment of a remainder was never seen; rivals: other ways of cutting blocks that
+    fit as well and differ at larger counts, as [extent symbol, kind, extent, other kind, other
+    extent]; others: whole equations that fit as well and differ at larger counts of the same form.
+    """
+
+    expr: Expr
+    free: int
+    points: int
+    even: bool = False
+    rivals: tuple[tuple[str, str, int, str, int], ...] = ()
+    others: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A law that meets every value: its price in bits and the numbers fitted.
+
+    sure: it needs no further evidence (constants and whole multiples of one shape).
+    """
+
+    expr: Expr
+    bits: float
+    free: int
+    sure: bool = False
+
+
+def fit_exact(envs: Envs, values: Sequence[int], ndims: int = 1,
+              known: Collection[int] = ()) -> Law | None:
+    """Return the shortest law that reproduces every value exactly, or None.
+
+    envs: one mapping of symbols (n, p0, ...) per count; values: one integer per count; known:
+    extents the program is known to have, preferred where several fit.
+    """
+    found = candidates(envs, values, ndims, known)
+    if not found:
+        return None
+    return Law(found[0].expr, found[0].free, len(values),
+               others=tuple(rivals_of(found, envs)[0]))
+
+
+def candidates(envs: Envs, values: Sequence[int], ndims: int = 1,
+               known: Collection[int] = ()) -> list[Candidate]:
+    """Return all laws that reproduce every value exactly and are believed, shortest first."""
+    y = [int(v) for v in values]
+    m = len(y)
+    if m == 0:
+        return []
+    if all(v == y[0] for v in y):
+        return [Candidate(num(y[0]), bits_of(y[0]), 1, True)]
+    if m < 2:
+        return []
+    search = _Search(envs, y, ndims)
+    multiples = list(search.multiples())
+    found = list(multiples)
+    if m > 2:
+        even_share = any(is_quotient(c.expr) for c in multiples)
+        found += search.products()
+        if not even_share:
+            found += (Candidate(expr, bits, free)
+                      for expr, bits, free in shares.fit(envs, y, ndims, known))
+        found += search.affine()
+    if m > 3:
+        found += search.limited()
+    if m > 4:
+        found += search.by_parity()
+    spent = sum(bits_of(v) for v in y)
+    believed = [c for c in found
+                if c.sure or c.bits + (0.0 if c in multiples else MARGIN) <= spent]
+    return sorted(believed, key=lambda c: c.bits)
+
+
+def is_quotient(expr: Expr) -> bool:
+    """Return whether a law is a number over a shape."""
+    last = expr[-1] if expr[0] == "mul" else expr
+    return last[0] == "pow" and last[2] < 0
+
+
+class _Search:
+    """The forms, each a generator of the candidates that meet all values."""
+
+    def __init__(self, envs: Envs, y: Sequence[int], ndims: int) -> None:
+        self.envs, self.y, self.ndims = envs, y, ndims
+        self.basis: Basis = basis(envs, ndims)
+        self.values = np.array([float(v) for v in y])
+        self.size = np.maximum(1.0, np.abs(self.values))
+
+    def near(self, predicted: np.ndarray) -> np.ndarray:
+        """Return which rows of predictions meet the values as far as float64 can tell."""
+        return np.flatnonzero(np.all(np.abs(predicted - self.values) <= REL_TOL * self.size,
+                                     axis=-1))
+
+    def meets(self, expr: Expr) -> bool:
+        """Whether a law gives every value in exact arithmetic."""
+        return all(exact_value(expr, e) == v for e, v in zip(self.envs, self.y, strict=True))
+
+    def scaled(self, rows: np.ndarray, at: Sequence[int]) -> np.ndarray:
+        """Return the rows scaled to meet the values at the points ``at`` in the mean."""
+        with np.errstate(all="ignore"):
+            top = np.argmax(np.abs(rows[:, at]), axis=1)
+            where = np.array(at)[top]
+            each = np.arange(len(rows))
+            return rows * (self.values[where] / rows[each, where])[:, None]
+
+    def coefficient(self, parts: Sequence[Shape]) -> Fraction | None:
+        """Return the exact factor of a product of shapes, from a point where it is not zero."""
+        for env, v in zip(self.envs, self.y, strict=True):
+            size = Fraction(1)
+            for part in parts:
+                x = part.exact(env)
+                if x is None:
+                    return None
+                size *= x
+            if size:
+                k = Fraction(v) / size
+                return k if k.denominator <= MAX_DENOMINATOR else None
+        return None
+
+    def times(self, parts: Sequence[Shape], bits: float, sure: bool) -> Iterator[Candidate]:
+        k = self.coefficient(parts)
+        if k:
+            expr = mul(num(k), *(p.expr for p in parts))
+            if self.meets(expr):
+                yield Candidate(expr, bits + sum(p.bits for p in parts) + bits_of(k), 1,
+                                sure and k.denominator == 1)
+
+    def multiples(self) -> Iterator[Candidate]:
+        """Try k * shape."""
+        rows = self.basis.values
+        for i in self.near(self.scaled(rows, range(len(self.y)))):
+            yield from self.times([self.basis.shapes[i]], 0.0, True)
+
+    def products(self) -> Iterator[Candidate]:
+        """Try k * shape * shape."""
+        rows = self.basis.products()
+        for i in self.near(self.scaled(rows, range(len(self.y)))):
+            a, b = self.basis.pairs[i]
+            yield from self.times([self.basis.shapes[a], self.basis.shapes[b]], PRODUCT_BITS,
+                                  False)
+
+    def affine(self) -> Iterator[Candidate]:
+        """Try a * shape + b; three points and two free numbers: only whole ones are evidence."""
+        rows = self.basis.values
+        each = np.arange(len(rows))
+        low, high = np.argmin(rows, axis=1), np.argmax(rows, axis=1)
+        slope = (self.values[high] - self.values[low]) / (rows[each, high] - rows[each, low])
+        line = self.values[low][:, None] + slope[:, None] * (rows - rows[each, low][:, None])
+        for i in self.near(line):
+            shape = self.basis.shapes[i]
+            x0, x1 = shape.exact(self.envs[low[i]]), shape.exact(self.envs[high[i]])
+            if x0 is None or x1 is None or x0 == x1:
+                continue
+            a = Fraction(self.y[high[i]] - self.y[low[i]]) / (x1 - x0)
+            b = self.y[low[i]] - a * x0
+            whole = a.denominator * b.denominator == 1
+            if not a or not b or max(a.denominator, b.denominator) > MAX_DENOMINATOR or \
+                    not (whole or len(self.y) > 3):
+                continue
+            expr = add(mul(num(a), shape.expr), num(b))
+            if self.meets(expr):
+                yield Candidate(expr, AFFINE_BITS + shape.bits + bits_of(a) + bits_of(b), 2)
+
+    def limited(self) -> Iterator[Candidate]:
+        """Try min(k * shape, m) and max(k * shape, m): two points at least beyond either end."""
+        y = self.values
+        for op, limit in (("min", max(self.y)), ("max", min(self.y))):
+            free = [i for i, v in enumerate(self.y) if v != limit]
+            if len(free) < 2 or len(self.y) - len(free) < 2 or len({self.y[i] for i in free}) < 2:
+                continue
+            rows = self.scaled(self.basis.values, free)
+            bound = (np.minimum if op == "min" else np.maximum)(rows, float(limit))
+            rest = [i for i in range(len(y)) if i not in free]
+            for i in self.near(bound):
+                if np.sum(np.abs(rows[i, rest] - limit) > REL_TOL * self.size[rest]) < 2:
+                    continue  # the shape itself explains them
+                shape = self.basis.shapes[i]
+                x = shape.exact(self.envs[free[0]])
+                k = Fraction(self.y[free[0]]) / x if x else Fraction(0)
+                if not k or k.denominator > MAX_DENOMINATOR:
+                    continue
+                expr = [op, mul(num(k), shape.expr), num(limit)]
+                if self.meets(expr):
+                    yield Candidate(expr, LIMIT_BITS + shape.bits + bits_of(k) + bits_of(limit), 2)
+
+    def by_parity(self) -> Iterator[Candidate]:
+        """Try one multiple where log2(n) is even and another where it is odd."""
+        ns = [int(e["n"]) for e in self.envs]
+        if any(n < 1 or n & (n - 1) for n in ns):
+            return
+        halves = [[i for i, n in enumerate(ns) if (n.bit_length() - 1) % 2 == odd]
+                  for odd in (0, 1)]
+        if min(map(len, halves)) < 2:
+            return
+        best: list[Candidate | None] = [None, None]
+        for odd, mine in enumerate(halves):
+            part = _Search([self.envs[i] for i in mine], [self.y[i] for i in mine], self.ndims)
+            if len(set(part.y)) == 1:
+                best[odd] = Candidate(num(part.y[0]), bits_of(part.y[0]), 1)
+            else:
+                best[odd] = min(part.multiples(), key=lambda c: c.bits, default=None)
+        if best[0] is not None and best[1] is not None:
+            parity = ["mod", ["log2", sym("n")], num(2)]
+            expr = add(mul(add(num(1), mul(num(-1), parity)), best[0].expr),
+                       mul(parity, best[1].expr))
+            if self.meets(expr):
+                yield Candidate(expr, PARITY_BITS + best[0].bits + best[1].bits, 2)
+
+
+def rivals_of(found: Sequence[Candidate], envs: Envs) -> tuple[list[Expr], list[Expr]]:
+    """Return laws about as short as the first, found[0], that differ from it at larger counts.
+
+    First those that differ at counts of the same form as the points' (powers of two, squares),
+    then those that differ at others only.
+    """
+    top = max(envs, key=lambda e: e["n"])
+    same, other = _factors([e["n"] for e in envs])
+    formal: list[Expr] = []
+    elsewhere: list[Expr] = []
+    for c in found[1:]:
+        if c.bits - found[0].bits > RIVAL_BITS:
+            break
+        if any(_differ(found[0].expr, c.expr, _larger(top, f)) for f in same):
+            formal.append(c.expr)
+        elif any(_differ(found[0].expr, c.expr, _larger(top, f)) for f in other):
+            elsewhere.append(c.expr)
+    return formal, elsewhere
+
+
+def _factors(ns: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return factors that lead to larger counts of the same form as ``ns``, and others."""
+    if all(n & (n - 1) == 0 for n in ns):
+        return (2, 4, RIVALS_AT), (3,)
+    if all(math.isqrt(n) ** 2 == n for n in ns):
+        return (4, 9, RIVALS_AT), (2, 3)
+    return (2, 3, 4, RIVALS_AT), ()
+
+
+def _larger(top: Mapping[str, int], factor: int) -> dict[str, int]:
+    """Return the symbols at ``factor`` times the processes, added along the last dimension."""
+    last = f"p{len(top) - 2}"
+    return {k: v * factor if k in ("n", last) else v for k, v in top.items()}
+
+
+def _differ(a: Expr, b: Expr, env: dict[str, int]) -> bool:
+    x, y = float(evaluate(a, env)), float(evaluate(b, env))
+    return abs(x - y) > 1e-9 * max(1.0, abs(x))

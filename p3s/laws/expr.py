@@ -1,0 +1,226 @@
+"""Equations as data: small expression trees in JSON, evaluated by numpy, shown by sympy.
+
+An expression is a JSON list whose first element names the operator:
+
+    ["num", a, b]            the rational a/b
+    ["sym", name]            a symbol of SYMBOLS
+    ["add", e...] ["mul", e...]
+    ["pow", e, a, b]         e ** (a/b)
+    ["log2", e] ["exp2", e] ["floor", e] ["ceil", e] ["min", e, e] ["max", e, e]
+    ["quot", e, e] ["mod", e, e] floor division and what it leaves
+    ["sum", count, e]        e summed over j = 0, 1, ..., count - 1
+    ["block", kind, L, p, c] extent L cut into p blocks, the size of block c (all expressions)
+
+Nothing is ever parsed from text; sympy objects are made by constructors only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p3s.errors import P3SError
+
+if TYPE_CHECKING:
+    import sympy
+
+Expr = list[Any]
+Env = Mapping[str, Any]
+
+#: n processes; p_d grid extents; c_d own and q_d partner coordinates; r own rank;
+#: s stage of a family of partners (0, 1, ...); t turn of a loop; j bound by a sum.
+SYMBOLS = ("n", "r", "s", "t", "j", *(f"{k}{d}" for k in "pcq" for d in range(4)))
+
+#: Longest sum that is evaluated: more terms than extents of any grid in use.
+MAX_TERMS = 1 << 16
+
+BLOCK_KINDS = ("first", "floor", "last", "tail", "ceil", "low", "high")
+
+
+def num(value: int | Fraction) -> Expr:
+    """Return the constant ``value`` as an expression."""
+    value = Fraction(value)
+    return ["num", value.numerator, value.denominator]
+
+
+def sym(name: str) -> Expr:
+    """Return the symbol ``name`` as an expression."""
+    return ["sym", name]
+
+
+def mul(*args: Expr) -> Expr:
+    """Return the product of ``args``, dropping factors of one."""
+    kept = [a for a in args if a != ["num", 1, 1]]
+    if not kept:
+        return num(1)
+    return kept[0] if len(kept) == 1 else ["mul", *kept]
+
+
+def add(*args: Expr) -> Expr:
+    """Return the sum of ``args``, dropping zeros."""
+    kept = [a for a in args if a != ["num", 0, 1]]
+    if not kept:
+        return num(0)
+    return kept[0] if len(kept) == 1 else ["add", *kept]
+
+
+def power(base: Expr, exponent: int | Fraction) -> Expr:
+    """Return ``base ** exponent`` for a rational exponent."""
+    exponent = Fraction(exponent)
+    return base if exponent == 1 else ["pow", base, exponent.numerator, exponent.denominator]
+
+
+def block(kind: str, extent: int, p: Expr, c: Expr) -> Expr:
+    """Return the size of block ``c`` of ``extent`` elements cut into ``p`` blocks."""
+    return ["block", kind, num(extent), p, c]
+
+
+def block_size(kind: str, extent: Any, p: Any, c: Any) -> Any:
+    """Return sizes of block ``c`` of ``p`` (arrays broadcast); kinds are listed in BLOCK_KINDS.
+
+    first/last: the remainder goes one each to the first/last blocks; floor: boundaries at
+    floor(c L / p); tail: the last block takes the whole remainder; ceil: blocks of ceil(L/p),
+    the last ones short or empty; low/high: floor(L/p) and ceil(L/p) whatever the block.
+    """
+    if kind == "first":
+        return (extent + p - 1 - c) // p
+    if kind == "last":
+        return (extent + c) // p
+    if kind == "floor":
+        return (c + 1) * extent // p - c * extent // p
+    if kind == "tail":
+        return np.where(c == p - 1, extent - (p - 1) * (extent // p), extent // p)
+    if kind == "ceil":
+        width = -(-extent // p)
+        return np.minimum(extent, (c + 1) * width) - np.minimum(extent, c * width)
+    if kind == "low":
+        return extent // p + 0 * c
+    if kind == "high":
+        return -(-extent // p) + 0 * c
+    raise P3SError(f"model: unknown block partition {kind!r}; the file was made by another version")
+
+
+def evaluate(expr: Expr, env: Env) -> Any:
+    """Return the value of ``expr`` in float64 (arrays broadcast); ``env`` gives the symbols."""
+    op = expr[0]
+    if op == "num":
+        return expr[1] / expr[2]
+    if op == "sym":
+        return env[expr[1]]
+    if op == "add":
+        total = evaluate(expr[1], env)
+        for a in expr[2:]:
+            total = total + evaluate(a, env)
+        return total
+    if op == "mul":
+        total = evaluate(expr[1], env)
+        for a in expr[2:]:
+            total = total * evaluate(a, env)
+        return total
+    if op == "pow":
+        base = np.asarray(evaluate(expr[1], env), dtype=float)
+        return np.sqrt(base) if expr[2:] == [1, 2] else base ** (expr[2] / expr[3])
+    if op == "min":
+        return np.minimum(evaluate(expr[1], env), evaluate(expr[2], env))
+    if op == "max":
+        return np.maximum(evaluate(expr[1], env), evaluate(expr[2], env))
+    if op in ("quot", "mod"):
+        a, b = (np.rint(evaluate(e, env)).astype(np.int64) for e in expr[1:])
+        return a // b if op == "quot" else a % b
+    if op == "sum":
+        return _sum(expr[1], expr[2], env)
+    if op == "exp2":
+        return np.exp2(np.asarray(evaluate(expr[1], env), dtype=float))
+    if op == "log2":
+        return np.log2(np.asarray(evaluate(expr[1], env), dtype=float))
+    if op in ("floor", "ceil"):
+        value = np.asarray(evaluate(expr[1], env), dtype=float)
+        # 1e-9 forgives the last bit of a float root or logarithm of an exact integer
+        return np.floor(value + 1e-9) if op == "floor" else np.ceil(value - 1e-9)
+    if op == "block":
+        extent, p, c = (np.rint(evaluate(a, env)).astype(np.int64) for a in expr[2:])
+        return block_size(expr[1], extent, p, c)
+    raise P3SError(f"model: unknown operator {op!r}; the file was made by another version")
+
+
+def _sum(count: Expr, body: Expr, env: Env) -> Any:
+    """Return ``body`` summed over j; where counts differ, each element has its own number."""
+    upto = np.rint(np.asarray(evaluate(count, env), dtype=float)).astype(np.int64)
+    most = int(upto.max(initial=0))
+    if most > MAX_TERMS:
+        raise P3SError(f"model: a sum of {most} terms; the largest evaluated is {MAX_TERMS}")
+    total: Any = 0.0
+    for j in range(most):
+        total = total + np.where(j < upto, evaluate(body, {**env, "j": j}), 0.0)
+    return total + 0.0 * upto
+
+
+def evaluate_int(expr: Expr, env: Env) -> Any:
+    """Return the value of ``expr`` rounded to int64, never negative."""
+    return np.maximum(np.rint(evaluate(expr, env)), 0).astype(np.int64)
+
+
+def symbols_of(expr: Expr) -> set[str]:
+    """Return the names of the symbols in ``expr``."""
+    if expr[0] == "sym":
+        return {expr[1]}
+    return {s for a in expr[1:] if isinstance(a, list) for s in symbols_of(a)}
+
+
+def check(expr: Any, depth: int = 0) -> Expr:
+    """Return ``expr`` if it is a well-formed expression; raise P3SError otherwise."""
+    if depth > 16 or not isinstance(expr, list) or not expr:
+        raise P3SError("model: an equation is malformed; run `p3s model` again")
+    op, args = expr[0], expr[1:]
+    ok = {
+        "num": len(args) == 2 and all(type(a) is int for a in args) and args[-1] != 0,
+        "sym": len(args) == 1 and args[0] in SYMBOLS,
+        "add": len(args) >= 1,
+        "mul": len(args) >= 1,
+        "pow": len(args) == 3 and all(type(a) is int and abs(a) <= 64 for a in args[1:])
+        and args[-1] != 0,
+        **{name: len(args) == 2 for name in ("min", "max", "quot", "mod", "sum")},
+        "exp2": len(args) == 1,
+        "log2": len(args) == 1,
+        "floor": len(args) == 1,
+        "ceil": len(args) == 1,
+        "block": len(args) == 4 and args[0] in BLOCK_KINDS,
+    }.get(op, False)
+    if not ok:
+        raise P3SError(f"model: an equation is malformed at {op!r}; run `p3s model` again")
+    for a in args:
+        if isinstance(a, list):
+            check(a, depth + 1)
+    return expr
+
+
+def to_sympy(expr: Expr) -> sympy.Expr:
+    """Return ``expr`` as a sympy expression, built by constructors."""
+    from p3s.laws import symbolic
+
+    return symbolic.to_sympy(expr)
+
+
+def to_text(expr: Expr) -> str:
+    """Return ``expr`` as one line of text, simplified."""
+    from p3s.laws import symbolic
+
+    return symbolic.to_text(expr)
+
+
+def to_latex(expr: Expr) -> str:
+    """Return ``expr`` as LaTeX for math mode, simplified."""
+    from p3s.laws import symbolic
+
+    return symbolic.to_latex(expr)
+
+
+def to_python(expr: Expr, name: str = "law", args: Sequence[str] | None = None,
+              whole: bool = False) -> str:
+    """Return the source of a function that computes ``expr`` (:func:`symbolic.to_python`)."""
+    from p3s.laws import symbolic
+
+    return symbolic.to_python(expr, name, args, whole)

@@ -1,0 +1,133 @@
+"""Shapes that counts follow: simple functions of n and the grid extents, each with a price.
+
+The price is a number of bits: what it takes to name the shape. A law is believed when naming
+it takes clearly fewer bits than writing down the values it explains (minimum description
+length); so a rare shape needs more evidence than a common one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from p3s.laws.exact import exact_value
+from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym
+
+Envs = Sequence[Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A function of the symbols; bits: its price; plain: may be a factor of a product."""
+
+    expr: Expr
+    bits: float
+    plain: bool = False
+
+    def exact(self, env: Mapping[str, int]) -> Fraction | None:
+        """Return the exact value, None where it is irrational."""
+        return exact_value(self.expr, env)
+
+
+def shapes(ndims: int) -> list[Shape]:
+    """Return the shapes in n and, for grids of several dimensions, in the extents."""
+    n, log = sym("n"), ["log2", sym("n")]
+    root = power(n, Fraction(1, 2))
+    extents = [sym(f"p{d}") for d in range(ndims if ndims > 1 else 0)]
+    out = [Shape(n, 1.0, True), Shape(log, 2.0, True), Shape(root, 2.2, True),
+           Shape(add(n, num(-1)), 2.4, True)]
+    for p in extents:
+        out += [Shape(p, 2.6, True), Shape(["log2", p], 2.8, True),
+                Shape(add(p, num(-1)), 3.0, True)]
+    if extents:
+        out += [Shape(add(*extents), 3.2),
+                # how many dimensions have neighbours at all
+                Shape(add(*(["min", add(p, num(-1)), num(1)] for p in extents)), 3.4)]
+    whole = [["floor", log], ["ceil", log]]
+    out += [Shape(add(log, num(1)), 4.6, True), Shape(whole[1], 3.6), Shape(whole[0], 3.7),
+            Shape(add(n, num(-2)), 3.8),
+            Shape(add(root, num(-1)), 3.9, True), Shape(power(n, Fraction(1, 3)), 4.0),
+            Shape(power(n, -1), 2.5, True), Shape(power(n, Fraction(-1, 2)), 4.1, True),
+            Shape(power(n, Fraction(-2, 3)), 4.3), Shape(power(n, 2), 4.2),
+            Shape(power(n, -2), 4.4)]
+    for p in extents:
+        out += [Shape(power(p, -1), 2.7, True), Shape(add(p, num(-2)), 4.5),
+                Shape(["ceil", ["log2", p]], 4.6)]
+    # counts that are no power of two: the largest one below, what is left above it, the next
+    below = ["exp2", whole[0]]
+    out += [Shape(below, 4.8), Shape(["exp2", whole[1]], 5.0),
+            Shape(add(n, mul(num(-1), below)), 5.0)]
+    # the extents of 2-D grids of powers of two, one dimension doubled first
+    half = mul(num(Fraction(1, 2)), log)
+    sides: list[Expr] = [["exp2", [kind, half]] for kind in ("ceil", "floor")]
+    out += [Shape(side, 5.2 if ndims == 1 else 7.0, ndims == 1) for side in sides]
+    if ndims == 1:
+        out.append(Shape(add(*sides), 5.8))
+    return out
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Shapes with their values at the counts: row i of ``values`` belongs to ``shapes[i]``.
+
+    Only shapes that are finite everywhere and not the same at all counts. pairs: indices of
+    shapes whose products are tried.
+    """
+
+    shapes: tuple[Shape, ...]
+    values: np.ndarray
+    pairs: np.ndarray
+
+    def products(self) -> np.ndarray:
+        """Return the values of the products, one row per pair."""
+        return self.values[self.pairs[:, 0]] * self.values[self.pairs[:, 1]]
+
+
+def basis(envs: Envs, ndims: int) -> Basis:
+    """Return the shapes that are usable at these counts with their values."""
+    return _basis(tuple(tuple(sorted((k, int(v)) for k, v in e.items())) for e in envs), ndims)
+
+
+@lru_cache(maxsize=256)
+def _basis(key: tuple[tuple[tuple[str, int], ...], ...], ndims: int) -> Basis:
+    names = [k for k, _ in key[0]]
+    env = {name: np.array([dict(e)[name] for e in key], dtype=float) for name in names}
+    kept, rows = [], []
+    with np.errstate(all="ignore"):
+        for shape in shapes(ndims):
+            row = np.asarray(evaluate(shape.expr, env), dtype=float) + np.zeros(len(key))
+            if np.all(np.isfinite(row)) and not np.all(row == row[0]):
+                kept.append(shape)
+                rows.append(row)
+    plain = [i for i, s in enumerate(kept) if s.plain]
+    pairs = [(i, j) for k, i in enumerate(plain) for j in plain[k:]
+             if not _cancel(kept[i].expr, kept[j].expr)]
+    return Basis(tuple(kept), np.array(rows).reshape(len(kept), len(key)),
+                 np.array(pairs, dtype=np.int64).reshape(len(pairs), 2))
+
+
+def _cancel(a: Expr, b: Expr) -> bool:
+    """Whether a product is one of the single shapes, or a constant, once more."""
+    bases = [(e[1], Fraction(e[2], e[3])) if e[0] == "pow" else (e, Fraction(1)) for e in (a, b)]
+    return bases[0][0] == bases[1][0] and (bases[0][1] != bases[1][1] or bases[0][0] == sym("n"))
+
+
+def bits_of(value: int | Fraction) -> float:
+    """Return what it takes to write a number down, in bits; fractions cost their denominator."""
+    value = Fraction(value)
+    return 1.0 + math.log2(1 + abs(value.numerator)) + 2.0 * math.log2(value.denominator)
+
+
+def roundness(e: int) -> int:
+    """Return how round a number is: trailing decimal zeros first, then factors of two."""
+    twos = (e & -e).bit_length() - 1
+    tens = 0
+    while e and e % 10 == 0:
+        e //= 10
+        tens += 1
+    return max(2 * tens, twos // 2)

@@ -1,0 +1,249 @@
+"""Non-negative real laws for work and time, with intervals, and a word where nothing can be told.
+
+Points without noise are recognised by what is left over and solved to the last digit; all others
+go to the mixture of models (mixture.py), whose best model is the law and whose spread is the
+interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import comb, log2
+from typing import Any
+
+import numpy as np
+
+from p3s.laws.mixture import (
+    MAX_TERMS,
+    SHAPES,
+    Points,
+    chosen,
+    columns,
+    fits,
+    interval,
+    mixture,
+)
+
+#: Counts, as multiples of the largest traced one, at which the interval is stored.
+BAND_STEPS = tuple(2 ** k for k in range(0, 13, 2))
+#: An interval wider than this factor, at REFUSE_AT times the largest count, tells nothing.
+REFUSE_FACTOR, REFUSE_AT = 4.0, 16
+#: Error of a value without noise: the last digits of a float.
+FLOAT_ERROR = 1e-10
+#: Bits by which an exact sum of terms must beat chance, beyond the number of sums tried.
+EXACT_MARGIN = 12.0
+
+
+@dataclass(frozen=True)
+class WorkLaw:
+    """A non-negative law for an amount of work: sum of coefficient x shape.
+
+    terms: (coefficient, power of n as a fraction, power of log2 n); rel_half_width: half width
+    of the 90 % interval relative to the value at the largest traced count max_n; band: counts from
+    max_n on with the ends of the interval as multiples of the value; refused: why the points
+    cannot tell, None if they can. The unit is the one of the samples.
+    """
+
+    terms: tuple[tuple[float, Fraction, int], ...]
+    rel_half_width: float
+    max_n: int
+    band: tuple[tuple[float, float, float], ...] = ()
+    refused: str | None = None
+
+    def value(self, n: Any) -> Any:
+        """Return the work at ``n`` processes (array or scalar)."""
+        n = np.asarray(n, dtype=float)
+        total = np.zeros_like(n)
+        for coef, a, b in self.terms:
+            total = total + coef * n ** float(a) * np.log2(np.maximum(n, 1)) ** b
+        return total
+
+    def half_width(self, n: float) -> float:
+        """Return the relative half width of the 90 % interval at ``n``, the longer side."""
+        if not self.band:
+            beyond = max(0.0, float(np.log2(max(n, 1) / self.max_n)))
+            return self.rel_half_width * (1.0 + 0.5 * beyond)
+        low, high = self._ends(n)
+        return max(high - 1.0, 1.0 - low)
+
+    def interval(self, n: float) -> tuple[float, float]:
+        """Return the 90 % interval at ``n`` in the unit of the samples; never negative."""
+        value = float(self.value(n))
+        if not self.band:
+            half = self.half_width(n)
+            return max(0.0, value * (1 - half)), value * (1 + half)
+        low, high = self._ends(n)
+        return value * low, value * high
+
+    def _ends(self, n: float) -> tuple[float, float]:
+        """Return the interval as multiples of the value; beyond the band it goes on growing."""
+        at = np.log2([b[0] for b in self.band])
+        x = log2(max(n, 1.0))
+        ends = []
+        for side in (1, 2):
+            y = np.log2([max(b[side], 1e-9) for b in self.band])
+            inside = float(np.interp(x, at, y))
+            if x > at[-1] and len(at) > 1:
+                inside += (x - at[-1]) * float(y[-1] - y[-2]) / float(at[-1] - at[-2])
+            ends.append(float(2.0 ** min(max(inside, -60.0), 60.0)))
+        return min(ends[0], 1.0), max(ends[1], 1.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the law as plain data."""
+        data: dict[str, Any] = {
+            "terms": [[c, a.numerator, a.denominator, b] for c, a, b in self.terms],
+            "rel_half_width": self.rel_half_width, "max_n": self.max_n,
+            "band": [list(b) for b in self.band]}
+        return {**data, "refused": self.refused} if self.refused else data
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> WorkLaw:
+        """Return the law from :meth:`to_json` data."""
+        return WorkLaw(tuple((float(c), Fraction(int(p), int(q)), int(b))
+                             for c, p, q, b in data["terms"]),
+                       float(data["rel_half_width"]), int(data["max_n"]),
+                       tuple((float(n), float(lo), float(hi))
+                             for n, lo, hi in data.get("band", ())),
+                       data.get("refused"))
+
+    def text(self, unit: str = "") -> str:
+        """Return the law as one line of text."""
+        parts = [f"{coef:.4g}" + ("*log2(n)" if b else "") + _power_text(a)
+                 for coef, a, b in self.terms]
+        return (" + ".join(parts) or "0") + (f" {unit}" if unit else "")
+
+    def latex(self) -> str:
+        """Return the law as LaTeX for math mode."""
+        parts = []
+        for coef, a, b in self.terms:
+            number = f"{coef:.4g}"
+            if "e" in number:
+                digits, _, exponent = number.partition("e")
+                number = rf"{digits} \cdot 10^{{{int(exponent)}}}"
+            power = "" if a == 0 else ("n" if a == 1 else f"n^{{{a}}}")
+            parts.append(r" \, ".join(p for p in (number, power, r"\log_{2} n" if b else "") if p))
+        return " + ".join(parts) or "0"
+
+    def python(self, name: str = "work") -> str:
+        """Return the source of a function of n that computes the law; it needs only ``math``."""
+        from p3s.errors import P3SError
+
+        if not name.isidentifier():
+            raise P3SError(f"model: no function {name} can be written; choose a Python name")
+        parts = [" * ".join([repr(coef), *_factors(a, b)]) for coef, a, b in self.terms]
+        return f"def {name}(n):\n    return {' + '.join(parts) or '0.0'}\n"
+
+
+def _factors(a: Fraction, b: int) -> list[str]:
+    return ([] if a == 0 else ["n" if a == 1 else f"n ** ({a})"]) + (["math.log2(n)"] if b else [])
+
+
+def _power_text(a: Fraction) -> str:
+    size = {1: "n", 2: "n**2", Fraction(1, 2): "sqrt(n)"}.get(abs(a), f"n**({abs(a)})")
+    return "" if a == 0 else ("*" if a > 0 else "/") + size
+
+
+def fit_work(ns: Sequence[int], values: Sequence[float]) -> WorkLaw:
+    """Fit a non-negative law to work per occurrence; always returns one.
+
+    One to three typed terms. values are in one unit, ns in counts; a count that is repeated has
+    repeated measurements. Where the points cannot tell, ``refused`` of the law says why.
+    """
+    return _fit(tuple(float(n) for n in ns), tuple(max(0.0, float(v)) for v in values))
+
+
+@lru_cache(maxsize=4096)
+def _fit(ns: tuple[float, ...], values: tuple[float, ...]) -> WorkLaw:
+    top = int(max(ns, default=1))
+    if not any(v > 0 for v in values):
+        return WorkLaw((), 0.0, top)
+    points = Points.of(ns, values)
+    if len(points.n) == 1:
+        return WorkLaw(((float(points.mean[0]), Fraction(0), 0),), 1.64, top,
+                       refused="one count cannot tell how the work scales")
+    at = points.n[-1] * np.array(BAND_STEPS, dtype=float)
+    exact = _without_noise(points, values)
+    if exact is not None:
+        which, share, error = exact
+        law = _law(which.tolist(), share, points, top)
+        # every value may be off by its error: the interval holds all laws that this leaves
+        size = columns(at, float(points.n[-1]))[:, which] * points.size[-1]
+        design = columns(points.n, float(points.n[-1]))[:, which] * points.size[-1]
+        off = np.abs(size @ np.linalg.pinv(design / points.size[:, None])) @ error
+        ends = np.stack([law.value(at) - off, law.value(at) + off], axis=1)
+    else:
+        models = mixture(points)
+        if not models:  # terms of both signs, as in a*n - b: no sum without a minus is like it
+            return _nearest(points, top)
+        best = chosen(models, points)
+        law = _law(best.which, best.share, points, top)
+        ends = interval(models, points, at)
+    value = np.maximum(law.value(at), 1e-300)
+    low, high = np.clip(ends[:, 0] / value, 0.0, 1.0), np.maximum(ends[:, 1] / value, 1.0)
+    band = tuple((float(n), float(f"{lo:.6g}"), float(f"{hi:.6g}"))
+                 for n, lo, hi in zip(at, low, high, strict=True))
+    half = float(max(high[0] - 1.0, 1.0 - low[0]))
+    done = WorkLaw(law.terms, half, top, band)
+    return WorkLaw(law.terms, half, top, band, _why_refused(done, len(points.n)))
+
+
+def _nearest(points: Points, top: int) -> WorkLaw:
+    """Return the one term that is nearest to points which no non-negative sum is like."""
+    y = points.mean / points.size[-1]
+    shapes = columns(points.n, float(points.n[-1])) / np.maximum(y, 1e-300)[:, None]
+    share = shapes.sum(axis=0) / np.maximum((shapes ** 2).sum(axis=0), 1e-300)
+    error = np.abs(shapes * share - 1.0).max(axis=0)
+    best = int(np.argmin(error))
+    law = _law([best], share[[best]], points, top)
+    return WorkLaw(law.terms, float(error[best]), top,
+                   refused="no sum of non-negative terms is like the points")
+
+
+def _law(which: Sequence[int], share: np.ndarray, points: Points, top: int) -> WorkLaw:
+    n = float(points.n[-1])
+    terms = []
+    for i, s in zip(which, share, strict=True):
+        a, b, _ = SHAPES[i]
+        coef = float(s * points.size[-1] / (n ** float(a) * np.log2(max(n, 1.0)) ** b))
+        if coef > 0:
+            terms.append((coef, a, b))
+    return WorkLaw(tuple(terms), 0.0, top)
+
+
+def _why_refused(law: WorkLaw, counts: int) -> str | None:
+    if counts < 3:
+        return "two counts cannot tell how the work scales"
+    low, high = law.interval(law.max_n * REFUSE_AT)
+    if high > REFUSE_FACTOR * max(low, 1e-300):
+        return (f"the points fit laws that differ by more than a factor of {REFUSE_FACTOR:g} at "
+                f"{law.max_n * REFUSE_AT} processes")
+    return None
+
+
+def _without_noise(points: Points, values: Sequence[float]
+                   ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Return the sum of fewest terms that meets every value but for rounding: its shapes, their
+    shares, and the rounding.
+
+    None where no sum does, or where so many do that one meets the values by chance.
+    """
+    m = len(points.n)
+    if points.spread > points.total * FLOAT_ERROR ** 2 or np.any(points.mean <= 0):
+        return None
+    error = np.full(m, FLOAT_ERROR)
+    if all(v == round(v) for v in values):
+        error = np.maximum(error, 0.5000001 / points.mean)
+    evidence = np.sort(np.maximum(0.0, -np.log2(2 * error)))
+    for f in fits(points, min(MAX_TERMS, m - 1)):
+        k = f.which.shape[1]
+        if evidence[:m - k].sum() < EXACT_MARGIN + log2(comb(len(SHAPES), k)):
+            return None
+        meets = np.all(np.abs(f.residual) <= error * np.sqrt(points.repeats), axis=1) & \
+            np.all(f.share >= 0, axis=1)
+        if meets.any():
+            best = int(np.argmax(np.where(meets, f.prior, -np.inf)))
+            return f.which[best], f.share[best], error
+    return None

@@ -1,0 +1,1 @@
+"""Where ranks are: process grids, coordinates, and predicates on them."""

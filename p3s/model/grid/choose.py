@@ -1,0 +1,282 @@
+"""The process grid of a program: the one on which its partners need the fewest relations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from p3s.characterize.tables import Place, PointTable
+from p3s.model.grid.grids import GridFamily, candidate_families, part_families
+from p3s.model.grid.guards import GridAt
+from p3s.model.grid.nodes import Node, unique_pairs, used
+from p3s.model.partners.communicators import Communicators, Used
+from p3s.model.partners.explain import Explanation, Pairs, explain, rough_cost
+from p3s.model.partners.places import PlaceLaw
+from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
+
+
+@dataclass(frozen=True)
+class Cart:
+    """The Cartesian communicator over all ranks: per count extents and members; periods."""
+
+    dims: dict[int, tuple[int, ...]]
+    members: dict[int, tuple[int, ...]]
+    periods: tuple[bool, ...] | None
+
+
+def cart_of(tables: Sequence[PointTable]) -> Cart:
+    """Return the largest Cartesian communicator over all ranks (empty where there is none).
+
+    Where a program makes several, the one of most dimensions that exists at every count counts.
+    """
+    per: dict[int, dict[int, Place]] = {}
+    for t in tables:
+        for p in t.places:
+            if p.dims and len(p.members) == t.np:
+                per.setdefault(len(p.dims), {}).setdefault(t.np, p)
+    for ndims in sorted(per, reverse=True):
+        got = per[ndims]
+        if len(got) == len(tables):
+            periods = {p.periods or (False,) * ndims for p in got.values()}
+            return Cart({n: p.dims for n, p in got.items() if p.dims},
+                        {n: p.members for n, p in got.items()},
+                        periods.pop() if len(periods) == 1 else None)
+    return Cart({}, {}, None)
+
+
+def cart_grids(tables: Sequence[PointTable]
+               ) -> tuple[dict[int, tuple[int, ...]], tuple[bool, ...] | None]:
+    """Return the extents of the largest Cartesian communicator over all ranks, and its periods."""
+    cart = cart_of(tables)
+    return cart.dims, cart.periods
+
+
+@dataclass
+class GridChoice:
+    """The grid family of the program, with what each p2p node's partners are on it.
+
+    rivals: families with the same grids at all counts traced.
+    """
+
+    family: GridFamily
+    grids: dict[int, GridAt]
+    explained: dict[int, Explanation]
+    cost: float
+    others: list[tuple[str, float]]
+    periods: tuple[bool, ...] | None
+    communicators: Communicators
+    rivals: list[GridFamily] = field(default_factory=list)
+
+
+#: What a dimension costs: without it, many short dimensions would explain anything.
+_DIMENSION = 0.5
+#: Partners that cost more on the best grid of all ranks: maybe the grid is of some ranks only.
+_POOR = 3.5
+
+
+def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable]) -> GridChoice:
+    """Choose one grid for the whole program: fewest relations over all nodes."""
+    counts = [t.np for t in tables]
+    cart = cart_of(tables)
+    families = candidate_families(counts, cart.dims, cart.members) or candidate_families(counts)
+    if cart.dims:  # the program asked MPI for extents: prefer MPI's own rule to look-alikes
+        families.sort(key=lambda f: f.kind not in ("balanced", "greedy"))
+    search = _Search(nodes, tables, cart)
+    search.try_all(families)
+    assert search.best is not None  # the 1-D line admits every count
+    if not cart.dims and any(e.unexplained or e.cost > _POOR
+                             for e in search.best.explained.values()):
+        search.try_all(part_families(counts))
+    best = search.best
+    best.explained = {i: Explanation(list(e.relations), e.cost, e.unexplained,
+                                     list(e.ambiguous), e.rivals)
+                      for i, e in best.explained.items()}
+    _opposite_siblings(nodes, best)
+    best.others = [(f.text(), cost) for f, cost in search.costs]
+    return best
+
+
+class _Search:
+    """Prices families of grids; keeps the cheapest, of equal ones the first, which is simplest."""
+
+    def __init__(self, nodes: Sequence[Node], tables: Sequence[PointTable], cart: Cart) -> None:
+        self.counts = [t.np for t in tables]
+        self.tables = tables
+        self.cart = cart
+        varying = {v for t in tables for v in t.moved}
+        self.todo = _distinct(nodes, self.counts, varying)
+        self.places = [used(n) for n in nodes if n.kind in (COLLECTIVE, COMM)]
+        self.best: GridChoice | None = None
+        self.costs: list[tuple[GridFamily, float]] = []
+
+    def try_all(self, families: Sequence[GridFamily]) -> None:
+        """Price the families; those that look likely first, which saves pricing the others."""
+        layouts: dict[tuple[Any, ...], list[int]] = {}
+        for k, fam in enumerate(families):  # some tell nothing apart at the counts traced
+            layouts.setdefault(tuple(g.key for g in self.grids(fam).values()), []).append(k)
+        rough = {alike[0]: _rough(self.grids(families[alike[0]]), self.todo)
+                 for alike in layouts.values()}
+        chosen = -1
+        costs: dict[int, float] = {}
+        for alike in sorted(layouts.values(), key=lambda a: (rough[a[0]], a[0])):
+            choice = self.price(families[alike[0]])
+            if choice is None:
+                continue
+            costs.update((k, choice.cost) for k in alike)
+            best = self.best
+            if best is None or choice.cost < best.cost - 1e-9 or (
+                    alike[0] < chosen and choice.cost < best.cost + 1e-9):
+                self.best, chosen = choice, alike[0]
+                choice.rivals = [families[k] for k in alike[1:]]
+        self.costs += [(families[k], cost) for k, cost in sorted(costs.items())]
+
+    def grids(self, family: GridFamily) -> dict[int, GridAt]:
+        """Return the family's grids at the traced counts that it admits."""
+        return {n: g for n in self.counts if (g := family.at(n)) is not None}
+
+    def price(self, fam: GridFamily) -> GridChoice | None:
+        """Return what everything is on a grid; None as soon as that is dearer than the best."""
+        grids = self.grids(fam)
+        same = self.cart.dims and fam.ndims == len(next(iter(self.cart.dims.values())))
+        known = self.cart.periods if same else None
+        comms = Communicators(self.tables, grids)
+        cost = _DIMENSION * (fam.ndims - 1) + (0.5 if fam.part else 0.0) \
+            + (0.4 if fam.kind == "fixed" else 0.0) + comms.cost(self.places)
+        explained: dict[int, Explanation] = {}
+        for pairs, loose, members in self.todo:
+            if self.best is not None and cost > self.best.cost + 1e-9:
+                return None
+            found = explain([Pairs(grids[n], r, q) for n, r, q in pairs], known, loose,
+                            _axes(comms, members))
+            cost += found.cost * len(members)
+            explained.update(dict.fromkeys(members, found))
+        return GridChoice(fam, grids, dict(sorted(explained.items())), cost, [], known, comms)
+
+
+def _rough(grids: Mapping[int, GridAt], todo: Sequence[Todo]) -> float:
+    """Return a first guess at the cost of a grid."""
+    return sum(len(members) * rough_cost([grids[n] for n, _, _ in pairs],
+                                         [(r, q) for _, r, q in pairs])
+               for pairs, _, members in todo if pairs)
+
+
+Todo = tuple[list[tuple[int, np.ndarray, np.ndarray]], bool, dict[int, Used]]
+
+
+def _distinct(nodes: Sequence[Node], counts: Sequence[int], varying: set[str]) -> list[Todo]:
+    """Return the distinct sets of pairs, with the nodes that have them."""
+    out: dict[bytes, Todo] = {}
+    for i, node in enumerate(nodes):
+        if node.kind not in (SEND, RECV):
+            continue
+        pairs = [(n, *unique_pairs(node.rows[n])) for n in counts if n in node.rows]
+        loose = f"{node.site}:{node.op}" in varying
+        places = used(node)
+        key = bytes([loose]) + repr(sorted(places)).encode() + b"|".join(
+            np.array([n]).tobytes() + r.tobytes() + q.tobytes() for n, r, q in pairs)
+        out.setdefault(key, (pairs, loose, {}))[2][i] = places
+    return list(out.values())
+
+
+def _axes(comms: Communicators, members: Mapping[int, Used]) -> list[PlaceLaw]:
+    """Return the laws of sub-communicators on which a node's messages travel."""
+    laws = comms.cover(next(iter(members.values()))).laws
+    return [law for law in laws if law["kind"] not in ("world", "self", "odd")
+            and not (law["kind"] == "axes" and "grid" not in law and len(law["axes"]) == 1)]
+
+
+def _opposite_siblings(nodes: Sequence[Node], choice: GridChoice) -> None:
+    """Where the direction is open, give sibling nodes opposite signs.
+
+    Two sends of one operation along the same dimension go to both sides, first to the side to
+    which the first of such siblings goes in the dimensions that show it; the receive with the
+    tag of a send looks the other way.
+    """
+    sign_of_tag: dict[tuple[tuple[int, ...], int], int] = {}
+    order = sorted(choice.explained, key=lambda i: (nodes[i].tag is None, nodes[i].tag or 0))
+    for kind in (SEND, RECV):
+        usual = _first_sign([choice.explained[i] for i in order if nodes[i].kind == kind],
+                            -1 if kind == SEND else 1)
+        turn: dict[tuple[tuple[int, ...], str], int] = {}
+        for i in order:
+            node, e = nodes[i], choice.explained[i]
+            if node.kind != kind or not e.ambiguous or not _one_shift(e):
+                continue
+            vec = tuple(e.relations[0]["vec"])
+            sign = turn.get((vec, node.op), usual)
+            turn[(vec, node.op)] = -sign
+            if node.only_tag is not None:
+                if kind == SEND:
+                    sign_of_tag[(vec, node.only_tag)] = sign
+                else:
+                    sign = -sign_of_tag.get((vec, node.only_tag), -sign)
+            if sign < 0:
+                flipped = {**e.relations[0], "vec": [-v for v in vec]}
+                choice.explained[i] = Explanation([flipped], e.cost, e.unexplained, e.ambiguous)
+
+
+def _one_shift(e: Explanation) -> bool:
+    return len(e.relations) == 1 and e.relations[0]["kind"] == "shift"
+
+
+def _first_sign(explained: Sequence[Explanation], default: int) -> int:
+    """Return the direction of the first of siblings, as most of those that show it have it."""
+    first: dict[tuple[int, ...], int] = {}
+    votes = 0
+    for e in explained:
+        if e.ambiguous or not _one_shift(e):
+            continue
+        vec = e.relations[0]["vec"]
+        axis = tuple(abs(v) for v in vec)
+        sign = 1 if next((v for v in vec if v), 0) > 0 else -1
+        if first.get(axis, 0) == -sign:  # the second of a pair
+            votes += first.pop(axis)
+        else:
+            first[axis] = sign
+    return default if votes == 0 else 1 if votes > 0 else -1
+
+
+def decide_splits(splits: Mapping[tuple[str, str], bool | None], tables: Sequence[PointTable],
+                  choice: GridChoice) -> dict[tuple[str, str], bool]:
+    """Decide the open splits on the grid of the program: the cheaper explanation wins.
+
+    At equal cost, and where directions stay open without the tags, the tags are used.
+    """
+    out = {k: bool(v) for k, v in splits.items()}
+    known: dict[bytes, Explanation] = {}
+
+    def explained(pairs: Sequence[Pairs]) -> Explanation:
+        key = b"|".join(np.array([p.grid.n]).tobytes() + p.rank.tobytes() + p.peer.tobytes()
+                        for p in pairs)
+        if key not in known:
+            known[key] = explain(pairs, choice.periods)
+        return known[key]
+
+    for key in (k for k, v in splits.items() if v is None):
+        found = {split: [explained(pairs) for pairs in _pairs_by_tag(tables, key, split, choice)]
+                 for split in (False, True)}
+        cost = {split: sum(e.cost for e in each) for split, each in found.items()}
+        out[key] = any(e.ambiguous for e in found[False]) or cost[True] <= cost[False]
+    return out
+
+
+def _pairs_by_tag(tables: Sequence[PointTable], key: tuple[str, str], split: bool,
+                  choice: GridChoice) -> list[list[Pairs]]:
+    """Return the pairs of one (site, operation) at all counts, of each tag if ``split``."""
+    out: dict[int, list[Pairs]] = {}
+    for t in tables:
+        tag = {i: g.tag if split else 0 for i, g in enumerate(t.groups)
+               if (g.site, g.op) == key}
+        rows = np.flatnonzero(np.isin(t.group, list(tag)))
+        peer = np.array([t.groups[g].peer for g in t.group[rows].tolist()], dtype=np.int64)
+        tags = np.array([tag[g] for g in t.group[rows].tolist()], dtype=np.int64)
+        for each in dict.fromkeys(tags.tolist()):
+            mine = (tags == each) & (peer >= 0)
+            both = np.unique(np.stack([t.rank[rows][mine], peer[mine]], axis=1), axis=0)
+            out.setdefault(each, []).append(Pairs(
+                choice.grids[t.np], np.ascontiguousarray(both[:, 0]),
+                np.ascontiguousarray(both[:, 1])))
+    return list(out.values())

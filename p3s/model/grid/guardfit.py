@@ -1,0 +1,282 @@
+"""Finding guards: the simplest predicate equal to who was seen to take part, at all counts.
+
+All atoms are evaluated for all ranks, stages and turns of all counts at once; a conjunction is a
+set of atoms that together leave out everybody who does not take part. Geometric atoms come first,
+and a guard must need fewer words than the list of those who take part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from p3s.model.grid.guards import DEAR, GEOMETRIC, Atom, GridAt, atom_cost, eval_atom, guard_cost
+
+
+def _plain_atoms(ndims: int) -> list[Atom]:
+    """Return the atoms that depend on rank and coordinates alone."""
+    atoms: list[Atom] = [["rank", 0], ["notrank", 0], ["rank", -1], ["notrank", -1],
+                         ["ingrid"], ["outgrid"]]
+    for d in range(ndims):
+        atoms += [["first", d], ["notfirst", d], ["last", d], ["notlast", d]]
+    atoms += [["wide", d, k] for d in range(ndims) for k in (1, 2)]
+    atoms += [[w, a, b] for a, b in combinations(range(ndims), 2) for w in ("offdiag", "diag")]
+    atoms += [["parity", k] for k in (0, 1)]
+    for d in range(ndims):
+        atoms += [["mod", d, m, k] for m in (2, 4, 8) for k in range(m)]
+        atoms += [[w, d] for w in ("lower", "upper", "mid", "notmid")]
+    for a, b in combinations(range(ndims), 2):
+        atoms += [["less", a, b], ["less", b, a], ["anti", a, b]]
+    atoms += [[w, b] for b in ("half", "pairs", "power", "rest", "folded")
+              for w in ("below", "from")]
+    atoms += [["rankmod", m, k] for m in range(2, 9) for k in range(m)]
+    atoms += [["notrankmod", m, k] for m in range(3, 9) for k in range(m)]
+    return atoms
+
+
+def _stage_atoms(ndims: int) -> list[Atom]:
+    """Return the atoms that depend on the stage of a family."""
+    atoms: list[Atom] = [[w, k] for k in (0, -1) for w in ("stage", "notstage")]
+    atoms += [[w, k] for k in (0, 1) for w in ("early", "late")]
+    where = [-1, *([-2, *range(ndims)] if ndims > 1 else [])]
+    atoms += [["smod", d, k] for d in where for k in (0, 1)]
+    atoms += [["sbit", d, k] for d in where if d != -2 for k in (0, 1)]
+    return atoms + [[w, k] for k in (0, 1) for w in ("within", "beyond")]
+
+
+#: Below this extent the lower half is the border and the upper one all else.
+_HALVES = 4
+_BLOCKS: dict[Any, np.ndarray] = {}
+_MATRICES: dict[Any, tuple[list[Atom], np.ndarray]] = {}
+
+
+def _a_border(atom: Atom, grids: Sequence[GridAt]) -> bool:
+    """Tell whether a half of a dimension was never more than its border or all else."""
+    return atom[0] in ("lower", "upper") and max(g.dims[atom[1]] for g in grids) < _HALVES
+
+
+def _block(atoms: Sequence[Atom], g: GridAt, key: Any) -> np.ndarray:
+    """Return the values of atoms at one grid, shape (atoms, n), remembered under a key."""
+    found = _BLOCKS.get(key)
+    if found is None:
+        found = np.array([eval_atom(a, g) for a in atoms])
+        if len(_BLOCKS) > 1024 or found.size > 1 << 20:
+            _BLOCKS.clear()
+        _BLOCKS[key] = found
+    return found
+
+
+def _matrix(grids: Sequence[GridAt], numbers: tuple[int, ...]) -> tuple[list[Atom], np.ndarray]:
+    """Return all atoms that need no partner and their values, shape (atoms, cells)."""
+    key = (numbers, *((g.key, g.stage, g.stages, g.turn) for g in grids))
+    found = _MATRICES.get(key)
+    if found is None:
+        ndims = len(grids[0].dims)
+        atoms = _plain_atoms(ndims)
+        values = [np.concatenate([_block(atoms, g, g.key) for g in grids], axis=1)]
+        if any(g.stages > 1 for g in grids):
+            more = _stage_atoms(ndims)
+            values.append(np.concatenate([_block(more, g, (g.key, g.stage, g.stages))
+                                          for g in grids], axis=1))
+            atoms += more
+        extra: list[Atom] = [[w, k] for k in numbers for w in ("below", "from", "rank", "notrank")]
+        if any(g.turn for g in grids):
+            extra += [["turn", 0], ["notturn", 0]]
+        if extra:
+            values.append(np.array([np.concatenate([eval_atom(a, g) for g in grids])
+                                    for a in extra]))
+            atoms += extra
+        table = np.concatenate(values)
+        # of atoms equal everywhere the first, the simplest, stands for all
+        order = sorted((i for i, a in enumerate(atoms) if not _a_border(a, grids)),
+                       key=lambda i: atom_cost(atoms[i]))
+        first: dict[bytes, int] = {}
+        for i in order:
+            first.setdefault(table[i].tobytes(), i)
+        kept = list(first.values())
+        found = ([atoms[i] for i in kept], table[kept])
+        if len(_MATRICES) > 256 or table.size > 1 << 24:
+            _MATRICES.clear()
+        _MATRICES[key] = found
+    return found
+
+
+def fit_guard(
+    grids: Sequence[GridAt], sets: Sequence[np.ndarray],
+    peers: Sequence[np.ndarray] | None = None, care: Sequence[np.ndarray] | None = None,
+) -> list[Atom] | None:
+    """Return the simplest guard equal to the observed sets at every count, or None.
+
+    grids: one per count, stage and turn (GridAt.at); sets: a bool array over ranks for each;
+    peers: the partner per rank (-1 outside); care: ranks whose membership is known (others are
+    left out of the comparison).
+    """
+    found = fit_guards(grids, sets, peers, care)
+    return found[0] if found else None
+
+
+def fit_guards(
+    grids: Sequence[GridAt], sets: Sequence[np.ndarray],
+    peers: Sequence[np.ndarray] | None = None, care: Sequence[np.ndarray] | None = None,
+) -> list[list[Atom]]:
+    """Return the guards equal to the observed sets, cheapest first (a few of them at most)."""
+    cares = np.concatenate(list(care)) if care is not None else None
+    whole = np.concatenate(list(sets))
+    truth = whole if cares is None else whole[cares]
+    start = np.ones(len(truth), dtype=bool)
+    base: list[Atom] = []
+    if peers is not None:
+        base = [["peer"]]
+        inside = np.concatenate([p >= 0 for p in peers])
+        start = inside if cares is None else inside[cares]
+    if np.array_equal(start, truth):
+        return [base]
+    if np.any(truth & ~start):
+        return []
+    atoms, values = _matrix(grids, _numbers(grids, sets))
+    if peers is not None:
+        more: list[Atom] = [["notself"], ["down"], ["up"]]
+        atoms = [*more, *atoms]
+        values = np.concatenate([np.array([np.concatenate(
+            [eval_atom(a, g, p) for g, p in zip(grids, peers, strict=True)])
+            for a in more]), values])
+    if cares is not None:
+        values = values[:, cares]
+    costs = np.array([atom_cost(a) for a in atoms])
+    found = [(guard_cost(c), c) for c in _cover(atoms, values, costs, start, truth)]
+    if peers is not None and (not found or found[0][0] > DEAR):
+        atoms, values = _of_partners(grids, peers, cares, atoms, values)
+        costs = np.array([atom_cost(a) for a in atoms])
+        found += [(guard_cost(c), c) for c in _cover(atoms, values, costs, start, truth)]
+    if not found or found[0][0] > DEAR:
+        found += [(0.4 + guard_cost(c), [["not", *c]])
+                  for c in _cover(atoms, values, costs, start, start & ~truth) if len(c) > 1]
+    bits = _evidence(grids, sets, start, cares)
+    return [[*base, *c] for _, c in sorted(found, key=lambda f: f[0]) if _bits(c) <= bits][:6]
+
+
+def _of_partners(grids: Sequence[GridAt], peers: Sequence[np.ndarray], cares: np.ndarray | None,
+                 atoms: list[Atom], values: np.ndarray) -> tuple[list[Atom], np.ndarray]:
+    """Return the atoms with those that speak of the partner."""
+    plain = _plain_atoms(len(grids[0].dims))
+    blocks = []
+    for g, p in zip(grids, peers, strict=True):
+        block = _block(plain, g, g.key)[:, np.maximum(p, 0)]
+        blocks.append(block & (p >= 0))
+    more = np.concatenate(blocks, axis=1)
+    if cares is not None:
+        more = more[:, cares]
+    return [*atoms, *(["partner", a] for a in plain)], np.concatenate([values, more])
+
+
+def _evidence(grids: Sequence[GridAt], sets: Sequence[np.ndarray], start: np.ndarray,
+              cares: np.ndarray | None) -> float:
+    """Return how many bits it takes to say which of those who could take part do.
+
+    At one count alone anything is as good as any other guess: no bound.
+    """
+    place = np.concatenate([np.full(len(s), g.n) for g, s in zip(grids, sets, strict=True)])
+    truth = np.concatenate(list(sets))
+    if cares is not None:
+        place, truth = place[cares], truth[cares]
+    counts = sorted({g.n for g in grids})
+    if len(counts) == 1:
+        return math.inf
+    bits, whole, none = 0.0, 0, 0
+    for n in counts:
+        could = int(((place == n) & start).sum())
+        do = int(((place == n) & truth & start).sum())
+        bits += math.log2(math.comb(could, do))
+        whole += could > 0 and do == could
+        none += could > 0 and do == 0
+    return bits + math.log2(math.comb(whole + none, none))
+
+
+def _bits(guard: Sequence[Atom]) -> float:
+    """Return how many bits it takes to name a guard; geometric atoms come to mind first."""
+    total = 0.0
+    for a in guard:
+        cost = atom_cost(a)
+        if a[0] == "partner" or a[0] == "not":
+            total += 1.0 + _bits(a[1:])
+        elif a[0] in ("notself", "wide"):
+            total += 1.0
+        else:
+            total += 2.5 if cost <= 1.2 else 4.5 if cost <= GEOMETRIC else 7.0
+    return total
+
+
+def _numbers(grids: Sequence[GridAt], sets: Sequence[np.ndarray]) -> tuple[int, ...]:
+    """Return numbers that may bound the ranks: how many there are, if always the same."""
+    sizes = {int(s.sum()) for s in sets if s.any()}
+    if len(sizes) != 1 or len({g.n for g, s in zip(grids, sets, strict=True) if s.any()}) < 2:
+        return ()
+    size = sizes.pop()
+    low = {int(np.argmax(s)) for s in sets if s.any()}
+    rest = {g.n - size for g in grids}
+    out = {size} | (low if len(low) == 1 else set()) | (rest if len(rest) == 1 else set())
+    return tuple(sorted(k for k in out if 0 < k <= 64))
+
+
+def _cover(atoms: Sequence[Atom], values: np.ndarray, costs: np.ndarray, start: np.ndarray,
+           truth: np.ndarray) -> list[list[Atom]]:
+    """Return conjunctions equal to ``truth`` inside ``start``, cheapest first.
+
+    An atom is of use if it holds for all of the truth; a conjunction is right if no rank outside
+    the truth is in all of its atoms.
+    """
+    useful = np.flatnonzero((values | ~truth).all(axis=1))
+    useful = useful[np.argsort(costs[useful], kind="stable")]
+    wrong = values[useful][:, start & ~truth].astype(np.float32)
+    keep = wrong.sum(axis=1) < wrong.shape[1]  # the others exclude nobody
+    useful, wrong = useful[keep], wrong[keep]
+    if (wrong > 0).all(axis=0).any():  # some rank is in all of them, or there are none
+        return []
+    cost = costs[useful]
+    found: list[tuple[float, tuple[int, ...]]] = []
+    found += [(float(cost[i]), (int(i),)) for i in np.flatnonzero(wrong.sum(axis=1) == 0)[:3]]
+    if found and found[0][0] <= 1.6:
+        return [[atoms[useful[i]] for i in c] for _, c in found]
+    pairs = np.argwhere(np.triu(wrong @ wrong.T == 0, 1))
+    if len(pairs):
+        total = cost[pairs].sum(axis=1) + 0.2
+        found += [(float(total[k]), tuple(int(x) for x in pairs[k]))
+                  for k in np.argsort(total, kind="stable")[:3]]
+    if not found:
+        few = wrong[:48]
+        for i in range(len(few)):
+            rest = np.argwhere(np.triu((few * few[i]) @ few.T == 0, 1))
+            rest = rest[rest[:, 0] > i]
+            if len(rest):
+                total = cost[i] + cost[rest].sum(axis=1) + 0.4
+                k = int(np.argmin(total))
+                found.append((float(total[k]), (i, int(rest[k][0]), int(rest[k][1]))))
+    if not found and len(wrong):
+        found += _greedy(wrong, cost)
+    found.sort(key=lambda f: f[0])
+    return [[atoms[useful[i]] for i in c] for _, c in found[:4]]
+
+
+def _greedy(wrong: np.ndarray, cost: np.ndarray) -> list[tuple[float, tuple[int, ...]]]:
+    """Return a conjunction of at most six atoms, each the one that excludes most."""
+    left = np.ones(wrong.shape[1], dtype=bool)
+    chosen: list[int] = []
+    cheap = np.flatnonzero(cost <= GEOMETRIC)  # many atoms that are not geometric fit anything
+    while left.any() and len(chosen) < 6:
+        out = (wrong[cheap][:, left] == 0).sum(axis=1)
+        if not len(out) or out.max() == 0:
+            return []
+        best = int(cheap[int(np.argmax(out))])
+        chosen.append(best)
+        left &= wrong[best] > 0
+    if left.any():
+        return []
+    for i in list(chosen):
+        rest = [j for j in chosen if j != i]
+        if rest and not (wrong[rest] > 0).all(axis=0).any():
+            chosen = rest
+    return [(float(cost[chosen].sum()) + 0.2 * (len(chosen) - 1), tuple(chosen))]

@@ -1,0 +1,323 @@
+"""The order of events inside each rank: which turns of its loops every call is made in.
+
+The tree of loops gives the order of calls in a turn. What is fitted here: how many turns a loop
+has each time it is entered, in which turns of the loops around it it is entered, and in which
+turns each rule (slot) of the model is carried out (p3s.model.order.patterns). Loops that go from
+partner to partner are *walks*: they have one turn for each of the rank's partners, in an order
+of stages, of rules or of ranks that is the same for all ranks. p3s.model.order.unfold makes the
+events of any rank at any count of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from p3s.characterize.fold import Loop
+from p3s.characterize.order import least_backward
+from p3s.characterize.parse import Nest
+from p3s.characterize.structure import Structure
+from p3s.characterize.tables import PointTable
+from p3s.laws.counts import fit_exact
+from p3s.model.grid.guards import GridAt
+from p3s.model.order.observe import Cell, LoopTurns, Seen, see
+from p3s.model.order.patterns import Bools, Ints, Pattern, Turns, fit_when
+from p3s.trace.ops import COMPLETION
+
+#: Longest list of trips by turn.
+_MOST_TRIPS = 256
+Walk = Mapping[str, Any]
+
+
+def fit_order(model: Mapping[str, Any], tables: Sequence[PointTable], s: Structure,
+              rows: Mapping[int, Any], grids: Mapping[int, GridAt]) -> dict[str, Any] | None:
+    """Return the loops with their trips as data, None without the sequences of all ranks.
+
+    rows: the model evaluated at each count. Sets ``loops`` (around it, outermost first) and
+    ``at`` (place among its siblings at each level) of every item, and ``when`` of every slot:
+    patterns, one per loop around, for all ranks or for those with certain items.
+    """
+    if any(set(np.unique(t.rank).tolist()) - set(t.sequences) for t in tables):
+        return None
+    kinds = [k for t in tables for k in see(model, t, s, rows[t.np])]
+    items = model["items"]
+    number = {node: k for k, node in enumerate(s.nodes)}
+    loops = _loops(s.nest)
+    walks: dict[int, Walk] = {}
+    for loop in loops[1:]:
+        loop["walk"] = _walk(loop, kinds, items)
+        if loop["walk"] is not None:
+            walks[loop["loop"]] = loop["walk"]
+    for i, it in enumerate(items):
+        node = number[(it["site"], it["op"])]
+        depth = int(s.nest.depth[node])
+        it["loops"] = s.nest.around[node, 1:depth + 1].tolist()
+        it["at"] = s.nest.place[node, :depth + 1].tolist()
+        for k, slot in enumerate(it["slots"]):
+            slot["when"] = _when((i, k), kinds, walks, items)
+    for loop in loops[1:]:
+        loop["trips"] = _trips(loop, kinds, items, grids)
+    return {"loops": loops[1:]}
+
+
+def _loops(nest: Nest) -> list[dict[str, Any]]:
+    """Return every loop with the loop around it, its level and its place at every level."""
+    number = {id(loop): k for k, loop in enumerate(nest.loops)}
+    out: list[dict[str, Any]] = [{"loop": k, "parent": None, "at": []}
+                                 for k in range(len(nest.loops))]
+    for k, loop in enumerate(nest.loops):
+        for at, child in enumerate(loop.children):
+            if isinstance(child, Loop):
+                out[number[id(child)]].update(parent=k, at=[*out[k]["at"], at])
+    return out
+
+
+def _when(rule: tuple[int, int], kinds: Sequence[Seen], walks: Mapping[int, Walk],
+          items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return in which turns a rule (item, slot) is carried out, as rules of its own.
+
+    One for all ranks; else one per set of items that a rank has in the loop (``items``): where a
+    rank leaves out parts of its turns, two of them may look like one.
+    """
+    loops = items[rule[0]]["loops"]
+    if not loops:
+        return [{"items": None, "when": []}]
+    theirs = [(seen, mine) for seen in kinds if (mine := seen.rules.get(rule))]
+    if theirs and all(len(seen.events[c]) == len(seen.turns[loops[-1]].index)
+                      for seen, mine in theirs for c in mine):
+        return [{"items": None, "when": [["all"]] * len(loops)}]
+    groups: dict[tuple[int, ...], list[tuple[Turns, Bools]]] = {}
+    for seen, cells in theirs:
+        have = {seen.cells[c][0] for c in seen.cells_in(loops[-1], len(loops)) if c >= 0}
+        groups.setdefault(tuple(sorted(have)), []).extend(
+            _occurrences(cells, loops, seen, walks, items))
+    when = _joint([one for group in groups.values() for one in group])
+    if when is not None:
+        return [{"items": None, "when": when}]
+    rules = [{"items": list(have), "when": _joint(group)}
+             for have, group in sorted(groups.items(), key=lambda g: (-len(g[0]), g[0]))]
+    return [one for one in rules if one["when"] is not None] if len(groups) > 1 else []
+
+
+def _joint(parts: Sequence[tuple[Turns, Bools]]) -> list[Pattern] | None:
+    if not parts:
+        return None
+    return fit_when(Turns.joined([turns for turns, _ in parts]),
+                    np.concatenate([made for _, made in parts]))
+
+
+def _occurrences(cells: Sequence[int], loops: Sequence[int], seen: Seen,
+                 walks: Mapping[int, Walk], items: Sequence[Mapping[str, Any]]
+                 ) -> Iterator[tuple[Turns, Bools]]:
+    """Yield the turns of every cell given of a kind of rank, and which of them have it."""
+    turns = seen.turns[loops[-1]]
+    m, levels = turns.index.shape
+    places = {x: positions(walks[loop], known_cells(seen, loop, x + 1, items))
+              for x, loop in enumerate(loops) if loop in walks}
+    for c in cells:
+        cell = seen.cells[c]
+        walk = np.full((m, levels), -1, dtype=np.int64)
+        keys = np.ones((m, levels), dtype=np.int64)
+        for x, place in places.items():
+            walk[:, x] = place.get(cell, -1)
+            keys[:, x] = max(place.values(), default=0) + 1
+        made = np.zeros(m, dtype=bool)
+        made[_rows_at(turns, seen.index[seen.events[c], :levels])] = True
+        yield Turns(turns.index, turns.trips, np.full(m, cell[2]), np.full(m, cell[3]), walk,
+                    keys), made
+
+
+def _rows_at(turns: LoopTurns, index: Ints) -> Ints:
+    """Return the numbers of the turns with given indices."""
+    radix = turns.index.max(axis=0, initial=0) + 1
+    code = np.zeros(len(turns.index), dtype=np.int64)
+    wanted = np.zeros(len(index), dtype=np.int64)
+    for level, r in enumerate(radix.tolist()):
+        code, wanted = code * r + turns.index[:, level], wanted * r + index[:, level]
+    found: Ints = np.searchsorted(code, wanted)
+    return found
+
+
+def known_cells(seen: Seen, loop: int, level: int, items: Sequence[Mapping[str, Any]]
+                ) -> list[tuple[Cell, int]]:
+    """Return the known cells that a walk is made of, inside a loop, with their partners."""
+    return [(seen.cells[c], seen.peer[c]) for c in seen.cells_in(loop, level)
+            if c >= 0 and items[seen.cells[c][0]]["kind"] != COMPLETION]
+
+
+def _walk(loop: Mapping[str, Any], kinds: Sequence[Seen], items: Sequence[Mapping[str, Any]]
+          ) -> Walk | None:
+    """Return the order of a loop's turns if it goes from partner to partner, else None.
+
+    A loop that holds nothing but such a loop is one with it: it goes round several times.
+    """
+    k, level = loop["loop"], len(loop["at"])
+    evidence: list[tuple[dict[tuple[Cell, int], Ints], int]] = []
+    for seen in kinds:
+        if k not in seen.turns:
+            continue
+        cells = [c for c in seen.cells_in(k, level)
+                 if c < 0 or items[seen.cells[c][0]]["kind"] != COMPLETION]
+        if cells[:1] == [-1]:
+            continue
+        trips = np.unique(seen.turns[k].trips[:, -1])
+        at = {(seen.cells[c], seen.peer[c]): np.unique(seen.index[seen.events[c], level - 1])
+              for c in cells}
+        if len(trips) != 1 or len(at) * int(trips[0]) < sum(map(len, at.values())):
+            return None
+        evidence.append((at, int(trips[0])))
+    first = [{c: int(x[0]) for c, x in at.items()} for at, _ in evidence]
+    if not first or max(len(set(at.values())) for at in first) < 2:
+        return None
+    for walk in _keys(first):
+        if all(_goes_round(positions(walk, list(at)), at, trips) for at, trips in evidence):
+            return walk
+    return None
+
+
+def _goes_round(place: Mapping[Cell, int], at: Mapping[tuple[Cell, int], Ints], trips: int
+                ) -> bool:
+    keys = max(place.values(), default=0) + 1
+    return trips % keys == 0 and all(
+        np.array_equal(x, np.arange(place[cell], trips, keys)) for (cell, _), x in at.items())
+
+
+def _keys(evidence: Sequence[Mapping[tuple[Cell, int], int]]) -> Iterator[Walk]:
+    """Yield ways in which a walk may be ordered, the simplest first."""
+    yield {"by": "stage"}
+    yield {"by": "turn"}
+    order = _rule_order(evidence)
+    yield {"by": "rules", "order": order}
+    yield {"by": "rules", "order": order, "then": "stage"}
+    yield {"by": "peer", "sign": 1}
+    yield {"by": "peer", "sign": -1}
+
+
+def _rule_order(evidence: Sequence[Mapping[tuple[Cell, int], int]]) -> list[list[int]]:
+    """Return the items of a walk in the order in which most ranks come to them."""
+    same: dict[int, int] = {}
+
+    def root(i: int) -> int:
+        while same.setdefault(i, i) != i:
+            i = same[i]
+        return i
+
+    for at in evidence:
+        first: dict[int, int] = {}
+        for (cell, _), x in at.items():
+            same[root(cell[0])] = root(first.setdefault(x, cell[0]))
+    weight: dict[tuple[int, int], int] = {}
+    for at in evidence:
+        for (a, _), x in at.items():
+            for (b, _), y in at.items():
+                i, j = root(a[0]), root(b[0])
+                if x < y and i != j:
+                    weight[(i, j)] = weight.get((i, j), 0) + 1
+    members: dict[int, list[int]] = {}
+    for i in sorted(same):
+        members.setdefault(root(i), []).append(i)
+    return [members[i] for i in least_backward(sorted(members), weight)]
+
+
+def positions(walk: Walk, cells: Iterable[tuple[Cell, int]]) -> dict[Cell, int]:
+    """Return at which turn of a walk each of a rank's cells is; cells: with their partners."""
+    place = {i: x for x, mine in enumerate(walk.get("order", ())) for i in mine}
+    keys: dict[Cell, tuple[int, ...]] = {}
+    for cell, peer in cells:
+        keys[cell] = {"stage": (cell[2],), "turn": (cell[3],),
+                      "peer": (walk.get("sign", 1) * peer,),
+                      "rules": (place.get(cell[0], len(place)),
+                                cell[2] if walk.get("then") == "stage" else 0)}[walk["by"]]
+    number = {key: x for x, key in enumerate(sorted(set(keys.values())))}
+    return {cell: number[key] for cell, key in keys.items()}
+
+
+def _trips(loop: Mapping[str, Any], kinds: Sequence[Seen], items: Sequence[Mapping[str, Any]],
+           grids: Mapping[int, GridAt]) -> list[dict[str, Any]]:
+    """Return the rules for how often a loop turns: one, or one per set of items of a rank."""
+    k, level = loop["loop"], len(loop["at"])
+    groups: dict[tuple[int, ...], list[Seen]] = {}
+    for seen in kinds:
+        if k in seen.turns:
+            mine = {seen.cells[c][0] for c in seen.cells_in(k, level) if c >= 0}
+            groups.setdefault(tuple(sorted(mine)), []).append(seen)
+    everyone = [seen for group in groups.values() for seen in group]
+    one = _trip_rule(loop, everyone, items, grids) if everyone else {"law": None}
+    if one["law"] is not None and one["when"] is not None:
+        return [{"items": None, **one}]
+    return [{"items": list(mine), **_trip_rule(loop, group, items, grids)}
+            for mine, group in sorted(groups.items(), key=lambda g: (-len(g[0]), g[0]))]
+
+
+def _trip_rule(loop: Mapping[str, Any], group: Sequence[Seen], items: Sequence[Mapping[str, Any]],
+               grids: Mapping[int, GridAt]) -> dict[str, Any]:
+    """Return in which turns of the loop around a loop is entered, and the law of its turns.
+
+    law: {"expr"}; {"list", "level"}: by the index of a loop around; {"expr", "step" or "shift",
+    "level"}: plus or shifted by that index; of a walk by how often it goes round; null: none
+    found, what the counts of its rules imply.
+    """
+    k, parent, walk = loop["loop"], loop["parent"], loop["walk"]
+    parts: list[Turns] = []
+    made: list[Bools] = []
+    values: list[Ints] = []
+    ns: list[Ints] = []
+    for seen in group:
+        around, mine = seen.turns[parent], seen.turns[k]
+        m = len(around.index)
+        number = np.bincount(mine.within, minlength=m)
+        parts.append(plain_turns(around))
+        made.append(number > 0)
+        if walk is not None:
+            place = positions(walk, known_cells(seen, k, around.index.shape[1] + 1, items))
+            number //= max(place.values(), default=0) + 1
+        values.append(number)
+        ns.append(np.full(m, seen.n))
+    at = Turns.joined(parts)
+    entered, n = np.concatenate(made), np.concatenate(ns)
+    when = fit_when(at, entered) if at.index.shape[1] else []
+    law = _trip_law(at.index[entered], n[entered], np.concatenate(values)[entered], grids)
+    return {"when": when, "law": law}
+
+
+def plain_turns(turns: LoopTurns) -> Turns:
+    """Return the turns of a loop for rules that depend on no row."""
+    none = np.zeros(len(turns.index), dtype=np.int64)
+    return Turns(turns.index, turns.trips, none, none, np.full_like(turns.index, -1),
+                 np.ones_like(turns.index))
+
+
+def _trip_law(index: Ints, n: Ints, value: Ints, grids: Mapping[int, GridAt]
+              ) -> dict[str, Any] | None:
+    flat = _law_of_counts(n, value, grids)
+    if flat is not None:
+        return flat
+    for level in range(index.shape[1] - 1, -1, -1):
+        x = index[:, level]
+        if int(x.max()) < _MOST_TRIPS:
+            listed = np.full(int(x.max()) + 1, -1, dtype=np.int64)
+            listed[x] = value
+            if np.array_equal(listed[x], value):
+                return {"list": listed.tolist(), "level": level}
+        for name, base in (("step", value - x), ("step", value + x),
+                           ("shift", value << np.minimum(x, 40)),):
+            law = _law_of_counts(n, base, grids)
+            if law is not None and name == "step":
+                return {**law, "step": 1 if base is not None and np.all(base + x == value) else -1,
+                        "level": level}
+            if law is not None:
+                return {**law, "shift": 1, "level": level}
+    return None
+
+
+def _law_of_counts(n: Ints, value: Ints, grids: Mapping[int, GridAt]) -> dict[str, Any] | None:
+    """Return the law of a number that is the same for all ranks of a count, else None."""
+    counts, first = np.unique(n, return_index=True)
+    if not np.array_equal(value, value[first][np.searchsorted(counts, n)]):
+        return None
+    envs = [{"n": c, **{f"p{d}": p for d, p in enumerate(grids[c].dims)}}
+            for c in counts.tolist()]
+    law = fit_exact(envs, value[first].tolist(), len(grids[int(counts[0])].dims))
+    return None if law is None else {"expr": law.expr}

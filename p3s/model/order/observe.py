@@ -1,0 +1,207 @@
+"""What ranks were seen to do, in the turns of their loops: the ground of the order of events.
+
+A *cell* is (item, slot, stage, turn): a rule of the model as one rank carries it out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from p3s.characterize.events import first_rows, node_of_row, nodes_of
+from p3s.characterize.parse import Nest, loop_indices, parse
+from p3s.characterize.structure import Structure
+from p3s.characterize.tables import PointTable
+from p3s.model.grid.nodes import node_key
+from p3s.model.order.patterns import Ints
+from p3s.trace.ops import COMPLETION, RECV, SEND
+
+Cell = tuple[int, int, int, int]
+#: Kinds of ranks looked at per count: of more, the first ones; of those with the same rules (that
+#: differ in what they do to whom, not in what they do) fewer.
+_KINDS, _ALIKE = 48, 3
+
+
+@dataclass(frozen=True)
+class LoopTurns:
+    """The turns of one loop of one rank; index and trips: shape (turns, levels).
+
+    within: for each turn, the number of the turn of the loop around.
+    """
+
+    index: Ints
+    trips: Ints
+    within: Ints
+
+
+@dataclass
+class Seen:
+    """Ranks of one count that do the same in the same turns.
+
+    loop: shape (events, levels + 1), loops around each event, -1 below its own; index: shape
+    (events, levels). cell: per event the number of its cell in ``cells``, -1 unknown, -2 moves
+    nothing. peer: per cell its partner at the first of the ranks. turns: of each loop entered.
+    events: of each cell; rules: (item, slot) -> its cells.
+    """
+
+    n: int
+    ranks: list[int]
+    loop: Ints
+    index: Ints
+    cell: Ints
+    cells: list[Cell]
+    peer: list[int]
+    turns: dict[int, LoopTurns]
+    events: dict[int, Ints] = field(default_factory=dict)
+    inside: dict[int, list[int]] = field(default_factory=dict)
+    rules: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        order = np.argsort(self.cell, kind="stable")
+        kinds, where = np.unique(self.cell[order], return_index=True)
+        for c, (item, slot, _, _) in enumerate(self.cells):
+            self.rules.setdefault((item, slot), []).append(c)
+        self.events = dict(zip(kinds.tolist(), np.split(order, where[1:]), strict=True))
+
+    def cells_in(self, loop: int, level: int) -> list[int]:
+        """Return the numbers of the known cells inside a loop of a level, -1 for unknown ones."""
+        if loop not in self.inside:
+            mine = self.cell[self.loop[:, level] == loop]
+            there = np.zeros(len(self.cells) + 2, dtype=bool)
+            there[mine] = True  # -1 and -2 are the last ones
+            found = np.flatnonzero(there[:-2]).tolist()
+            self.inside[loop] = [-1, *found] if there[-1] else found
+        return self.inside[loop]
+
+
+def turns_of_loops(nest: Nest, node: Ints, index: Ints) -> dict[int, LoopTurns]:
+    """Return the turns of every loop that a rank enters, from its events."""
+    radix = index.max(axis=0, initial=0) + 1
+    code = np.zeros(len(node), dtype=np.int64)
+    none = np.zeros((1, 0), dtype=np.int64)
+    out = {0: LoopTurns(none, none, np.zeros(1, dtype=np.int64))}
+    known = {0: np.zeros(1, dtype=np.int64)}
+    for level in range(1, nest.levels + 1):
+        upper = code
+        code = code * radix[level - 1] + np.maximum(index[:, level - 1], 0)
+        inside = nest.around[node, level]
+        for loop in np.unique(inside[inside >= 0]).tolist():
+            mine = np.flatnonzero(inside == loop)
+            codes, first = np.unique(code[mine], return_index=True)
+            pick = mine[first]
+            parent = int(nest.around[node[pick[0]], level - 1])
+            within = np.searchsorted(known[parent], upper[pick])
+            count = np.bincount(within, minlength=len(known[parent]))
+            known[loop] = codes
+            out[loop] = LoopTurns(index[pick, :level], np.concatenate(
+                [out[parent].trips[within], count[within][:, None]], axis=1), within)
+    return out
+
+
+def see(model: Mapping[str, Any], t: PointTable, s: Structure, rows: Any) -> Iterator[Seen]:
+    """Yield the kinds of ranks of one count; rows: the model evaluated there (ScaledRows)."""
+    number = {node: k for k, node in enumerate(s.nodes)}
+    union = np.array([number.get(node, -1) for node in t.nodes], dtype=np.int64)
+    of_row, first = node_of_row(t), first_rows(t)
+    cell_of = cells_of_rows(model, t, rows)
+    bounds = {r: (a, int(np.searchsorted(t.rank, r, side="right"))) for r, a in first.items()}
+    partner = np.array([g.peer for g in t.groups], dtype=np.int64)
+    kinds: dict[tuple[int, bytes], list[int]] = {}
+    for rank, codes in t.sequences.items():
+        a, b = bounds.get(rank, (0, 0))
+        key = of_row[a:b].tobytes() + repr(cell_of[a:b]).encode() \
+            + np.argsort(partner[t.group[a:b]], kind="stable").tobytes()
+        kinds.setdefault((id(codes), key), []).append(rank)
+    like: dict[frozenset[tuple[int, int] | None], int] = {}
+    left = _KINDS
+    for ranks in kinds.values():
+        a, b = bounds.get(ranks[0], (0, 0))
+        what = frozenset(None if c is None else c[:2] for c in cell_of[a:b])
+        like[what] = like.get(what, 0) + 1
+        if like[what] > _ALIKE or not left:
+            continue
+        left -= 1
+        codes = t.sequences[ranks[0]].astype(np.int64)
+        node = union[nodes_of(codes, a, of_row)]
+        index = loop_indices(parse(s.nest, node))
+        cells: dict[Cell, int] = {}
+        of_local = np.array([-1 if c is None else cells.setdefault(c, len(cells))
+                             for c in cell_of[a:b]] + [-2], dtype=np.int64)
+        peer = [-1] * len(cells)
+        for c, group in zip(cell_of[a:b], t.group[a:b], strict=True):
+            if c is not None:
+                peer[cells[c]] = int(partner[group])
+        yield Seen(t.np, ranks, s.nest.around[node], index,
+                   of_local[np.where(codes < 0, b - a, codes)], list(cells), peer,
+                   turns_of_loops(s.nest, node, index))
+
+
+def cells_of_rows(model: Mapping[str, Any], t: PointTable, rows: Any) -> list[Cell | None]:
+    """Return which cell of the model each row of a table is; None: unknown.
+
+    Where two rules give a rank the same partner and size, which one a row follows is unknown.
+    """
+    split = {(site, op): bool(v) for site, op, v in model["tag_splits"]}
+    items = model["items"]
+    node = {(it["site"], it["op"], it["tag"]): it["node"] for it in items}
+    full: dict[tuple[Any, ...], set[Cell]] = defaultdict(set)
+    loose: dict[tuple[Any, ...], set[Cell]] = defaultdict(set)
+    for r, i, slot, stage, at, peer, size, c in zip(
+            rows.rank.tolist(), rows.item.tolist(), rows.slot.tolist(), rows.stage.tolist(),
+            turn_of(rows).tolist(), rows.peer.tolist(), rows.nbytes.tolist(), rows.comm.tolist(),
+            strict=True):
+        it = items[i]
+        if it["kind"] == COMPLETION:
+            size = stage = 0
+        where = rows.members[c] if it["kind"] in _ON_COMM and c >= 0 else ()
+        loosely = (r, it["node"], peer, where)
+        full[(*loosely, size)].add((i, slot, stage, at))
+        loose[loosely].add((i, slot, stage, at))
+    out: list[Cell | None] = []
+    keys: list[tuple[Any, ...]] = []
+    for r, gi, size, at in zip(t.rank.tolist(), t.group.tolist(), t.nbytes.tolist(),
+                               turn_of(t).tolist(), strict=True):
+        g = t.groups[gi]
+        peer = g.peer if g.kind in (SEND, RECV) else -1
+        where = t.places[g.comm].members \
+            if g.kind in _ON_COMM and 0 <= g.comm < len(t.places) else ()
+        loosely = (r, node.get(node_key(g.site, g.op, g.tag, split)), peer, where)
+        keys.append(loosely)
+        found = full.get((*loosely, 0 if g.kind == COMPLETION else size)) \
+            or loose.get(loosely) or set()
+        if len(found) > 1:
+            found = {c for c in found if c[3] == at} or found
+        out.append(next(iter(found)) if len(found) == 1 else None)
+    _in_order_of_appearance(out, keys, loose, t.first)
+    return out
+
+
+def _in_order_of_appearance(out: list[Cell | None], keys: list[tuple[Any, ...]],
+                            loose: Mapping[tuple[Any, ...], set[Cell]], first: Ints) -> None:
+    """Pair rows whose sizes are not the model's with the sizes of one rule, as these are numbered.
+
+    They have to be as many.
+    """
+    open_: dict[tuple[Any, ...], list[int]] = {}
+    for k, cell in enumerate(out):
+        if cell is None:
+            open_.setdefault(keys[k], []).append(k)
+    for key, rows in open_.items():
+        cells = sorted(loose.get(key, ()))
+        if len(cells) == len(rows) and len({(c[0], *c[2:]) for c in cells}) == 1:
+            rows.sort(key=lambda k: int(first[k]))
+            for k, cell in zip(rows, cells, strict=True):
+                out[k] = cell
+
+
+_ON_COMM = ("collective", "comm")
+
+
+def turn_of(table: Any) -> Ints:
+    """Return the column ``turn`` of a table or of evaluated rows, zeros where there is none."""
+    turn: Ints | None = getattr(table, "turn", None)
+    return np.zeros(len(table.rank), dtype=np.int64) if turn is None else turn

@@ -1,0 +1,218 @@
+"""Patterns: in which turns of the loops around it a call is made, as data.
+
+A pattern is a list whose first element names it; x is the index of a turn (0-based, counted in
+each entry of the loop), T the number of turns of that entry, s the stage and t the turn of the
+row:
+
+    ["all"]  ["is", k]: x == k  ["from end", k]: x == T - 1 - k  ["not", k]  ["not from end", k]
+    ["every", k, f]: x mod k == f  ["stage", a]: x == s + a  ["turn", a]: x == t + a
+    ["back"]: x == T - 1 - s  ["before", a]: x < s + a  ["upto", a]: x < t + a
+    ["walk"]: x, modulo the number of keys, is the place of the row's key among those of its rank
+    (p3s.model.order.fit)
+    ["runs", [[first, number], ...]]: turns listed, where T is the same at every count
+    ["turns", [[index of each loop around..., first, number], ...]]: the same for turns of all
+    loops together (innermost loop only)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from p3s.errors import P3SError
+
+Pattern = list[Any]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+#: Longest list of turns that is kept, as runs.
+_MOST_RUNS = 256
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Turns of a loop of one rank, one entry each, with those of the loops around it.
+
+    index, trips: shape (turns, levels), outermost first; stage, turn: of the row, per entry or
+    for all; walk: shape (turns, levels), the place of the row's key at each level.
+    """
+
+    index: Ints
+    trips: Ints
+    stage: Ints
+    turn: Ints
+    walk: Ints
+    keys: Ints
+
+    @classmethod
+    def joined(cls, parts: Sequence[Turns]) -> Turns:
+        """Return the turns of several ranks after each other."""
+        return cls(*(np.concatenate([getattr(p, f) for p in parts])
+                     for f in cls.__dataclass_fields__))
+
+
+def holds(pattern: Pattern, at: Turns, level: int) -> Bools:
+    """Return at which turns a pattern of one level (0: outermost loop) holds."""
+    x, trips = at.index[:, level], at.trips[:, level]
+    op = pattern[0]
+    if op == "all":
+        return np.ones(len(x), dtype=bool)
+    if op in ("is", "not"):
+        hit = x == pattern[1]
+        return hit if op == "is" else ~hit
+    if op in ("from end", "not from end"):
+        hit = x == trips - 1 - pattern[1]
+        return hit if op == "from end" else ~hit
+    if op == "every":
+        return np.asarray(x % pattern[1] == pattern[2])
+    if op in ("stage", "turn"):
+        return np.asarray(x == (at.stage if op == "stage" else at.turn) + pattern[1])
+    if op == "back":
+        return np.asarray(x == trips - 1 - at.stage)
+    if op in ("before", "upto"):
+        return np.asarray(x < (at.stage if op == "before" else at.turn) + pattern[1])
+    if op == "walk":
+        return np.asarray(x % at.keys[:, level] == at.walk[:, level])
+    if op == "runs":
+        hit = np.zeros(len(x), dtype=bool)
+        for first, number in pattern[1]:
+            hit |= (x >= first) & (x < first + number)
+        return hit
+    if op == "turns":
+        hit = np.zeros(len(x), dtype=bool)
+        for *around, first, number in pattern[1]:
+            same = np.all(at.index[:, :level] == np.array(around, dtype=np.int64), axis=1)
+            hit |= same & (x >= first) & (x < first + number)
+        return hit
+    raise P3SError(f"model: unknown pattern of turns {op!r}; the file was made by another version")
+
+
+def all_hold(when: Sequence[Pattern], at: Turns) -> Bools:
+    """Return at which turns the patterns of all levels hold."""
+    out = np.ones(len(at.index), dtype=bool)
+    for level, pattern in enumerate(when):
+        if pattern[0] != "all":
+            out &= holds(pattern, at, level)
+    return out
+
+
+def fit_when(at: Turns, made: Bools) -> list[Pattern] | None:
+    """Return the simplest patterns, one per level, that hold exactly where ``made``; or None.
+
+    at: turns of all ranks and counts after each other.
+    """
+    levels = at.index.shape[1]
+    everywhere: list[Pattern] = [["all"] for _ in range(levels)]
+    if made.all():
+        return everywhere
+    if not made.any() or not levels:
+        return None
+    usable: list[tuple[float, int, Pattern, Bools]] = []
+    for level in range(levels):
+        for cost, pattern in _candidates(at, made, level):
+            mask = holds(pattern, at, level)
+            if not np.any(made & ~mask):
+                usable.append((cost + 0.1 * (levels - 1 - level), level, pattern, mask))
+    usable.sort(key=lambda u: u[0])
+    for _, level, pattern, mask in usable:
+        if np.array_equal(mask, made):
+            return [*everywhere[:level], pattern, *everywhere[level + 1:]]
+    best: tuple[float, list[Pattern]] | None = None
+    for a, b in combinations(usable, 2):
+        if (best is None or a[0] + b[0] < best[0]) and a[1] != b[1] \
+                and np.array_equal(a[3] & b[3], made):
+            when = list(everywhere)
+            when[a[1]], when[b[1]] = a[2], b[2]
+            best = (a[0] + b[0], when)
+    if best is None and levels > 2:
+        first: dict[int, tuple[float, int, Pattern, Bools]] = {}
+        for u in usable:  # the narrowest of each level
+            if u[1] not in first or u[3].sum() < first[u[1]][3].sum():
+                first[u[1]] = u
+        mask = np.logical_and.reduce([u[3] for u in first.values()]) if first else ~made
+        if np.array_equal(mask, made):
+            when = list(everywhere)
+            for u in first.values():
+                when[u[1]] = u[2]
+            return when
+    if best is not None:
+        return best[1]
+    listed = _listed(at.index[made])
+    if listed is not None and np.array_equal(holds(listed, at, levels - 1), made):
+        return [*everywhere[:-1], listed]
+    return None
+
+
+def _listed(index: Ints) -> Pattern | None:
+    """Return the pattern that lists turns, None if there are too many."""
+    turns = np.unique(index, axis=0)
+    new = np.any(turns[1:, :-1] != turns[:-1, :-1], axis=1) | (np.diff(turns[:, -1]) > 1)
+    parts = np.split(turns, np.flatnonzero(new) + 1)
+    if len(parts) > _MOST_RUNS:
+        return None
+    return ["turns", [[*part[0].tolist(), len(part)] for part in parts]]
+
+
+def _candidates(at: Turns, made: Bools, level: int) -> Iterator[tuple[float, Pattern]]:
+    yield 1.2, ["walk"]
+    yield 1.0, ["is", 0]
+    yield 1.0, ["from end", 0]
+    yield 1.0, ["not", 0]
+    yield 1.0, ["not from end", 0]
+    if at.turn.any():
+        for a in (0, 1, -1):
+            yield 1.1 + abs(a) / 2, ["turn", a]
+    if at.stage.any():
+        for a in (0, 1, -1):
+            yield 1.1 + abs(a) / 2, ["stage", a]
+        yield 1.5, ["back"]
+    x = at.index[made, level]
+    low = int(x.min())
+    gaps = np.unique(x - low)
+    k = int(np.gcd.reduce(gaps)) if len(gaps) > 1 else 0
+    if k > 1:
+        yield 1.6, ["every", k, low % k]
+    for a in (1, 2):
+        yield 1.8, ["is", a]
+        yield 1.8, ["from end", a]
+    for name, there in (("upto", at.turn.any()), ("before", at.stage.any())):
+        for a in (0, 1) if there else ():
+            yield 1.9, [name, a]
+    if len(np.unique(at.trips[:, level])) == 1:
+        turns = np.unique(x)
+        breaks = np.flatnonzero(np.diff(turns) > 1) + 1
+        runs = [[int(part[0]), len(part)] for part in np.split(turns, breaks)]
+        if len(runs) <= _MOST_RUNS:
+            yield 2.5 + len(runs) / 4, ["runs", runs]
+
+
+def check(when: Any) -> list[Pattern]:
+    """Return patterns if they are well formed; raise ValueError otherwise."""
+    lengths: Mapping[str, int] = {"all": 1, "is": 2, "from end": 2, "not": 2, "not from end": 2,
+                                  "every": 3, "stage": 2, "turn": 2, "back": 1, "before": 2,
+                                  "upto": 2, "walk": 1, "runs": 2, "turns": 2}
+    for pattern in when:
+        if lengths.get(pattern[0]) != len(pattern):
+            raise ValueError(f"the pattern of turns {pattern[0]!r} is malformed")
+        if pattern[0] == "every" and pattern[1] < 1:
+            raise ValueError("a pattern repeats after no turn")
+    return list(when)
+
+
+def text(pattern: Pattern) -> str:
+    """Return a pattern for people."""
+    op, args = pattern[0], pattern[1:]
+    if op == "turns":
+        return f"{sum(run[-1] for run in args[0])} turns, listed"
+    if op == "runs":
+        return "turns " + ", ".join(str(a) if k == 1 else f"{a}-{a + k - 1}" for a, k in args[0])
+    names = {("is", 0): "first turn", ("from end", 0): "last turn", ("not", 0): "not first turn",
+             ("not from end", 0): "not last turn", ("stage", 0): "its stage",
+             ("turn", 0): "its turn"}
+    if op == "every":
+        return f"every {args[0]} turns from {args[1]}"
+    return names.get((op, *args), " ".join([op, *(f"{a:+d}" for a in args)]))

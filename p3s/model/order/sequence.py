@@ -1,0 +1,83 @@
+"""The order of events of a run against that of the model, rank by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from p3s.characterize.events import first_rows
+from p3s.characterize.tables import PointTable
+from p3s.model.order.unfold import Unfolder
+from p3s.trace.ops import COLLECTIVE, RECV, SEND
+
+Event = tuple[str, int, int]
+
+
+def compare_order(model: Mapping[str, Any], t: PointTable, rows: Any,
+                  modelled: np.ndarray | None = None) -> dict[str, Any] | None:
+    """Return how many ranks do all their calls in the order of the model, and the first that not.
+
+    modelled: for every row of the table whether the model has it (None: all); what it leaves out
+    is counted elsewhere (compare) and is no difference of order. Compared are operation, partner,
+    bytes of every event that moves something (of completions and the like the operation);
+    ``first``: rank, position (0: the first such event), expected (in the run) and found (in the
+    model), null where one of them has ended. ``events``: how many of all ranks lie before the
+    first difference of their rank; ``equal_but_bytes``: ranks whose operations and partners are
+    in order. None where the run was too long to keep all sequences or the model holds no order.
+    """
+    if not model.get("order") or len(t.sequences) < len(np.unique(t.rank)):
+        return None
+    code: dict[Event, int] = {}
+    ours = _codes(model, rows, code)
+    theirs = np.array([code.setdefault(_event(g.op, g.kind, g.peer, size), len(code))
+                       for g, size in ((t.groups[gi], int(b)) for gi, b in
+                                       zip(t.group, t.nbytes, strict=True))], dtype=np.int64)
+    unfolder = Unfolder(model, rows)
+    begin = first_rows(t)
+    equal = alike = total = bare = 0
+    first: dict[str, Any] | None = None
+    names = list(code)
+    plain: dict[tuple[str, int], int] = {}
+    sizeless = np.array([plain.setdefault(e[:2], len(plain)) for e in names], dtype=np.int64)
+    for rank, codes in sorted(t.sequences.items()):
+        row = codes[codes >= 0].astype(np.int64) + begin.get(rank, 0)
+        a = theirs[row if modelled is None else row[modelled[row]]]
+        b = ours[unfolder.sequence(rank)]
+        upto = min(len(a), len(b))
+        differ = np.flatnonzero(a[:upto] != b[:upto])
+        same = int(differ[0]) if len(differ) else upto
+        total += len(a)
+        alike += same
+        bare += len(a) == len(b) and bool(np.array_equal(sizeless[a], sizeless[b]))
+        if same == len(a) == len(b):
+            equal += 1
+        elif first is None:
+            first = {"rank": rank, "position": same,
+                     "expected": text(names[a[same]]) if same < len(a) else None,
+                     "found": text(names[b[same]]) if same < len(b) else None}
+    return {"ranks": len(t.sequences), "equal": equal, "equal_but_bytes": bare,
+            "events": {"true": total, "equal": alike},
+            "first": first}
+
+
+def _codes(model: Mapping[str, Any], rows: Any, code: dict[Event, int]) -> np.ndarray:
+    items = model["items"]
+    return np.array([code.setdefault(_event(items[i]["op"], items[i]["kind"], peer, size),
+                                     len(code))
+                     for i, peer, size in zip(rows.item.tolist(), rows.peer.tolist(),
+                                              rows.nbytes.tolist(), strict=True)], dtype=np.int64)
+
+
+def _event(op: str, kind: str, peer: int, size: int) -> Event:
+    if kind in (SEND, RECV):
+        return op, peer, size
+    return op, -1, size if kind == COLLECTIVE else -1
+
+
+def text(event: Event) -> str:
+    """Return an event for people."""
+    op, peer, size = event
+    where = f" with {peer}" if peer >= 0 else ""
+    return f"{op}{where}" + (f", {size} bytes" if size >= 0 else "")

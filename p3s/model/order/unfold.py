@@ -1,0 +1,177 @@
+"""The events of any rank in program order, from the model evaluated at any count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from p3s.laws.expr import evaluate_int
+from p3s.model.grid.guards import GridAt
+from p3s.model.order.fit import plain_turns, positions
+from p3s.model.order.observe import LoopTurns, turn_of
+from p3s.model.order.patterns import Bools, Ints, Pattern, Turns, all_hold
+from p3s.trace.ops import COMPLETION
+
+
+class Unfolder:
+    """Makes the sequences of ranks from the rows of the scaled trace (ScaledRows).
+
+    Ranks whose rows follow the same rules equally often have one order: it is made once.
+    """
+
+    def __init__(self, model: Mapping[str, Any], rows: Any) -> None:
+        self.items, self.rows = model["items"], rows
+        self.loops = {loop["loop"]: loop for loop in model["order"]["loops"]}
+        self.by_peer = any((loop["walk"] or {}).get("by") == "peer"
+                           for loop in self.loops.values())
+        self.env = grid_env(rows.grid)
+        self._known: dict[bytes, Ints] = {}
+        self._columns = np.stack([rows.item, rows.slot, rows.stage, turn_of(rows), rows.repeat])
+
+    def sequence(self, rank: int) -> Ints:
+        """Return the number of its row for every event of a rank, in program order."""
+        a, b = np.searchsorted(self.rows.rank, [rank, rank + 1])
+        mine = self._columns[:, a:b]
+        key = mine.tobytes()
+        if self.by_peer:
+            key += np.argsort(self.rows.peer[a:b], kind="stable").tobytes()
+        if key not in self._known:
+            self._known[key] = _Rank(self, mine, self.rows.peer[a:b]).order()
+        return self._known[key] + int(a)
+
+
+def grid_env(grid: GridAt) -> dict[str, int]:
+    """Return the symbols of laws that hold for all ranks of a count."""
+    return {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
+
+
+class _Rank:
+    """One rank: the turns of its loops, then its events."""
+
+    def __init__(self, all_: Unfolder, columns: Ints, peer: Ints) -> None:
+        self.all = all_
+        self.item, self.slot, self.stage, self.turn, self.repeat = columns
+        self.peer = peer
+        self.loops = [all_.items[i]["loops"] for i in self.item.tolist()]
+        none = np.zeros((1, 0), dtype=np.int64)
+        self.turns = {0: LoopTurns(none, none, np.zeros(1, dtype=np.int64))}
+        self.place: dict[int, tuple[Ints, int]] = {}
+        for k, loop in sorted(all_.loops.items()):
+            level = len(loop["at"])
+            inside = [x for x, around in enumerate(self.loops)
+                      if len(around) >= level and around[level - 1] == k]
+            if inside and loop["parent"] in self.turns:
+                self._enter(loop, inside)
+
+    def _enter(self, loop: Mapping[str, Any], inside: list[int]) -> None:
+        around = self.turns[loop["parent"]]
+        m = len(around.index)
+        rule = rule_for(loop["trips"], {int(self.item[x]) for x in inside})
+        entered = all_hold(rule.get("when") or [], plain_turns(around))
+        trips = np.where(entered, self._trips(loop, rule.get("law"), inside, around, entered), 0)
+        within = np.repeat(np.arange(m), trips)
+        begin = np.cumsum(trips) - trips
+        index = np.arange(len(within)) - begin[within]
+        self.turns[loop["loop"]] = LoopTurns(
+            np.concatenate([around.index[within], index[:, None]], axis=1),
+            np.concatenate([around.trips[within], trips[within][:, None]], axis=1), within)
+
+    def _trips(self, loop: Mapping[str, Any], law: Mapping[str, Any] | None, inside: list[int],
+               around: LoopTurns, entered: Bools) -> Ints:
+        keys = 1
+        if loop["walk"] is not None:
+            cells = {x: (int(self.item[x]), int(self.slot[x]), int(self.stage[x]),
+                         int(self.turn[x])) for x in inside
+                     if self.all.items[self.item[x]]["kind"] != COMPLETION}
+            found = positions(loop["walk"], [(c, int(self.peer[x])) for x, c in cells.items()])
+            place = np.full(len(self.item), -1, dtype=np.int64)
+            for x, cell in cells.items():
+                place[x] = found[cell]
+            keys = max(len(set(found.values())), 1)
+            self.place[loop["loop"]] = place, keys
+        return keys * self._rounds(loop, law, inside, around, entered)
+
+    def _rounds(self, loop: Mapping[str, Any], law: Mapping[str, Any] | None, inside: list[int],
+                around: LoopTurns, entered: Bools) -> Ints:
+        m = len(entered)
+        if law is None:  # what is done in every turn says how many there are
+            entries = max(int(entered.sum()), 1)
+            most = max((int(self.repeat[x]) // entries for x in inside
+                        if self.loops[x][-1] == loop["loop"]), default=1)
+            return np.full(m, max(most, 1), dtype=np.int64)
+        if "list" in law:
+            at = np.minimum(around.index[:, law["level"]], len(law["list"]) - 1)
+            return np.maximum(np.array(law["list"], dtype=np.int64)[at], 0)
+        base = int(evaluate_int(law["expr"], self.all.env))
+        if "step" in law:
+            return np.maximum(base + law["step"] * around.index[:, law["level"]], 0)
+        if "shift" in law:
+            return base >> np.minimum(around.index[:, law["level"]], 40)
+        return np.full(m, base, dtype=np.int64)
+
+    def order(self) -> Ints:
+        """Return the rank's rows, one entry per event, in program order."""
+        rules: dict[tuple[int, int], list[int]] = {}
+        for x, (i, k) in enumerate(zip(self.item.tolist(), self.slot.tolist(), strict=True)):
+            one = self.all.items[i]["kind"] == COMPLETION
+            rules.setdefault((i, k) if one else (-1, x), []).append(x)
+        which: list[Ints] = []
+        keys: list[Ints] = []
+        depth = max((len(around) for around in self.loops), default=0)
+        for mine in rules.values():
+            rows, key = self._events(mine, 2 * depth + 1)
+            which.append(rows)
+            keys.append(key)
+        if not which:
+            return np.zeros(0, dtype=np.int64)
+        row, key = np.concatenate(which), np.concatenate(keys)
+        return row[np.lexsort((row, *key.T[::-1]))]
+
+    def _when(self, rules: list[dict[str, Any]], loops: list[int]) -> list[Pattern] | None:
+        if len(rules) == 1 and rules[0]["items"] is None:
+            return list(rules[0]["when"])
+        mine = {int(i) for i, around in zip(self.item, self.loops, strict=True)
+                if loops and len(around) >= len(loops) and around[len(loops) - 1] == loops[-1]}
+        return rule_for(rules, mine).get("when")
+
+    def _events(self, mine: list[int], width: int) -> tuple[Ints, Ints]:
+        """Return the rows of the events of one rule (of one partner), and what sorts them."""
+        x = mine[0]
+        item = self.all.items[self.item[x]]
+        loops = item["loops"]
+        turns = self.turns.get(loops[-1] if loops else 0, self.turns[0])
+        m = len(turns.index)
+        walk = np.full((m, len(loops)), -1, dtype=np.int64)
+        keys = np.ones((m, len(loops)), dtype=np.int64)
+        for level, loop in enumerate(loops):
+            if loop in self.place:
+                walk[:, level] = self.place[loop][0][x]
+                keys[:, level] = self.place[loop][1]
+        at = Turns(turns.index, turns.trips, np.full(m, self.stage[x]), np.full(m, self.turn[x]),
+                   walk, keys)
+        when = self._when(item["slots"][self.slot[x]].get("when") or [], loops)
+        total = int(self.repeat[mine].sum())
+        pick = np.flatnonzero(all_hold(when, at)) if when is not None \
+            else np.zeros(0, dtype=np.int64)
+        if len(pick) != total:  # the pattern does not say it: spread evenly over the turns
+            pick = np.arange(total) * m // max(total, 1) if m else np.zeros(total, dtype=np.int64)
+        key = np.full((total, width), -1, dtype=np.int64)
+        for level, place in enumerate(item["at"]):
+            key[:, 2 * level] = place
+            if level < turns.index.shape[1] and m:
+                key[:, 2 * level + 1] = turns.index[pick, level]
+        rows = np.array(mine, dtype=np.int64)[np.arange(total) % len(mine)]
+        return rows, key
+
+
+def rule_for(rules: list[dict[str, Any]], items: set[int]) -> dict[str, Any]:
+    """Return the rule of the set of items that is most like the rank's."""
+    best: tuple[float, dict[str, Any]] | None = None
+    for rule in rules:
+        theirs = items if rule["items"] is None else set(rule["items"])
+        like = len(items & theirs) / max(len(items | theirs), 1)
+        if best is None or like > best[0]:
+            best = (like, rule)
+    return best[1] if best else {}

@@ -1,0 +1,1 @@
+"""Who talks to whom: relations between ranks, communicators and their members."""

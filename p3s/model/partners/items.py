@@ -1,0 +1,164 @@
+"""Items of a node: what it does towards each of its partners, on each kind of communicator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from p3s.characterize.tables import PointTable
+from p3s.model.grid.choose import GridChoice
+from p3s.model.grid.guards import GridAt
+from p3s.model.grid.nodes import Node, used
+from p3s.model.partners.explain import Explanation
+from p3s.model.partners.places import PlaceLaw
+from p3s.model.partners.relations import FAMILIES, Relation, partners, walks
+from p3s.model.sizes.slots import Item, Rows
+from p3s.trace.ops import COLLECTIVE, COMM, RECV, SEND
+
+
+def items_of(node: Node, index: int, choice: GridChoice, tables: Sequence[PointTable]
+             ) -> list[Item]:
+    """Return the items of a node: one per relation, or per kind of communicator."""
+    counts = [t.np for t in tables]
+    if node.kind in (SEND, RECV):
+        return _p2p_items(node, choice.explained[index], choice, counts)
+    return _place_items(node, choice, tables)
+
+
+def empty_rows() -> Rows:
+    """Return rows of nothing."""
+    z = np.zeros(0, dtype=np.int64)
+    return Rows(z, z, z, z, z, z, z, z, z, z)
+
+
+def _p2p_items(node: Node, explained: Explanation, choice: GridChoice,
+               counts: Sequence[int]) -> list[Item]:
+    grids = choice.grids
+    relations = [_ordered_relation(r, node, grids) for r in explained.relations]
+    tabs = {n: [partners(r, grids[n]) for r in relations] for n in counts}
+    places = _law_of_rows(node, choice)
+    items = []
+    left = {n: np.ones(len(node.rows[n].rank), dtype=bool) for n in node.rows}
+    for k, rel in enumerate(relations):
+        rows: dict[int, Rows] = {}
+        stage: dict[int, np.ndarray] = {}
+        care: dict[int, np.ndarray] = {}
+        ways: dict[int, np.ndarray] = {}
+        for n in counts:
+            table = tabs[n][k]
+            ways[n] = _ways(tabs[n], k)
+            care[n] = ways[n] <= 1
+            if n not in node.rows or not len(table):
+                rows[n], stage[n] = empty_rows(), np.zeros(0, dtype=np.int64)
+                continue
+            nr = node.rows[n]
+            hit = (table[:, nr.rank] == nr.peer[None, :]) & (nr.peer >= 0)[None, :]
+            mine = hit.any(axis=0)
+            left[n] &= ~mine
+            rows[n] = nr.take(mine)
+            stage[n] = np.argmax(hit, axis=0)[mine]
+        item = Item(rows, stage, {n: tabs[n][k] for n in counts}, care, grids, rel, places)
+        if len(relations) > 1:
+            item.ways = ways
+            item.sure = {n: _one_size(rows[n], stage[n], care[n].shape) for n in counts}
+        if explained.ambiguous and rel["kind"] == "shift":
+            axes = [d for d in explained.ambiguous if rel["vec"][d]]
+            if axes:
+                item.notes.append("direction open in dimension "
+                                  + ", ".join(str(d) for d in axes))
+        items.append(item)
+    if any(m.any() for m in left.values()):
+        rest = {n: node.rows[n].take(left[n]) if n in left else empty_rows() for n in counts}
+        item = Item(rest, {n: np.zeros(len(rest[n].rank), dtype=np.int64) for n in counts}, None,
+                    {n: np.ones((1, n), dtype=bool) for n in counts}, grids, None, places)
+        item.notes.append("no rule found for the partners")
+        items.append(item)
+    return items
+
+
+def _ordered_relation(rel: dict[str, Any], node: Node, grids: Mapping[int, GridAt]
+                      ) -> dict[str, Any]:
+    if rel["kind"] not in FAMILIES:
+        return rel
+    return order_family(rel, [(grids[n], rows.rank, rows.peer, rows.first)
+                              for n, rows in node.rows.items()])
+
+
+def order_family(rel: Relation, seen: Sequence[tuple[GridAt, np.ndarray, np.ndarray, np.ndarray]]
+                 ) -> Relation:
+    """Return the family with its stages in the order in which they were seen to run.
+
+    seen: per count the grid and, per row, rank, partner and ordinal of the first event.
+    """
+    ways = walks(rel)
+    if len(ways) < 2:
+        return rel
+    wrong = [0] * len(ways)
+    for grid, rank, peer, first in seen:
+        order = np.lexsort((first, rank))
+        r, q = rank[order], peer[order]
+        next_ = r[1:] == r[:-1]
+        for k, way in enumerate(ways):
+            table = partners(way, grid)
+            if not len(table):
+                continue
+            hit = table[:, r] == q[None, :]
+            stage = np.where(hit.any(axis=0), np.argmax(hit, axis=0), -1)
+            both = next_ & (stage[1:] >= 0) & (stage[:-1] >= 0)
+            wrong[k] += int((stage[1:] < stage[:-1])[both].sum())
+    return ways[int(np.argmin(wrong))]
+
+
+def _ways(tables: list[np.ndarray], k: int) -> np.ndarray:
+    """Return per cell of relation k how many relations and stages lead to its partner."""
+    mine = tables[k]
+    out = np.zeros(mine.shape, dtype=np.int64)
+    for other in tables:
+        for row in other:
+            out += (mine == row[None, :]) & (mine >= 0)
+    return out
+
+
+def _one_size(rows: Rows, stage: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return cells (stage, rank) all of whose messages have one size."""
+    low = np.full(shape, np.iinfo(np.int64).max, dtype=np.int64)
+    high = np.full(shape, -1, dtype=np.int64)
+    np.minimum.at(low, (stage, rows.rank), rows.nbytes)
+    np.maximum.at(high, (stage, rows.rank), rows.nbytes)
+    return low == high
+
+
+def _law_of_rows(node: Node, choice: GridChoice) -> PlaceLaw:
+    """Return the law of the communicator of a node's messages, that of the largest count."""
+    cover = choice.communicators.cover(used(node))
+    n = max(node.place_id)
+    return cover.laws[cover.law_of[(n, int(node.place_id[n][0]))]]
+
+
+def _place_items(node: Node, choice: GridChoice, tables: Sequence[PointTable]) -> list[Item]:
+    """Return an item for each law that the node's communicators need."""
+    grids = choice.grids
+    if node.kind not in (COLLECTIVE, COMM):
+        laws, law_of = [{"kind": "world", "ordinal": 0}], None
+    else:
+        cover = choice.communicators.cover(used(node))
+        laws, law_of = cover.laws, cover.law_of
+    items = []
+    for k, law in enumerate(laws):
+        rows = {}
+        for t in tables:
+            n = t.np
+            if n not in node.rows:
+                rows[n] = empty_rows()
+            elif law_of is None:
+                rows[n] = node.rows[n]
+            else:
+                mine = [p for (m, p), i in law_of.items() if m == n and i == k]
+                rows[n] = node.rows[n].take(np.isin(node.place_id[n], mine))
+        items.append(Item(rows, {n: np.zeros(len(r.rank), dtype=np.int64)
+                                 for n, r in rows.items()}, None,
+                          {t.np: np.ones((1, t.np), dtype=bool) for t in tables}, grids, None,
+                          law))
+    return items

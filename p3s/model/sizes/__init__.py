@@ -1,0 +1,1 @@
+"""How much and how often: elements, counts and turns of every slot."""

@@ -1,0 +1,337 @@
+"""Blocks: extents cut over grid dimensions, solved from the sizes that ranks were seen to have.
+
+The extents found are pooled over the program: slots that determine an extent well are solved
+first, the others choose among what was found. Small extents fit by chance, so a factor of one
+and extents that are known are tried first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from p3s.laws.counts import Law, roundness
+from p3s.laws.expr import BLOCK_KINDS, Expr, block_size
+from p3s.model.sizes.cells import Candidate, Votes
+
+GHOSTS = (0, 1, 2, 4)
+#: Shares rounded down or up whatever the block.
+PADDED = ("low", "high")
+#: Cuts that leave much of a remainder to one block: tried when nothing else fits.
+RARE = ("tail", "ceil")
+#: Extents tried for one block.
+MAX_EXTENTS = 1 << 13
+#: Rivals of one law that are kept.
+MAX_RIVALS = 12
+#: Factors tried (fields, components, planes in one message), smallest first.
+MAX_FACTORS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """A way of numbering blocks: how many there are and which one, as expressions and values.
+
+    count, at: int64 arrays, one entry per row of the observations.
+    """
+
+    p: Expr
+    c: Expr
+    count: np.ndarray
+    at: np.ndarray
+
+    @property
+    def name(self) -> str:
+        """The symbol of the number of blocks; empty where it is none."""
+        return str(self.p[1]) if self.p[0] == "sym" else ""
+
+    def varies(self) -> bool:
+        """Tell whether the rows differ in the number of blocks or in the position."""
+        return bool(np.any(self.count != self.count[0]) or np.any(self.at != self.at[0]))
+
+
+@dataclass(frozen=True)
+class SizeLaw(Law):
+    """A law of element counts.
+
+    others: equations that fit as well and differ further on; voted: chosen among arrangements of
+    a multi-partition's cells, so that what other slots say matters.
+    """
+
+    others: tuple[Expr, ...] = ()
+    voted: bool = False
+
+    def open(self) -> bool:
+        """Tell whether what is found at other slots may lead to another law."""
+        return bool(self.even or self.rivals or self.others or self.voted)
+
+
+@dataclass
+class Observations:
+    """Element counts of one slot: row i was seen at count ``n[i]`` with these symbols.
+
+    env: symbol -> int64 array (n, r, p0.., c0.., q0.., s, t); value: int64 array of elements;
+    across: for a shift, the dimensions it does not move along (a halo's face), tried first;
+    whole: whether every rank is there at every count, stage and turn that is there at all.
+    """
+
+    env: dict[str, np.ndarray]
+    value: np.ndarray
+    ndims: int
+    across: tuple[int, ...] = ()
+    whole: bool = False
+
+    def unique(self) -> Observations:
+        """Return the same observations without repeated rows."""
+        names = sorted(k for k in self.env if k != "r")
+        stack = np.stack([*(self.env[k] for k in names), self.value], axis=1)
+        _, keep = np.unique(stack, axis=0, return_index=True)
+        return self.take(keep)
+
+    def digest(self) -> bytes:
+        """Return what tells these observations from others."""
+        parts = [k.encode() + self.env[k].tobytes() for k in sorted(self.env)]
+        return b"|".join([*parts, self.value.tobytes(), repr((self.across, self.whole)).encode()])
+
+    def take(self, keep: np.ndarray) -> Observations:
+        """Return the rows selected by a mask or index array."""
+        return Observations({k: v[keep] for k, v in self.env.items()}, self.value[keep],
+                            self.ndims, self.across, self.whole)
+
+    def of(self, value: np.ndarray) -> Observations:
+        """Return other values at the same rows."""
+        return Observations(self.env, value, self.ndims, self.across, self.whole)
+
+
+def kinds_of(expr: Expr) -> set[str]:
+    """Return the ways in which an equation cuts extents."""
+    mine = {expr[1]} if expr[0] == "block" else set()
+    return mine.union(*(kinds_of(a) for a in expr[1:] if isinstance(a, list)))
+
+
+@dataclass
+class ExtentPool:
+    """Extents and partition kinds already found in the program, most used first."""
+
+    seen: dict[tuple[int, str], int] = field(default_factory=dict)
+    #: Extents with the one way of cutting them that fits, from slots that leave no choice.
+    certain: dict[tuple[int, str], int] = field(default_factory=dict)
+    #: Numbers the user typed as the program's arguments: extents are often among them.
+    typed: frozenset[int] = frozenset()
+
+    #: Ghost widths found on products of blocks.
+    ghosts: list[tuple[int, ...]] = field(default_factory=list)
+    #: Laws already fitted, by observations, with the state of the pool after that.
+    known: dict[bytes, tuple[object, Any]] = field(default_factory=dict)
+
+    #: The arrangement of cells of a multi-partition, and what was found to fit at each slot.
+    cells: Votes = field(default_factory=Votes)
+    found: dict[bytes, list[Candidate]] = field(default_factory=dict)
+
+    def state(self) -> object:
+        """Return what a law that is not certain depends on."""
+        return (frozenset(self.certain), frozenset(e for e, _ in self.seen),
+                len(self.cells.heard), len(self.ghosts))
+
+    def surprise(self, kind: str) -> float:
+        """Return what a way of cutting costs: common ones are free, as is one that is known."""
+        if any(k == kind for _, k in self.certain):
+            return 0.0
+        return {"first": 0.0, "floor": 0.25, "last": 0.5}.get(kind, 1.5)
+
+    def settle(self, obs: Observations, candidates: Sequence[Candidate]
+               ) -> tuple[Candidate, list[Expr]]:
+        """Return the best of equations that fit a slot, and those that are as good."""
+        slot = obs.digest()
+        self.cells.hear(slot, candidates)
+        uses: dict[int, int] = {}
+        for (extent, _), k in self.certain.items():
+            uses[extent] = uses.get(extent, 0) + k
+        best, *rest = self.cells.best(candidates, uses)
+        # an offset or a trim more makes it no less likely than that, several do
+        return best, [c.expr for c in rest if c.cost <= best.cost + 3]
+
+    def settled(self, best: Candidate, sure: bool) -> None:
+        """Note the extents of an equation that was chosen."""
+        for extent in dict.fromkeys(best.extents):
+            self.note(extent, best.kind)
+            if sure:
+                key = (extent, best.kind)
+                self.certain[key] = self.certain.get(key, 0) + 1
+
+    def possible(self, expr: Expr, others: Sequence[Expr]) -> list[Expr]:
+        """Return those of other equations that cut in ways which no other size rules out.
+
+        A program cuts its extents in one way: where ``expr`` cuts as some sizes do that leave no
+        choice, equations that cut otherwise are no rivals.
+        """
+        sure = {k for _, k in self.certain if k not in PADDED}
+        mine = kinds_of(expr)
+        return [e for e in others if not mine or not mine <= sure or kinds_of(e) <= sure]
+
+    def note(self, extent: int, kind: str) -> None:
+        """Count one more use of an extent."""
+        self.seen[(extent, kind)] = self.seen.get((extent, kind), 0) + 1
+
+    def extents(self) -> list[int]:
+        """Return the extents, most used first."""
+        best: dict[int, int] = {}
+        for (extent, _), uses in self.seen.items():
+            best[extent] = best.get(extent, 0) + uses
+        return sorted(best, key=lambda e: (-best[e], -e))
+
+    def kinds(self) -> list[str]:
+        """Return all partition kinds, those the program uses for certain first."""
+        uses: dict[str, int] = {}
+        for (_, kind), k in self.certain.items():
+            uses[kind] = uses.get(kind, 0) + k
+        return sorted(BLOCK_KINDS, key=lambda k: (-uses.get(k, 0), BLOCK_KINDS.index(k)))
+
+
+def extent_bounds(value: np.ndarray, axis: Axis, kind: str) -> tuple[int, int]:
+    """Return the smallest and the largest extent whose blocks can have these sizes."""
+    p, c = axis.count, axis.at
+    low, high = (value - 1) * p + 1, (value + 1) * p - 1
+    if kind == "tail":  # the last block may be nearly twice as long as the others
+        low = np.where(c == p - 1, (value - p + 1) * p, low)
+    if kind == "ceil":  # a short or empty block says little: only the longest are full
+        _, which = np.unique(p, return_inverse=True)
+        longest = np.zeros(int(which.max()) + 1, dtype=np.int64)
+        np.maximum.at(longest, which, value)
+        high = np.where(value == longest[which], high, np.iinfo(np.int64).max)
+    return max(1, int(low.max())), int(high.min())
+
+
+def kinds_possible(value: np.ndarray, axis: Axis, kinds: Sequence[str]) -> list[str]:
+    """Return the ways of cutting that are not ruled out by the sizes' range alone."""
+    p = axis.count
+    if int(((value - 1) * p).max()) + 1 <= int(((value + 1) * p).min()) - 1:
+        return list(kinds)
+    return [k for k in kinds if k in ("tail", "ceil")]
+
+
+def solve_one(value: np.ndarray, axis: Axis, kind: str) -> list[int]:
+    """Return all extents whose blocks along ``axis`` equal ``value`` in every row."""
+    low, high = extent_bounds(value, axis, kind)
+    if low > high:
+        return []
+    if high - low > MAX_EXTENTS:
+        high = low + MAX_EXTENTS
+    extents = np.arange(high, low - 1, -1)
+    for part in (slice(0, 4), slice(4, None)):  # most fail at once
+        got = block_size(kind, extents[:, None], axis.count[part], axis.at[part])
+        extents = extents[np.all(got == value[part], axis=1)]
+        if not len(extents):
+            return []
+    return [int(e) for e in extents]
+
+
+def best_extent(extents: list[int], pool: ExtentPool) -> int:
+    """Return the extent to believe in of those that fit: typed by the user, or known."""
+    for e in (*sorted(pool.typed, reverse=True), *pool.extents()):
+        if e in extents:
+            return e
+    # several extents fit alike: a round one is what people type; else the middle of the range
+    return max(extents, key=lambda e: (roundness(e), -abs(e - extents[len(extents) // 2])))
+
+
+def divisors(v: int) -> list[int]:
+    small = [d for d in range(1, math.isqrt(v) + 1) if v % d == 0]
+    return sorted({*small, *(v // d for d in small)})
+
+
+def solve_product(
+    value: np.ndarray, axes: Sequence[Axis], kind: str, pool: ExtentPool, budget: list[int],
+) -> list[int] | None:
+    """Return one extent per axis such that the product of their blocks equals ``value``."""
+    axis = axes[0]
+    if len(axes) == 1:
+        found = [e for e in solve_one(value, axis, kind) if _believable(axis, e, pool)]
+        return [best_extent(found, pool)] if found else None
+    for extent in _factors_of(value, axis, kind, pool, len(axes)):
+        if not _believable(axis, extent, pool):
+            continue
+        budget[0] -= 1
+        if budget[0] < 0:
+            return None
+        size = block_size(kind, extent, axis.count, axis.at)
+        rest = solve_product(value // size, axes[1:], kind, pool, budget)
+        if rest is not None:
+            return [extent, *rest]
+    return None
+
+
+def _factors_of(value: np.ndarray, axis: Axis, kind: str, pool: ExtentPool, parts: int
+                ) -> list[int]:
+    """Return extents whose blocks divide every value, those of the program first.
+
+    Then those near the root: extents of one program are seldom of very different size.
+    """
+    k = int(np.lexsort((axis.at, axis.count))[0])
+    first, p, c = int(value[k]), int(axis.count[k]), int(axis.at[k])
+    known = [*pool.extents(), *sorted(pool.typed, reverse=True)]
+    fresh: list[int] = []
+    if 0 < first < 10**9 and p <= 64:
+        near = first ** (1.0 / parts)
+        for f in sorted(divisors(first), key=lambda f: max(f / near, near / f)):
+            fresh += range(max(1, (f - 1) * p), (f + 1) * p + 1)
+        one = np.array(fresh, dtype=np.int64)
+        fresh = [int(e) for e in one[first % np.maximum(block_size(kind, one, p, c), 1) == 0]]
+    extents = np.array(list(dict.fromkeys([*known, *fresh])), dtype=np.int64)
+    for part in (slice(0, 8), slice(8, None)):
+        size = block_size(kind, extents[:, None], axis.count[part], axis.at[part])
+        good = np.all((size > 0) & (value[part] % np.maximum(size, 1) == 0), axis=1)
+        extents = extents[good]
+    return [int(e) for e in extents]
+
+
+def rivals_of(extents: Sequence[int], used: Sequence[Axis], kind: str, pool: ExtentPool
+              ) -> tuple[tuple[str, str, int, str, int], ...]:
+    """Return other ways to cut one of the extents that fit all sizes and differ further on.
+
+    Each as (extent symbol, kind, extent, other kind, other extent). Of extents that one way of
+    cutting leaves open, the one that the user typed is believed.
+    """
+    out = []
+    for extent, axis in zip(extents, used, strict=True):
+        sizes = block_size(kind, extent, axis.count, axis.at)
+        place = _place(axis)
+        for other in BLOCK_KINDS:
+            if place == "any" and other in PADDED and kind not in PADDED:
+                continue  # a cut that gives all ranks as much is no cut of the extent
+            for e in solve_one(sizes, axis, other)[:6]:
+                if (other, e) == (kind, extent) or (other == kind and extent in pool.typed):
+                    continue
+                if any(differs(kind, extent, other, e, k, place)
+                       for k in range(2, 4 * int(axis.count.max()) + 1)):
+                    out.append((axis.name or "n", kind, extent, other, e))
+    return tuple(out[:MAX_RIVALS])
+
+
+def _place(axis: Axis) -> str:
+    """Return where the blocks seen lie: at the start, at the end, or anywhere."""
+    if not np.any(axis.at):
+        return "first"
+    return "last" if np.all(axis.at == axis.count - 1) else "any"
+
+
+def differs(kind: str, extent: int, other: str, other_extent: int, p: int, place: str = "any"
+            ) -> bool:
+    """Return whether two ways of cutting give different blocks at ``p`` parts.
+
+    place: the first and last block may be all that is ever asked for.
+    """
+    c = {"first": np.zeros(1, dtype=np.int64), "last": np.array([p - 1])}.get(place, np.arange(p))
+    return not np.array_equal(block_size(kind, extent, p, c), block_size(other, other_extent, p, c))
+
+
+def _believable(axis: Axis, extent: int, pool: ExtentPool) -> bool:
+    """An extent over blocks whose number never changed must be large, or known elsewhere.
+
+    Otherwise a plain factor (two fields, three dimensions) would pass for a tiny extent.
+    """
+    p = axis.count
+    return bool(np.any(p != p[0])) or extent >= 8 * int(p[0]) or extent in pool.extents()

@@ -1,0 +1,435 @@
+"""Element counts as laws of grid extents, coordinates, stages and turns, simplest first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+
+import numpy as np
+
+from p3s.laws.counts import fit_exact
+from p3s.laws.expr import (
+    Expr,
+    add,
+    block,
+    block_size,
+    evaluate,
+    evaluate_int,
+    mul,
+    num,
+    sym,
+    symbols_of,
+)
+from p3s.model.sizes.affine import different, fit_affine
+from p3s.model.sizes.blocks import (
+    GHOSTS,
+    MAX_EXTENTS,
+    MAX_FACTORS,
+    PADDED,
+    RARE,
+    Axis,
+    ExtentPool,
+    Observations,
+    SizeLaw,
+    best_extent,
+    divisors,
+    kinds_possible,
+    rivals_of,
+    solve_one,
+    solve_product,
+)
+from p3s.model.sizes.diagonal import fit_diagonal
+from p3s.model.sizes.levels import blocks_in, fit_chunks, fit_levels, replaced, scalar_law
+from p3s.model.sizes.positions import composite_axes, decides, moving, plain_axes
+
+#: Ways of writing sizes by one block that are compared.
+MAX_ALIKE = 24
+
+
+def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
+    """Return the simplest exact law for the element counts, or None.
+
+    obs: every (count, rank, stage, turn) at which the slot was seen. A constant first, then laws
+    without a factor (one block, a law of n and the extents alone, products of blocks), then with
+    a factor, a ghost width, both; then blocks at affine positions and sums over the cells of a
+    multi-partition. Sizes that change from turn to turn have laws of their own. The extents of
+    the law found are noted in ``pool``.
+    """
+    obs = _without_idle(obs).unique()
+    if len(obs.value) == 0:
+        return None
+    key = obs.digest()
+    state, law = pool.known.get(key, (None, None))
+    if state is None or (state != pool.state() and (law is None or law.open())):
+        law = _fit(obs, pool)
+        pool.known[key] = (pool.state(), law)
+    return law
+
+
+def _without_idle(obs: Observations) -> Observations:
+    """Forget turns and stages that tell no sizes apart."""
+    for u in moving(obs):
+        rest = [obs.env[v] for v in ("t", "s") if v in obs.env and v != u]
+        ranks = Axis(sym("n"), sym("r"), obs.env["n"], obs.env["r"])
+        if decides(obs, [ranks], rest):
+            env = {**obs.env, u: np.zeros(len(obs.value), dtype=np.int64)}
+            obs = Observations(env, obs.value, obs.ndims, obs.across, obs.whole)
+    return obs
+
+
+def _fit(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
+    counts = np.unique(obs.env["n"])
+    if np.all(obs.value == obs.value[0]):
+        return SizeLaw(num(int(obs.value[0])), 1, len(counts))
+    if len(counts) < 2 or np.any(obs.value < 0):
+        return None
+    fit = _Fit(obs, pool, counts)
+    law = next((law for step in _steps(fit) if (law := step()) is not None), None)
+    if law is None or moving(obs) or law.even or law.others:
+        return law
+    return replace(law, even=law.free <= 2 and fit.fractional(law.expr),
+                   others=different(obs, law.expr, pool.possible(law.expr, [
+                       *fit.alike(law.free + 1), *fit.multiples(law.expr)])))
+
+
+def _steps(fit: _Fit) -> Iterator[Callable[[], SizeLaw | None]]:
+    if moving(fit.obs):
+        turned = [fit.level_scalar, fit.one, fit.affine,
+                  lambda: fit_levels(fit.obs, fit.pool, fit_elements),
+                  lambda: fit_chunks(fit.obs, fit.pool, fit_elements)]
+        yield from turned
+        return
+    yield fit.typed
+    if fit.obs.across:  # the face of a halo is a product over the grid before a share of all ranks
+        on_grid = [a for a in fit.axes if a.name != "n"]
+        in_line = [a for a in fit.axes if a.name == "n"]
+        yield from (fit.known_product, lambda: fit.one_block(on_grid), fit.products)
+        if len(fit.obs.across) > 1:
+            yield from (fit.products_with_factor, fit.widened)
+        yield from (lambda: fit.one_block(in_line), lambda: fit.scalar(1))
+    else:
+        yield from (lambda: fit.one_block(fit.axes), lambda: fit.scalar(1), fit.products)
+    for kinds in (fit.common, RARE):
+        yield from (lambda kinds=kinds: fit.factor(kinds), lambda kinds=kinds: fit.ghost(kinds),
+                    lambda kinds=kinds: fit.products_with_factor(kinds),
+                    lambda kinds=kinds: fit.factor_and_ghost(kinds))
+    yield from (fit.header, fit.widened, lambda: fit.products(PADDED),
+                lambda: fit.products_with_factor(PADDED), fit.scalar, fit.multiplied,
+                fit.over_two, fit.affine, lambda: fit_diagonal(fit.obs, fit.pool),
+                fit.complement)
+
+
+class _Fit:
+    """The observations of one slot with what all attempts need."""
+
+    def __init__(self, obs: Observations, pool: ExtentPool, counts: np.ndarray) -> None:
+        self.obs, self.pool, self.counts = obs, pool, counts
+        self.value = obs.value
+        self.axes: list[Axis] = [a for a in plain_axes(obs) if a.varies()]
+        #: along these, a single block may give the sizes
+        self.single = [a for a in self.axes if decides(obs, [a])]
+        self.plain = [a for a in self.axes if a.c[0] == "sym" and a.c[1][0] in "cr"]
+        self.kinds = pool.kinds()
+        self.cuts = [k for k in self.kinds if k not in PADDED]
+        self.common = [k for k in self.kinds if k not in RARE]
+        self.factors = divisors(int(np.gcd.reduce(obs.value)))[:MAX_FACTORS]
+        self.even = all(len(np.unique(obs.value[obs.env["n"] == n])) == 1 for n in counts)
+
+    def done(self, extents: Sequence[int], used: Sequence[Axis], kind: str, factor: int = 1,
+             ghost: int = 0) -> SizeLaw:
+        """Return the law, its extents noted, with the rival ways of cutting that remain."""
+        pool = self.pool
+        rivals = rivals_of(extents, used, kind, self.pool)
+        for e in extents:
+            pool.note(e, kind)
+            if not rivals:
+                pool.certain[(e, kind)] = pool.certain.get((e, kind), 0) + 1
+        if kind in PADDED and rivals and all((e, kind) in pool.certain for e in extents):
+            rivals = ()  # shares of this very extent are rounded so at other slots
+        sure = {k for _, k in pool.certain if k not in PADDED}
+        if kind in sure:  # the program cuts in one way: other slots have shown which
+            rivals = tuple(r for r in rivals if r[3] in sure
+                           and (r[3] != kind or (r[2], kind) not in pool.certain))
+        parts = [block(kind, e, a.p, a.c) for e, a in zip(extents, used, strict=True)]
+        # a remainder that fell on no rank's side shows nothing, unless there was one
+        even = self.even and all(np.all(e % a.count == 0)
+                                 for e, a in zip(extents, used, strict=True))
+        return SizeLaw(add(mul(num(factor), *parts), num(ghost)),
+                       len(extents) + (factor != 1) + (ghost != 0), len(self.counts), even,
+                       rivals)
+
+    def solved(self, value: np.ndarray, axis: Axis, kind: str, factor: int = 1,
+               ghost: int = 0) -> SizeLaw | None:
+        """Return the law of one block along ``axis`` whose sizes are ``value``."""
+        found = solve_one(value, axis, kind)
+        if not found:
+            return None
+        return self.done([best_extent(found, self.pool)], [axis], kind, factor, ghost)
+
+    def pairs(self, size: int) -> list[tuple[Axis, ...]]:
+        """Return sets of different grid dimensions along which blocks may be multiplied."""
+        return [u for u in combinations(self.plain, size)
+                if len({a.name for a in u}) == size and "n" not in {a.name for a in u}
+                and decides(self.obs, u)]
+
+    def typed(self) -> SizeLaw | None:
+        """Nothing in even sizes tells 4 * 60/p from 240/p; a 60 that the user typed does."""
+        if not (self.even and self.pool.typed):
+            return None
+        for factor, axis in product(self.factors, self.axes):
+            for e in solve_one(self.value // factor, axis, self.kinds[0]):
+                if e in self.pool.typed and e >= 8 * int(axis.count.max()):
+                    return self.done([e], [axis], self.kinds[0], factor)
+        return None
+
+    def one_block(self, along: Sequence[Axis]) -> SizeLaw | None:
+        """Try one block along each of the dimensions."""
+        return next((law for kind, axis in product(self.kinds, along) if axis in self.single
+                     and (law := self.solved(self.value, axis, kind)) is not None), None)
+
+    def one(self) -> SizeLaw | None:
+        """Try one block along any dimension, with and without a factor."""
+        return self.one_block(self.axes) or self.factor()
+
+    def products(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
+        """Try products of two and three blocks."""
+        for kind in kinds or self.cuts:
+            for used in (*self.pairs(2), *self.pairs(3)):
+                extents = solve_product(self.value, used, kind, self.pool, [2000])
+                if extents:
+                    return self.done(extents, used, kind)
+        return None
+
+    def known_product(self) -> SizeLaw | None:
+        """Try extents of the program on a halo's face, where even sizes leave the choice."""
+        face = [a for a in self.plain if a.name != "n" and int(a.name[1:]) in self.obs.across]
+        if not self.even or len(face) < 2:
+            return None
+        ghosts = [(0,) * len(face), *self.pool.ghosts]
+        for g, kind, chosen in product(ghosts, self.cuts, product(self.pool.extents()[:8],
+                                                                  repeat=len(face))):
+            if len(g) != len(face):
+                continue
+            size = np.ones(len(self.value), dtype=np.int64)
+            for e, a, wider in zip(chosen, face, g, strict=True):
+                size = size * (block_size(kind, e, a.count, a.at) + wider)
+            if np.any(size <= 0) or np.any(self.value % size):
+                continue
+            times = self.value // size
+            if np.all(times == times[0]) and (times[0] == 1 or any(g)):
+                return self.wide(chosen, face, kind, int(times[0]), g)
+        return None
+
+    def wide(self, extents: Sequence[int], used: Sequence[Axis], kind: str, factor: int,
+             ghosts: tuple[int, ...]) -> SizeLaw:
+        """Return the law of a factor times blocks, each wider by its ghost width."""
+        law = self.done(extents, used, kind)
+        if any(ghosts) and ghosts not in self.pool.ghosts:
+            self.pool.ghosts += sorted({ghosts, ghosts[::-1], (max(ghosts),) * len(ghosts)}
+                                       - set(self.pool.ghosts))
+        parts = [add(block(kind, e, a.p, a.c), num(g))
+                 for e, a, g in zip(extents, used, ghosts, strict=True)]
+        return SizeLaw(mul(num(factor), *parts), len(parts) + (factor > 1) + any(ghosts),
+                       len(self.counts), law.even, law.rivals)
+
+    def factor(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
+        """Try a factor times one block."""
+        return next((law for f, axis in product(self.factors[1:], self.single)
+                     for kind in kinds_possible(self.value // f, axis, kinds or self.kinds)
+                     if (law := self.solved(self.value // f, axis, kind, f)) is not None), None)
+
+    def ghost(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
+        """Try one block widened by a ghost width."""
+        for g, axis in product(GHOSTS[1:], self.single):
+            for kind in kinds_possible(self.value - g, axis, kinds or self.kinds):
+                law = self.solved(self.value - g, axis, kind, 1, g)
+                if law is not None:
+                    return law
+        return None
+
+    def products_with_factor(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
+        """Try a factor times two blocks."""
+        for kind, f in product(kinds or self.cuts, self.factors[1:24]):
+            for used in self.pairs(2):
+                extents = solve_product(self.value // f, used, kind, self.pool, [500])
+                if extents:
+                    return self.done(extents, used, kind, f)
+        return None
+
+    def factor_and_ghost(self, kinds: Sequence[str] = ()) -> SizeLaw | None:
+        """Try a factor times one widened block."""
+        for g, f, axis in product(GHOSTS[1:], self.factors[1:16], self.single):
+            value = self.value // f - g
+            for kind in kinds_possible(value, axis, kinds or self.kinds) \
+                    if np.all(value > 0) else ():
+                law = self.solved(value, axis, kind, f, f * g)
+                if law is not None:
+                    return law
+        return None
+
+    def header(self) -> SizeLaw | None:
+        """Try a factor times one block and a few elements more than any ghost width explains.
+
+        Only where blocks differ inside a count: their difference is the factor.
+        """
+        step = 0
+        for n in self.counts:
+            sizes = np.unique(self.value[self.obs.env["n"] == n])
+            step = int(np.gcd.reduce(np.append(np.diff(sizes), step)))
+        if step < 1:
+            return None
+        first = int(self.value[0]) % step
+        for k, axis in product(range(first, first + 8 * step + 1, step), self.single):
+            value = (self.value - k) // step
+            for kind in kinds_possible(value, axis, self.common) if np.all(value > 0) else ():
+                law = self.solved(value, axis, kind, step, k)
+                if law is not None:
+                    return law
+        return None
+
+    def alike(self, most: int) -> Iterator[Expr]:
+        """Yield ways to write the sizes by one block with no more than ``most`` numbers."""
+        found = 0
+        for g, f, axis in product(GHOSTS, self.factors[:16], self.single):
+            value = self.value // f - g
+            if 1 + (f > 1) + (g > 0) > most or np.any(value <= 0):
+                continue
+            for kind in kinds_possible(value, axis, self.kinds):
+                extents = solve_one(value, axis, kind)
+                if extents:
+                    e = best_extent(extents, self.pool)
+                    yield mul(num(f), add(block(kind, e, axis.p, axis.c), num(g)))
+                    found += 1
+                    if found == MAX_ALIKE:
+                        return
+
+    def multiples(self, expr: Expr) -> Iterator[Expr]:
+        """Yield equations with a smaller extent times a factor, for cuts that allow of both."""
+        for b in blocks_in(expr):
+            extent = b[2][1] if b[2][0] == "num" else 0
+            for f in (f for f in range(2, 9) if b[1] in RARE and extent and extent % f == 0):
+                other = replaced(expr, lambda x, b=b, f=f: mul(  # type: ignore[misc]
+                    num(f), ["block", b[1], num(b[2][1] // f), *b[3:]]) if x == b else x)
+                if np.array_equal(evaluate_int(other, self.obs.env), self.value):
+                    yield other
+
+    def fractional(self, expr: Expr) -> bool:
+        """Tell whether a law gives fractions at counts like those seen: what is done then is open.
+        """
+        ns = [int(n) for n in self.counts]
+        top = ns[-1]
+        kinds: list[tuple[Callable[[int], bool], list[int]]] = [
+            (lambda n: n & (n - 1) == 0, [2 * top, 4 * top]),
+            (lambda n: math.isqrt(n) ** 2 == n, [(math.isqrt(top) + k) ** 2 for k in (1, 2, 3)])]
+        more = next((far for like, far in kinds if len(ns) > 2 and all(map(like, ns))),
+                    [top + 1, top + 2, 2 * top])
+        if symbols_of(expr) - {"n"}:
+            return False
+        value = np.asarray(evaluate(expr, {"n": np.array(more)}), dtype=float)
+        return bool(np.any(np.abs(value - np.rint(value)) > 1e-6))
+
+    def widened(self) -> SizeLaw | None:
+        """Try a factor times two blocks both wider by a ghost width, of one extent or a known."""
+        ghosts = sorted(((g, h) for g in GHOSTS for h in GHOSTS
+                         if (g or h) and (g == h or self.even)),
+                        key=lambda g: (g[0] != g[1], sum(g)))
+        for kind, f, g in product(self.cuts[:3], self.factors[:16], ghosts):
+            value = self.value // f
+            for used in self.pairs(2):
+                extents = self._wide_pair(value, used, kind, g)
+                if extents is not None:
+                    return self.wide(extents, used, kind, f, g)
+        return None
+
+    def _wide_pair(self, value: np.ndarray, used: Sequence[Axis], kind: str,
+                   ghosts: tuple[int, int]) -> tuple[int, int] | None:
+        one, two = used
+        g, h = ghosts
+        most = math.isqrt(int((value * one.count * two.count).min())) + int(one.count.max())
+        low = math.isqrt(int((value * one.count * two.count).max()) // 4)
+        both = np.arange(min(most, low + MAX_EXTENTS), max(low, 2) - 1, -1)
+        for part in (slice(0, 4), slice(4, None)):
+            size = (block_size(kind, both[:, None], one.count[part], one.at[part]) + g) \
+                * (block_size(kind, both[:, None], two.count[part], two.at[part]) + h)
+            both = both[np.all(size == value[part], axis=1)]
+        if len(both):
+            e = best_extent([int(x) for x in both], self.pool)
+            return e, e
+        for e in self.pool.extents()[:8]:
+            wide = block_size(kind, e, one.count, one.at) + g
+            rest = value // np.maximum(wide, 1) - h
+            if np.any(wide <= 0) or np.any(value % np.maximum(wide, 1)) or np.any(rest <= 0):
+                continue
+            found = solve_one(rest, two, kind)
+            if found:
+                return e, best_extent(found, self.pool)
+        return None
+
+    def scalar(self, most: int = 9) -> SizeLaw | None:
+        """Try a law of n and the extents alone, where all ranks agree at every count.
+
+        most: free numbers in it; a slope and a constant pass for many a rounded share.
+        """
+        if not self.even:
+            return None
+        _, rows = np.unique(self.obs.env["n"], return_index=True)
+        names = ["n", *(f"p{d}" for d in range(self.obs.ndims))]
+        law = fit_exact([{k: int(self.obs.env[k][i]) for k in names} for i in rows],
+                        [int(v) for v in self.value[rows]], self.obs.ndims,
+                        known=[*sorted(self.pool.typed), *self.pool.extents()])
+        if law is None or law.free > most or (most == 1 and "block" in str(law.expr)):
+            return None  # a share rounded off is a block, whose rivals are known
+        return SizeLaw(law.expr, law.free, law.points, law.even, law.rivals)
+
+    def level_scalar(self) -> SizeLaw | None:
+        """Try a law that all ranks share, of the count and the turn."""
+        law = scalar_law(self.obs)
+        return None if law is None else SizeLaw(law[0], law[1], len(self.counts))
+
+    def multiplied(self) -> SizeLaw | None:
+        """Try blocks and their products times p, p - 1 or p - 2 of any extent."""
+        names = ["n"] if self.obs.ndims == 1 else [*(f"p{d}" for d in range(self.obs.ndims)), "n"]
+        for name, k in product(names, (1, 0, 2)):
+            times = self.obs.env[name] - k
+            if np.any(times <= 0) or np.any(self.value % times) or np.all(times == times[0]):
+                continue
+            part = _Fit(self.obs.of(self.value // times), self.pool, self.counts)
+            for step in (lambda part=part: part.one_block(part.axes), part.products, part.factor,
+                         part.products_with_factor, part.ghost, part.factor_and_ghost):
+                law = step()
+                if law is not None:
+                    return SizeLaw(mul(add(sym(name), num(-k)), law.expr), law.free + 1,
+                                   law.points, law.even, law.rivals)
+        return None
+
+    def over_two(self) -> SizeLaw | None:
+        """Try a block cut over two dimensions of the grid at once, and floor(L / (p_a p_b))."""
+        axes = [a for a in composite_axes(self.obs) if decides(self.obs, [a])]
+        for f, kind, axis in product(self.factors[:16], self.kinds, axes):
+            law = self.solved(self.value // f, axis, kind, f)
+            if law is not None:
+                return law
+        return None
+
+    def affine(self) -> SizeLaw | None:
+        """Try blocks at positions that are sums of coordinates and the turn."""
+        if self.even and not moving(self.obs):
+            return None
+        return fit_affine(self.obs, self.pool, scalar_law)
+
+    def complement(self) -> SizeLaw | None:
+        """Try everything but the own block: f * (L - block)."""
+        for kind, f, axis in product(self.kinds[:5], self.factors[:16], self.single):
+            if np.any(axis.count < 2):
+                continue
+            k = int(np.argmin(axis.count))
+            near = int(self.value[k] // f * axis.count[k] // (axis.count[k] - 1))
+            for e in range(max(near - 4, 1), near + 5):
+                if np.all(e - self.value // f == block_size(kind, e, axis.count, axis.at)):
+                    law = self.done([e], [axis], kind)
+                    own = mul(num(-1), block(kind, e, axis.p, axis.c))
+                    return SizeLaw(mul(num(f), add(num(e), own)), 1 + (f != 1), law.points, False,
+                                   law.rivals)
+        return None

@@ -1,0 +1,1 @@
+"""What is computed between calls: work of segments and the instruction table."""

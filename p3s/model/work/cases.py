@@ -1,0 +1,141 @@
+"""Which segments a rank runs through, and how often: cases of ranks before every place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from p3s.laws.counts import fit_exact
+from p3s.model.grid.guardfit import fit_guard
+from p3s.model.grid.guards import GridAt
+
+#: Kinds of ranks that are told apart before one place.
+_KINDS = 9
+
+
+@dataclass
+class Run:
+    """One traced count: calls and bytes per place and rank, segments as numbers of places.
+
+    calls: (places, ranks); sizes: mean bytes, same shape; segments: rows (rank, from, to, count,
+    work), from -1 at the start; item: of each row of the table; features: (ranks, features).
+    """
+
+    grid: GridAt
+    calls: np.ndarray
+    sizes: np.ndarray
+    segments: np.ndarray
+    item: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    features: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+
+
+#: A count, some of its ranks, and how often they run through each segment (segments, ranks).
+Seen = tuple[Run, np.ndarray, np.ndarray]
+
+
+def cases_of(seen: Sequence[Seen], before: Sequence[int], number: int) -> list[dict[str, Any]]:
+    """Return how often the segments before a place occur on ranks that make the same calls.
+
+    Where this has no law for all of them, ranks are told apart by which of the segments they run
+    through at all, if their places in the grid say who does, or by the borders they are at,
+    whichever leaves fewer without a law. The last case whose guard is None is all others.
+    """
+    def unlawful(cases: Sequence[Mapping[str, Any]]) -> int:
+        return sum("share" in law for case in cases for law in case["counts"])
+
+    best = [{"guard": None, "counts": _counts(seen, before, number)}]
+    for way in (_by_segments, _by_borders):
+        if unlawful(best):
+            parts = way(seen)
+            cases = [{"guard": guard, "counts": _counts(part, before, number)}
+                     for guard, part in parts]
+            if cases and unlawful(cases) < unlawful(best):
+                best = cases
+    return best
+
+
+def _by_segments(seen: Sequence[Seen]) -> list[tuple[list[Any] | None, list[Seen]]]:
+    """Return (guard, ranks) of each set of segments that ranks run through; none without rules."""
+    kinds = Counter(tuple(col) for _, _, count in seen for col in (count > 0).T.tolist())
+    order = sorted(kinds, key=lambda k: (kinds[k], k))
+    out: list[tuple[list[Any] | None, list[Seen]]] = []
+    for kind in order if 1 < len(order) <= _KINDS else ():
+        part = [(run, ranks[mine], count[:, mine]) for run, ranks, count in seen
+                if len(mine := np.flatnonzero(np.all(np.array(kind) == (count > 0).T, axis=1)))]
+        guard = None if kind == order[-1] else _guard(seen, part)
+        if guard is None and kind != order[-1]:
+            return []
+        out.append((guard, part))
+    return out
+
+
+def _by_borders(seen: Sequence[Seen]) -> list[tuple[list[Any] | None, list[Seen]]]:
+    """Return (guard, ranks) by the borders of the grid that ranks are at, most ranks last."""
+    parts: dict[tuple[tuple[bool, bool], ...], list[Seen]] = {}
+    for run, ranks, count in seen:
+        g = run.grid
+        low = (g.coords[:, ranks] == 0).T
+        high = (g.coords[:, ranks] == np.array(g.dims)[:, None] - 1).T
+        sides = [tuple(zip(*x, strict=True)) for x in zip(low.tolist(), high.tolist(),
+                                                          strict=True)]
+        for side in sorted(set(sides)):
+            mine = np.array([s == side for s in sides])
+            parts.setdefault(side, []).append((run, ranks[mine], count[:, mine]))
+    order = sorted(parts, key=lambda side: (sum(len(r) for _, r, _ in parts[side]), side))
+    return [(None if side == order[-1] else
+             [["first" if low else "notfirst", d] for d, (low, _) in enumerate(side)]
+             + [["last" if high else "notlast", d] for d, (_, high) in enumerate(side)],
+             parts[side]) for side in order]
+
+
+def _guard(seen: Sequence[Seen], part: Sequence[Seen]) -> list[Any] | None:
+    """Return who, of the ranks in ``seen``, is in ``part``; None without a rule."""
+    grids, sets, care = [], [], []
+    for run, ranks, _ in seen:
+        grids.append(run.grid)
+        care.append(np.isin(np.arange(run.grid.n), ranks))
+        sets.append(np.zeros(run.grid.n, dtype=bool))
+        for other, mine, _ in part:
+            if other is run:
+                sets[-1][mine] = True
+    return fit_guard(grids, sets, None, care)
+
+
+def _counts(seen: Sequence[Seen], before: Sequence[int],
+            number: int) -> list[dict[str, Any]]:
+    """Return how often each segment before a place occurs on ranks of one case.
+
+    Each is a constant, as often as the call it starts at, a law of n, or a share of the place's
+    calls; the one of least certain law takes what the others leave of these.
+    """
+    each = [np.concatenate([count[k] for _, _, count in seen]) for k in range(len(before))]
+    calls = np.concatenate([run.calls[number][ranks] for run, ranks, _ in seen])
+    out: list[dict[str, Any]] = []
+    for k, a in enumerate(before):
+        c = each[k]
+        starts = np.concatenate([run.calls[a][ranks] for run, ranks, _ in seen]) \
+            if a >= 0 else np.ones(len(c))
+        if np.all(c == c[0]):
+            out.append({"const": float(c[0])})
+        elif np.array_equal(c, starts):
+            out.append({"as": k})
+        else:
+            same = all(np.all(count[k] == count[k][0]) for _, _, count in seen)
+            law = fit_exact([_scalars(run.grid) for run, _, _ in seen],
+                            [int(count[k][0]) for _, _, count in seen],
+                            len(seen[0][0].grid.dims)) if same and len(seen) > 2 else None
+            out.append({"expr": law.expr} if law is not None
+                       else {"share": float(c.sum() / max(float(calls.sum()), 1.0))})
+    order = ("const", "as", "expr", "share")
+    main = max(range(len(before)), key=lambda k: (order.index(next(iter(out[k]))),
+                                                  float(each[k].sum())))
+    out[main] = {"rest": 1}
+    return out
+
+
+def _scalars(g: GridAt) -> dict[str, int]:
+    return {"n": g.n, **{f"p{d}": p for d, p in enumerate(g.dims)}}

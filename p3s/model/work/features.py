@@ -1,0 +1,203 @@
+"""What the computation of a rank may depend on: its blocks, its place, its messages, n.
+
+A feature is an expression in n, r, the extents p_d and the own coordinates c_d, times the bytes of
+a message or over the number of turns where it says so. All are non-negative everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+
+from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym, symbols_of, to_text
+from p3s.model.work.sparse import GROWING, RARE
+
+#: Extents of one dimension that are tried, most used first.
+_EXTENTS = 2
+#: Cost of what grows with n: wrong by far at large n where it fits by chance.
+_GROWS = GROWING + 2
+#: What a feature may be multiplied by: nothing, the bytes of the message at the segment's end or at
+#: its start, the inverse of how often the segment occurs (what is done once in a run).
+NONE, HERE, BEFORE, ONCE = "", "here", "before", "once"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A shape of the work of a segment; cost: how far-fetched it is, from 0 (a constant) on.
+
+    nest: a part of what a nest of loops over the block costs.
+    """
+
+    expr: Expr
+    cost: float
+    message: str = NONE
+    nest: bool = False
+
+    @property
+    def falls(self) -> bool:
+        """Whether it is a power of the number of processes that falls with it."""
+        return not self.message and self.cost < GROWING and symbols_of(self.expr) <= _COUNTS \
+            and self.expr[0] != "num"
+
+    def text(self) -> str:
+        """Return the feature as text; m: bytes of the message, k: how often the segment occurs."""
+        name = {NONE: "", HERE: "m", BEFORE: "m_before", ONCE: "1/k"}[self.message]
+        if name and self.expr == num(1):
+            return name
+        return f"{name}*({to_text(self.expr)})" if name else to_text(self.expr)
+
+
+def feature_values(feature: Feature, env: Mapping[str, np.ndarray],
+                   messages: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return a feature for the ranks of ``env`` (symbol -> array), float64.
+
+    messages: HERE, BEFORE and ONCE -> factor per rank.
+    """
+    value = np.asarray(evaluate(feature.expr, env), dtype=float)
+    if feature.message:
+        value = value * messages[feature.message]
+    return np.broadcast_to(np.maximum(value, 0.0), (len(env["n"]),))
+
+
+_COUNTS = {"n", "p0", "p1", "p2", "p3"}
+#: Own coordinate along each extent.
+_AT = {"n": "r", **{f"p{d}": f"c{d}" for d in range(4)}}
+
+
+def blocks_of(items: Sequence[Mapping[str, Any]], ndims: int) -> dict[str, list[Expr]]:
+    """Return the blocks in the sizes of a model's messages: extent symbol -> blocks.
+
+    Blocks at the partner's coordinate are taken at the own one; most used first.
+    """
+    used: dict[str, dict[str, tuple[int, Expr]]] = {}
+    for item in items:
+        for slot in item["slots"]:
+            for found in _blocks(slot["elements"].get("expr", [])):
+                block = _own(found, ndims)
+                if block is not None:
+                    per = used.setdefault(block[3][1], {})
+                    key = repr(block)
+                    per[key] = (per.get(key, (0, block))[0] + 1, block)
+    return {p: [b for _, b in sorted(per.values(), key=lambda x: (-x[0], repr(x[1])))][:_EXTENTS]
+            for p, per in sorted(used.items())}
+
+
+def _blocks(expr: Any) -> Iterator[Expr]:
+    if isinstance(expr, list) and expr:
+        if expr[0] == "block":
+            yield expr
+        for part in expr[1:]:
+            yield from _blocks(part)
+
+
+def _own(block: Expr, ndims: int) -> Expr | None:
+    """Return a block at the own coordinate, None where it is no plain block of the grid."""
+    _, kind, extent, parts, at = block
+    if extent[0] != "num" or parts[0] != "sym":
+        return None
+    if at[0] == "num":
+        return block
+    if parts[1] == "n":
+        own = "r" if ndims > 1 else at[1] if at[1] == "r" else "r"
+    else:
+        own = "c" + parts[1][1:]
+    return ["block", kind, extent, parts, sym(own)]
+
+
+def features(items: Sequence[Mapping[str, Any]], ndims: int) -> list[Feature]:
+    """Return all features of a program, simplest first."""
+    blocks = blocks_of(items, ndims)
+    out = [Feature(num(1), 0.0, NONE, True), Feature(num(1), 1.0, HERE, True),
+           Feature(num(1), 1.0, BEFORE, True), Feature(num(1), 1.4, ONCE)]
+    out += list(_of_blocks(blocks, ndims))
+    names = [f"p{d}" for d in range(ndims)] if ndims > 1 else ["n"]
+    out += list(_of_counts(ndims, 2.0 if all(p in blocks for p in names) else 1.0))
+    out += list(_of_position(blocks, ndims))
+    seen: dict[str, Feature] = {}
+    for f in sorted(out, key=lambda f: f.cost):
+        seen.setdefault(f"{f.message}{f.expr}", f)
+    return list(seen.values())
+
+
+def _of_blocks(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Feature]:
+    names = [f"p{d}" for d in range(ndims)] if ndims > 1 else ["n"]
+    cut = [p for p in names if p in blocks]
+    for size in range(len(cut), 0, -1):
+        for dims in combinations(cut, size):
+            # dimensions whose extent no message shows are shared out evenly
+            rest = [power(sym(p), -1) for p in names if p not in cut] if size == len(cut) else []
+            for k, chosen in enumerate(product(*(blocks[p] for p in dims))):
+                volume = mul(*chosen, *rest)
+                yield Feature(volume, 1.0 + 0.1 * (len(cut) - size) + (k > 0), NONE, k == 0)
+                if size == len(cut) == 1 and volume[0] == "block" and volume[1] in ("low", "high"):
+                    # messages padded to the largest block: the own one may be smaller
+                    own = ["block", "first", volume[2], volume[3], sym(_AT[dims[0]])]
+                    yield Feature(own, 1.3 + (k > 0))
+                    yield Feature(mul(own, volume), 1.7 + (k > 0))
+                    yield Feature(mul(own, volume), RARE + 0.2 + (k > 0), ONCE)
+                if size == len(cut):
+                    yield Feature(mul(volume, ["log2", ["max", volume, num(1)]]), 2.0 + (k > 0))
+                    yield Feature(mul(volume, volume), (1.6 if ndims == 1 else 2.5) + (k > 0))
+                    yield Feature(volume, RARE + (k > 0), ONCE)
+                    yield Feature(mul(volume, volume), RARE + 0.5 + (k > 0), ONCE)
+    if ndims > 1:
+        for block in blocks.get("n", []):
+            yield Feature(block, 1.5)
+
+
+def _of_counts(ndims: int, times: float) -> Iterator[Feature]:
+    """Yield powers of n; times: of their cost, dearer where blocks are known instead."""
+    n = sym("n")
+    yield Feature(power(n, -1), 1.2)
+    if times == 1:
+        yield Feature(power(n, -1), RARE + 0.2, ONCE)
+    for a, b, cost in ((-1, 2, 1.8), (-2, 3, 1.8), (-1, 3, 2.0), (-2, 1, 2.0), (1, 2, _GROWS),
+                       (1, 1, _GROWS)):
+        yield Feature(["pow", n, a, b] if (a, b) != (1, 1) else n, cost * times)
+    yield Feature(["log2", n], _GROWS)
+    yield Feature(mul(n, ["log2", n]), _GROWS)
+    yield Feature(mul(["log2", n], power(n, -1)), 2.5 * times)
+    for d in range(ndims if ndims > 1 else 0):
+        p = sym(f"p{d}")
+        yield Feature(power(p, -1), 1.9 * times)
+        yield Feature(p, _GROWS)
+    for dims in combinations(range(ndims), 2) if ndims > 2 else ():
+        yield Feature(mul(*(power(sym(f"p{d}"), -1) for d in dims)), 1.9 * times)
+
+
+def _is_zero(e: Expr) -> Expr:
+    """Return 1 where a non-negative whole number is 0, else 0."""
+    return add(num(1), mul(num(-1), ["min", e, num(1)]))
+
+
+def _of_position(blocks: Mapping[str, list[Expr]], ndims: int) -> Iterator[Feature]:
+    """Yield what some ranks do besides or more of: alone, per own block, per face, at the root."""
+    names = [f"p{d}" for d in range(ndims)] if ndims > 1 else ["n"]
+    whole = mul(*(blocks[p][0] for p in names)) if all(p in blocks for p in names) \
+        else power(sym("n"), -1)
+    first = _is_zero(sym("r"))
+    last = _is_zero(add(sym("n"), num(-1), mul(num(-1), sym("r"))))
+    yield Feature(mul(first, sym("n")), _GROWS)
+    sides: list[tuple[Expr, int | None, float]] = [(first, None, 2.2), (last, None, 2.6)]
+    borders = []
+    for d in range(ndims if ndims > 1 else 0):
+        low = _is_zero(sym(f"c{d}"))
+        high = _is_zero(add(sym(f"p{d}"), num(-1), mul(num(-1), sym(f"c{d}"))))
+        borders += [low, high]
+        sides += [(low, d, 2.4), (high, d, 2.4)]
+    for a, b in combinations(range(ndims if ndims > 1 else 0), 2):
+        ca, cb = sym(f"c{a}"), sym(f"c{b}")
+        apart = ["max", add(ca, mul(num(-1), cb)), add(cb, mul(num(-1), ca))]
+        sides.append((_is_zero(apart), None, 2.6))
+    for side, along, cost in sides:
+        yield Feature(side, cost)
+        yield Feature(mul(side, whole), cost + 0.4)
+        across = [blocks[f"p{e}"][0] for e in range(ndims) if e != along and f"p{e}" in blocks]
+        if across and along is not None:
+            yield Feature(mul(side, *across), cost + 0.4)
+    if borders:
+        yield Feature(add(*borders), 2.2)

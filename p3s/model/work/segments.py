@@ -1,0 +1,237 @@
+"""Work of segments: what one process computes between two calls, as a law of its block and n.
+
+The thesis (section 5.3) keeps the total of a phase and every segment's share of it. Here every
+segment, the code between two places in the program, has a law of its own: control code is a
+constant, loops over the own block follow the block's size, packing follows the message. The work
+of a process in a phase is the sum over its segments. Which segments a process runs through
+follows from the calls it makes: those before a call depend on which of the calls that ever come
+before it the process makes at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from p3s.characterize.tables import PointTable
+from p3s.laws.counts import fit_work
+from p3s.model.grid.guards import GridAt
+from p3s.model.partners.relations import partners
+from p3s.model.sizes.slots import env_of
+from p3s.model.tree import assign
+from p3s.model.work.cases import Run, Seen, cases_of
+from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
+from p3s.model.work.scic import instruction_groups, ranges
+from p3s.model.work.sparse import MAX_TERMS, fit_sparse
+
+#: Largest coefficient of variation over ranks at which all ranks are taken to be equal.
+EQUAL_RANKS_CV = 0.35
+#: Ranks per count that a law is fitted to; shares of all work that may have laws of few terms.
+_RANKS, _TINY, _SMALL = 128, 0.001, 0.01
+
+Place = tuple[str, str]
+Rows = Mapping[str, np.ndarray]
+
+
+def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, Any]],
+                   tables: Sequence[PointTable], grids: Mapping[int, GridAt],
+                   split: Mapping[tuple[str, str], bool]) -> None:
+    """Add "work" to every phase: the laws of its segments, and its total per rank as measured.
+
+    Keys: places (the segments before each call, :func:`_place`), law (of the mean over the ranks
+    that take part), points, equal_ranks, measured (count -> instruction groups, with
+    the mean work of a rank in the run).
+    """
+    places = places_of(items)
+    of_item = np.array([places[(it["site"], it["op"])] for it in items] + [-1], dtype=np.int64)
+    phase_of = np.array([it["phase"] for it in items] + [-1], dtype=np.int64)
+    runs = []
+    totals: list[list[tuple[int, np.ndarray, np.ndarray]]] = [[] for _ in phases]
+    for t in tables:
+        item = np.minimum(assign(items, t, grids[t.np], split).of_row, len(items))
+        runs.append(run_of(t, grids[t.np], of_item[item], places))
+        runs[-1].item = item
+        for k in range(len(phases)):
+            mine = phase_of[item] == k
+            ranks = np.unique(t.rank[mine])
+            if len(ranks):
+                totals[k].append((t.np, ranks, np.bincount(
+                    t.rank[mine], weights=t.work[mine], minlength=t.np)[ranks]))
+    for k, phase in enumerate(phases):
+        phase["work"] = {**_total(totals[k]), "places": []}
+    basis = features(items, len(next(iter(grids.values())).dims))
+    for run in runs:
+        env = env_of(run.grid, np.arange(run.grid.n))
+        run.features = np.stack([feature_values(Feature(f.expr, 0.0), env, {}) for f in basis],
+                                axis=1)
+    most = most_terms(runs)
+    weights = _row_weights(items, tables[-1], runs[-1], grids[tables[-1].np])
+    for place, number in places.items():
+        mine = [i for i, it in enumerate(items) if (it["site"], it["op"]) == place]
+        made = _place(number, list(places), runs, basis, most)
+        made["items"] = mine
+        made["rows"] = [weights.get(i, [1.0, 1.0]) for i in mine]
+        phases[items[mine[0]]["phase"]]["work"]["places"].append(made)
+
+
+def places_of(items: Sequence[Mapping[str, Any]]) -> dict[Place, int]:
+    return {p: k for k, p in enumerate(dict.fromkeys((it["site"], it["op"]) for it in items))}
+
+
+def run_of(t: PointTable, grid: GridAt, place: np.ndarray, places: Mapping[Place, int]) -> Run:
+    """Return what one traced count did, by place; place: of each row of the table, -1: of none."""
+    shape = (len(places), t.np)
+    known = place >= 0
+    cell = place[known] * t.np + t.rank[known]
+    size = shape[0] * shape[1]
+    calls = np.bincount(cell, weights=t.count[known], minlength=size).reshape(shape)
+    moved = np.bincount(cell, weights=(t.count * t.nbytes)[known], minlength=size).reshape(shape)
+    if len(t.segments):
+        number = np.array([*(places.get(node, -2) for node in t.nodes), -1], dtype=np.int64)
+        segments = t.segments.copy()
+        segments[:, 1], segments[:, 2] = number[segments[:, 1]], number[segments[:, 2]]
+        segments = segments[segments[:, 2] >= 0]
+    else:  # a signature without segments: all work before a call is one
+        work = np.bincount(cell, weights=t.work[known], minlength=size)
+        there = np.flatnonzero(calls.ravel())
+        segments = np.stack([there % t.np, np.full(len(there), -1), there // t.np,
+                             calls.ravel()[there], work[there]], axis=1).astype(np.int64)
+    return Run(grid, calls, moved / np.maximum(calls, 1), segments)
+
+
+def _total(points: Sequence[tuple[int, np.ndarray, np.ndarray]]) -> dict[str, Any]:
+    """Return a phase's work per rank as it was measured, with a law of its mean.
+
+    points: (count, ranks that take part, work of each of them in the whole run).
+    """
+    means = [(n, float(w.mean())) for n, _, w in points]
+    spread = [float(w.std() / w.mean()) for _, _, w in points if len(w) > 1 and w.mean() > 0]
+    law = fit_work([n for n, _ in means], [v for _, v in means])
+    return {"law": law.to_json(), "points": [list(p) for p in means],
+            "equal_ranks": bool(spread) and float(np.median(spread)) <= EQUAL_RANKS_CV,
+            "measured": {str(n): [{"ranks": ranges(ranks[mine]), "work": float(w[mine].mean())}
+                                  for mine in instruction_groups(w)] for n, ranks, w in points}}
+
+
+def most_terms(runs: Sequence[Run]) -> dict[tuple[int, int], int]:
+    """Return how many terms the law of a segment may have: few where it hardly matters.
+
+    One for the segments that together are at most a thousandth of the work at every count, two
+    for those that are a hundredth.
+    """
+    share: dict[tuple[int, int], float] = {}
+    for run in runs:
+        total = max(float(run.segments[:, 4].sum()), 1.0)
+        pair, where = np.unique(run.segments[:, 1:3], axis=0, return_inverse=True)
+        work = np.bincount(where.ravel(), weights=run.segments[:, 4])
+        for (a, b), w in zip(pair.tolist(), work, strict=True):
+            share[(a, b)] = max(share.get((a, b), 0.0), float(w) / total)
+    order = sorted(share.items(), key=lambda x: (x[1], x[0]))
+    sums = np.cumsum([s for _, s in order])
+    return {pair: 1 if s <= _TINY else 2 if s <= _SMALL else MAX_TERMS
+            for (pair, _), s in zip(order, sums, strict=True)}
+
+
+def _place(number: int, places: Sequence[Place], runs: Sequence[Run],
+           basis: Sequence[Feature], most: Mapping[tuple[int, int], int]) -> dict[str, Any]:
+    """Return the segments that end at one place.
+
+    Keys: from (places before it, null: the start of the run); segments (a law of one occurrence
+    for each of them); cases (for the ranks that make just these of the calls before it: how often
+    each segment occurs).
+    """
+    here = [run.segments[run.segments[:, 2] == number] for run in runs]
+    before = sorted({int(a) for s in here for a in np.unique(s[:, 1])})
+    tables = [counts_and_work(s, before, run.grid.n) for s, run in zip(here, runs, strict=True)]
+    laws: dict[int, dict[str, Any]] = {}
+    like: list[tuple[int, ...]] = []
+    # the code before one call is often the same: who was seen at most counts is fitted first
+    order = sorted(range(len(before)), key=lambda k: (
+        -sum(bool(count[k].any()) for count, _ in tables),
+        -sum(float(work[k].sum()) for _, work in tables)))
+    for k in order:
+        a = before[k]
+        laws[k], terms = _segment_law([(run, count[k], work[k]) for run, (count, work)
+                                       in zip(runs, tables, strict=True)],
+                                      a, number, basis, most[(a, number)], like)
+        like.append(terms)
+    cases: dict[tuple[bool, ...], list[Seen]] = {}
+    for run, (count, _) in zip(runs, tables, strict=True):
+        there = _present(run.calls, before)
+        ranks = np.flatnonzero(run.calls[number] > 0)
+        for key in sorted({tuple(col) for col in there[:, ranks].T.tolist()}):
+            mine = ranks[np.all(np.array(key) == there[:, ranks].T, axis=1)]
+            cases.setdefault(key, []).append((run, mine, count[:, mine]))
+    return {"place": list(places[number]),
+            "from": [list(places[a]) if a >= 0 else None for a in before],
+            "segments": [laws[k] for k in range(len(before))],
+            "cases": [{"present": [int(x) for x in key], **case} for key, seen in cases.items()
+                      for case in cases_of(seen, before, number)]}
+
+
+def _present(calls: np.ndarray, before: Sequence[int]) -> np.ndarray:
+    """Return (places before, ranks): whether a rank makes a call at all; the start always."""
+    return np.stack([calls[a] > 0 if a >= 0 else np.ones(calls.shape[1], dtype=bool)
+                     for a in before])
+
+
+def counts_and_work(segments: np.ndarray, before: Sequence[int], ranks: int
+                     ) -> tuple[np.ndarray, np.ndarray]:
+    """Return how often each segment occurs and its work, both (places before, ranks)."""
+    row = np.searchsorted(np.array(before), segments[:, 1])
+    out = np.zeros((2, len(before), ranks))
+    np.add.at(out[0], (row, segments[:, 0]), segments[:, 3])
+    np.add.at(out[1], (row, segments[:, 0]), segments[:, 4])
+    return out[0], out[1]
+
+
+def _segment_law(points: Sequence[tuple[Run, np.ndarray, np.ndarray]], a: int, b: int,
+                 basis: Sequence[Feature], max_terms: int, like: Sequence[tuple[int, ...]]
+                 ) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """Return the law of one occurrence of the segment from place a to place b, and its terms."""
+    x, y, n = [], [], []
+    for run, count, work in points:
+        ranks = np.flatnonzero(count > 0)
+        if not len(ranks):
+            continue
+        ranks = ranks[np.unique(np.linspace(0, len(ranks) - 1, _RANKS).astype(np.int64))] \
+            if len(ranks) > _RANKS else ranks
+        factor = {NONE: np.ones(len(ranks)), HERE: run.sizes[b][ranks],
+                  BEFORE: run.sizes[a][ranks] if a >= 0 else np.zeros(len(ranks)),
+                  ONCE: 1.0 / count[ranks]}
+        x.append(run.features[ranks] * np.stack([factor[f.message] for f in basis], axis=1))
+        y.append(work[ranks] / count[ranks])
+        n.append(np.full(len(ranks), run.grid.n))
+    fit = fit_sparse(np.concatenate(x), np.concatenate(y), np.concatenate(n),
+                     [f.cost for f in basis], [i for i, f in enumerate(basis) if f.nest],
+                     [i for i, f in enumerate(basis) if f.falls], max_terms, like)
+
+    def terms(columns: Sequence[int], coef: Sequence[float]) -> list[Any]:
+        return [[c, basis[i].expr, basis[i].message] for i, c in zip(columns, coef, strict=True)]
+
+    return {"terms": terms(fit.terms, fit.coef), "error": fit.error,
+            "rivals": [terms(*rival) for rival in fit.rivals],
+            "counts": sorted({int(v) for part in n for v in part})}, fit.terms
+
+
+def _row_weights(items: Sequence[Mapping[str, Any]], t: PointTable, run: Run, grid: GridAt
+                 ) -> dict[int, list[float]]:
+    """Return the work of one call per item: of the first stage of a family, and of later ones.
+
+    It says how the work before a place is shared out between its relations and stages.
+    """
+    out: dict[int, list[float]] = {}
+    peer = np.array([g.peer for g in t.groups], dtype=np.int64)[t.group] if len(t.group) else t.rank
+    for i, item in enumerate(items):
+        mine = np.flatnonzero(run.item == i)
+        if not len(mine):
+            continue
+        table = partners(item["relation"], grid) if item["relation"] is not None else None
+        first = table[0][t.rank[mine]] == peer[mine] if table is not None and len(table) > 1 \
+            else np.ones(len(mine), dtype=bool)
+        work = [float(t.work[mine[m]].sum() / max(int(t.count[mine[m]].sum()), 1))
+                for m in (first, ~first)]
+        out[i] = [work[0], work[1] if not np.all(first) else work[0]]
+    return out
