@@ -12,6 +12,7 @@ import numpy as np
 from p3s.characterize.tables import INSTRUCTIONS, PointTable
 from p3s.compute.points import Point
 from p3s.errors import P3SError
+from p3s.far.builds import same_places
 from p3s.far.cells import Cells, Predicted, counted, measured, places_of
 from p3s.far.lookup import Curve, Match, Role, kinds_of, look_up, rank_groups
 from p3s.far.times import Spent, spent
@@ -71,8 +72,10 @@ def groups_of(study: Study, other: Study, model: Mapping[str, Any]) -> dict[int,
     name = str(other.root.relative_to(study.root)) if other.root.is_relative_to(study.root) \
         else str(other.root)
     places = [place for place, _ in places_of(model)]
+    same = {t.np: same_places(study, other, own, t) for t in tables}
+    tables = [same[t.np].renamed(t, own) for t in tables]
     return match_tables(own, tables, model, {
-        t.np: spent(other, t, places) for t in tables}, name)
+        t.np: spent(other, t, places, same[t.np]) for t in tables}, name)
 
 
 def match_tables(own: Sequence[PointTable], tables: Sequence[PointTable],

@@ -1,0 +1,285 @@
+"""Places of another build of a program as those of the study.
+
+A call site is the hash of its return addresses. A program whose input is compiled in is built
+again for a smaller one, and its addresses shift. Which call is which is then told by debug
+information, else by symbols and the order of the calls in their functions, else by the position
+in the loop nest; nothing is matched in part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from p3s.characterize.fold import Loop
+from p3s.characterize.phases import RELEVANT_SHARE
+from p3s.characterize.structure import Node, Structure, structure
+from p3s.characterize.tables import PointTable
+from p3s.far.cells import counted
+from p3s.trace.source import Where, parse
+
+SITE, LINE, FUNCTION, STRUCTURE = "site", "line", "function", "structure"
+#: How places were matched, as words.
+HOW = {
+    SITE: "by call site",
+    LINE: "by function and line",
+    FUNCTION: "by function and order of calls",
+    STRUCTURE: "by structure",
+}
+#: Names that compilers append to copies they make of a function.
+_COPY = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|clone)(?:\.\d+)?")
+#: From this share of unknown places on it is another program, not another way through it.
+FOREIGN = 0.5
+_APART = "~"
+Key = tuple[Any, ...]
+Tree = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Same:
+    """Sites of another build -> sites of the study; how they were found.
+
+    Without ``sites`` (how: SITE) both have the same.
+    """
+
+    how: str = SITE
+    sites: Mapping[str, str] = field(default_factory=dict)
+
+    def site(self, name: str, own: Iterable[str] = ()) -> str:
+        """Return the study's name of a site; own: names that an unknown one must not take."""
+        plain, mark, number = name.partition("#")
+        if name in self.sites:
+            return self.sites[name]
+        if plain in self.sites:
+            return self.sites[plain] + mark + number
+        return _APART + name if self.sites and name and name in own else name
+
+    def renamed(self, t: PointTable, own: Sequence[PointTable]) -> PointTable:
+        """Return a table with the sites of the study."""
+        if not self.sites:
+            return t
+        known = {site for o in own for site, _ in o.nodes}
+
+        def words(names: Sequence[str]) -> tuple[str, ...]:
+            split = [name.rpartition(":") for name in names]
+            return tuple(f"{self.site(site, known)}:{op}" for site, _, op in split)
+
+        return replace(
+            t, groups=tuple(replace(g, site=self.site(g.site, known)) for g in t.groups),
+            nodes=tuple((self.site(site, known), op) for site, op in t.nodes),
+            sites={self.site(site, known): frames for site, frames in t.sites.items()},
+            varying=words(t.varying), moved=words(t.moved), recounted=words(t.recounted))
+
+
+def used(t: PointTable) -> list[Node]:
+    """Return the places that a run reaches."""
+    return [t.nodes[k] for k in sorted(set(t.edges[:, 2].tolist())) if k >= 0]
+
+
+def share(t: PointTable, nodes: Iterable[Node]) -> float:
+    """Return the share of places in the time of a run."""
+    mine = set(nodes)
+    there = np.array([(g.site, g.op) in mine for g in t.groups], dtype=bool)
+    count = np.array([counted((g.site, g.op)) for g in t.groups], dtype=bool)
+    time = (t.work + t.elapsed_ns) * count[t.group]
+    return float(time[there[t.group]].sum() / max(time.sum(), 1))
+
+
+def known(own: Sequence[PointTable], far: PointTable) -> bool:
+    """Tell whether a run is at the places of the study, but for a few that hardly matter."""
+    mine = {node for t in own for node in used(t)}
+    here = used(far)
+    strange = [node for node in here if node not in mine]
+    return len(strange) <= FOREIGN * len(here) and share(far, strange) <= RELEVANT_SHARE
+
+
+def correspond(own: Sequence[PointTable], far: PointTable, own_places: Mapping[str, Where],
+               far_places: Mapping[str, Where]) -> Same | None:
+    """Return which sites of another build are which of the study, None where it cannot be told.
+
+    own_places, far_places: frame -> place, of both. Where both have names these decide: a place
+    whose name the study does not have is another place, whatever its position.
+    """
+    nearest = min(own, key=lambda t: (abs(np.log(t.np / far.np)), t.np))
+    for how, key in ((LINE, _line), (FUNCTION, _function)):
+        mine = _keys([*own], own_places, far_places, key)
+        theirs = _keys([far], far_places, own_places, key)
+        if mine is None or theirs is None:
+            continue
+        for tables in ([*own], [nearest]):
+            sites = _by_name(tables, far, mine, theirs)
+            same = Same(how, sites)
+            if sites and _alike(tables, same.renamed(far, own), nearest):
+                return same
+        return None
+    for tables in ([*own], [nearest]):
+        sites = _by_structure(structure(tables), structure([far]), nearest, far)
+        same = Same(STRUCTURE, sites)
+        shared = {site for t in own for site in t.sites} & set(far.sites)
+        if any(sites.get(site, site) != site for site in shared):
+            continue
+        if sites and _alike(tables, same.renamed(far, own), nearest, every=True):
+            return same
+    return None
+
+
+# ---- by name
+def _line(where: Where) -> Key | None:
+    if not (where.function and where.line):
+        return None
+    return tuple((_bare(w.function), w.file.rpartition("/")[2], w.line)
+                 for w in (where, *where.around))
+
+
+def _function(where: Where) -> Key | None:
+    return (_bare(where.function),) if where.function else None
+
+
+def _bare(name: str) -> str:
+    return _COPY.sub("", name)
+
+
+def _keys(tables: Sequence[PointTable], places: Mapping[str, Where],
+          others: Mapping[str, Where], key: Callable[[Where], Key | None]
+          ) -> dict[str, tuple[Key, tuple[int, ...]]] | None:
+    """Return plain site -> its name and its offsets; None where sites that matter have no name.
+
+    A frame without a name stands for itself where the other build has the same: a library.
+    """
+    out: dict[str, tuple[Key, tuple[int, ...]]] = {}
+    nameless = set()
+    for t in tables:
+        for site, frames in t.sites.items():
+            names: list[Key] = []
+            for frame in frames:
+                where = places.get(frame) or parse(frame)
+                name = key(where) or ((frame,) if frame in others else None)
+                if name is not None:
+                    names += name
+            plain = site.partition("#")[0]
+            if frames and all(key(places.get(f) or parse(f)) or f in others for f in frames):
+                out[plain] = (tuple(names), tuple(parse(f).offset for f in frames))
+            else:
+                nameless.add(plain)
+        lost = [node for node in used(t) if node[0].partition("#")[0] in nameless or not node[0]]
+        if share(t, lost) > RELEVANT_SHARE or len(lost) > FOREIGN * len(used(t)):
+            return None
+    return out
+
+
+def _by_name(own: Sequence[PointTable], far: PointTable,
+             mine: Mapping[str, tuple[Key, tuple[int, ...]]],
+             theirs: Mapping[str, tuple[Key, tuple[int, ...]]]) -> dict[str, str]:
+    """Return sites of the same name and operations; several of one name in their order, where
+    both have as many."""
+
+    def named(tables: Sequence[PointTable], keys: Mapping[str, tuple[Key, tuple[int, ...]]]
+              ) -> dict[Key, list[str]]:
+        ops: dict[str, set[str]] = {}
+        for t in tables:
+            for site, op in used(t):
+                ops.setdefault(site.partition("#")[0], set()).add(op)
+        out: dict[Key, list[str]] = {}
+        for site in sorted(ops, key=lambda s: keys[s][1] if s in keys else ()):
+            if site in keys:
+                out.setdefault((keys[site][0], frozenset(ops[site])), []).append(site)
+        return out
+
+    there, here = named(own, mine), named([far], theirs)
+    return {site: twin for key, sites in here.items() if len(there.get(key, ())) == len(sites)
+            for site, twin in zip(sites, there[key], strict=True)}
+
+
+# ---- by structure
+def _items(s: Structure, loop: Loop) -> list[int | Loop]:
+    """Return what a loop holds, in order; loops that go from partner to partner taken apart."""
+    walks = {id(s.nest.loops[k]) for k in s.walks}
+    out: list[int | Loop] = []
+    for child in loop.children:
+        if isinstance(child, Loop) and id(child) in walks:
+            out += _items(s, child)
+        else:
+            out.append(child)
+    return out
+
+
+def _shape(s: Structure, item: int | Loop) -> Tree | str:
+    if isinstance(item, Loop):
+        return tuple(_shape(s, each) for each in _items(s, item))
+    return s.nodes[item][1]
+
+
+def _by_structure(own: Structure, far: Structure, nearest: PointTable, here: PointTable
+                  ) -> dict[str, str]:
+    """Return sites at the same position of loops that hold the same operations in the same order.
+
+    Loops outside of all others that take no more than 1 % of the time may differ.
+    """
+    pairs: list[tuple[int, int]] = []
+
+    def pair(a: Sequence[int | Loop], b: Sequence[int | Loop]) -> bool:
+        if [_shape(own, i) for i in a] != [_shape(far, i) for i in b]:
+            return False
+        for i, j in zip(a, b, strict=True):
+            if isinstance(i, Loop) and isinstance(j, Loop):
+                pair(_items(own, i), _items(far, j))
+            elif not isinstance(i, Loop) and not isinstance(j, Loop):
+                pairs.append((i, j))
+        return True
+
+    def parts(s: Structure, t: PointTable) -> list[list[int | Loop]]:
+        """Return the calls outside of loops that matter, and these loops, in turn."""
+        out: list[list[int | Loop]] = [[]]
+        for item in _items(s, s.tree):
+            if not isinstance(item, Loop):
+                out[-1].append(item)
+            elif share(t, [s.nodes[v] for v in item.nodes()]) > RELEVANT_SHARE:
+                out += [[item], []]
+        return out
+
+    if not pair(_items(own, own.tree), _items(far, far.tree)):
+        a, b = parts(own, nearest), parts(far, here)
+        if len(a) != len(b):
+            return {}
+        for k, (one, two) in enumerate(zip(a, b, strict=True)):
+            if not pair(one, two) and k % 2:
+                return {}
+    found: dict[str, set[str]] = {}
+    for i, j in pairs:
+        found.setdefault(far.nodes[j][0], set()).add(own.nodes[i][0])
+    if any(len(twins) > 1 for twins in found.values()):
+        return {}
+    sites = {site: twins.pop() for site, twins in found.items() if site}
+    return sites if len(set(sites.values())) == len(sites) else {}
+
+
+# ---- what is accepted
+def _alike(own: Sequence[PointTable], far: PointTable, nearest: PointTable, every: bool = False
+           ) -> bool:
+    """Tell whether all places that matter are known, and loops hold the same of them.
+
+    every: those of the study that matter must occur too (they are said to be missing otherwise).
+    """
+    mine = {node for t in own for node in used(t)}
+    here = used(far)
+    if len(set(here)) != len(here):
+        return False
+    both = [node for node in here if node in mine]
+    if len(both) <= FOREIGN * len(here):
+        return False
+    if share(far, [n for n in here if n not in mine]) > RELEVANT_SHARE:
+        return False
+    if every and share(nearest, [n for n in used(nearest) if n not in here]) > RELEVANT_SHARE:
+        return False
+    matter = {n for n in both if share(far, [n]) > RELEVANT_SHARE
+              or share(nearest, [n]) > RELEVANT_SHARE}
+    nests = []
+    for s in (structure([*own]), structure([far])):
+        inside = [frozenset(s.nodes[v] for v in s.nest.loops[k].nodes()) & matter
+                  for k in range(1, len(s.nest.loops)) if k not in s.walks]
+        nests.append({each for each in inside if each})
+    return nests[0] == nests[1]
