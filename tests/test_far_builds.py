@@ -175,6 +175,6 @@ def test_examples_are_different_programs(
                     for name in ("ring", "jacobi2d"))
     root = tmp_path / "study"
     assert run(["characterize", "-n", "2,3,4", "--work", "cpu", "-o", str(root),
-                *launch(ring, "--size", 2000)]) == 0
+                *launch(ring, "--bodies", 2000)]) == 0
     assert "a different program: " in refused(
-        root, ["-n", "2", *launch(jacobi, "--size", 100)], capsys, 1)
+        root, ["-n", "2", *launch(jacobi, "--nx", 100, "--ny", 100)], capsys, 1)
