@@ -106,6 +106,7 @@ def record_far(root: Path | None, words: Sequence[str], counts: Sequence[int], u
     has, because the least of several times is less than one time.
     """
     from p3s.far.builds import save
+    from p3s.far.places import as_words
     from p3s.far.record import check_command, commit, name_for, staged
 
     if root is None:
@@ -134,16 +135,8 @@ def record_far(root: Path | None, words: Sequence[str], counts: Sequence[int], u
         save(other, [far.same[row["np"]] for row in rows])
     costs = _all_costs(far, other)
     matched = _matched(study)
-    places = _places(far)
+    places = as_words(far.same.values())
     return _tell(study, name, rows, failed, problems, costs, matched, places, json_)
-
-
-def _places(far: _Far) -> str:
-    """Return how the places of the runs were matched to those of the study."""
-    from p3s.far.places import HOW
-
-    found = {same.how for same in far.same.values()}
-    return " and ".join(text for how, text in HOW.items() if how in found)
 
 
 def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recording:

@@ -15,6 +15,7 @@ from p3s.errors import P3SError
 from p3s.far.builds import same_places
 from p3s.far.cells import Cells, Predicted, counted, measured, places_of
 from p3s.far.lookup import Curve, Match, Role, kinds_of, look_up, rank_groups
+from p3s.far.places import as_words
 from p3s.far.times import Spent, spent
 from p3s.far.turns import phase_turns
 
@@ -65,6 +66,12 @@ def points_of(study: Study, other: Study, model: Mapping[str, Any]) -> list[Poin
 
 def groups_of(study: Study, other: Study, model: Mapping[str, Any]) -> dict[int, list[Found]]:
     """Return count -> groups of ranks of every phase of another workload's runs."""
+    return matched(study, other, model)[0]
+
+
+def matched(study: Study, other: Study, model: Mapping[str, Any]
+            ) -> tuple[dict[int, list[Found]], str]:
+    """Return :func:`groups_of`, and how the places of these runs were matched, as words."""
     from p3s.characterize.signature import load_table
 
     own = [load_table(study.root, n) for n in study.signature_counts()]
@@ -74,8 +81,9 @@ def groups_of(study: Study, other: Study, model: Mapping[str, Any]) -> dict[int,
     places = [place for place, _ in places_of(model)]
     same = {t.np: same_places(study, other, own, t) for t in tables}
     tables = [same[t.np].renamed(t, own) for t in tables]
-    return match_tables(own, tables, model, {
+    found = match_tables(own, tables, model, {
         t.np: spent(other, t, places, same[t.np]) for t in tables}, name)
+    return found, as_words(same.values())
 
 
 def match_tables(own: Sequence[PointTable], tables: Sequence[PointTable],

@@ -9,7 +9,7 @@ in the loop nest; nothing is matched in part.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,6 +36,7 @@ _COPY = re.compile(r"\.(?:constprop|isra|part|cold|lto_priv|clone)(?:\.\d+)?")
 FOREIGN = 0.5
 _APART = "~"
 Key = tuple[Any, ...]
+Names = dict[str, tuple[Key, tuple[int, ...]]]
 Tree = tuple[Any, ...]
 
 
@@ -75,6 +76,12 @@ class Same:
             varying=words(t.varying), moved=words(t.moved), recounted=words(t.recounted))
 
 
+def as_words(found: Iterable[Same]) -> str:
+    """Return how the places of several runs were matched."""
+    ways = {same.how for same in found}
+    return " and ".join(text for how, text in HOW.items() if how in ways)
+
+
 def used(t: PointTable) -> list[Node]:
     """Return the places that a run reaches."""
     return [t.nodes[k] for k in sorted(set(t.edges[:, 2].tolist())) if k >= 0]
@@ -105,18 +112,18 @@ def correspond(own: Sequence[PointTable], far: PointTable, own_places: Mapping[s
     whose name the study does not have is another place, whatever its position.
     """
     nearest = min(own, key=lambda t: (abs(np.log(t.np / far.np)), t.np))
-    for how, key in ((LINE, _line), (FUNCTION, _function)):
-        mine = _keys([*own], own_places, far_places, key)
-        theirs = _keys([far], far_places, own_places, key)
+    for how in (LINE, FUNCTION):
+        mine = _named(own, own_places, far_places, how)
+        theirs = _named([far], far_places, own_places, how)
         if mine is None or theirs is None:
             continue
-        for tables in ([*own], [nearest]):
+        for tables in (own, [nearest]):
             sites = _by_name(tables, far, mine, theirs)
             same = Same(how, sites)
             if sites and _alike(tables, same.renamed(far, own), nearest):
                 return same
         return None
-    for tables in ([*own], [nearest]):
+    for tables in (own, [nearest]):
         sites = _by_structure(structure(tables), structure([far]), nearest, far)
         same = Same(STRUCTURE, sites)
         shared = {site for t in own for site in t.sites} & set(far.sites)
@@ -143,53 +150,46 @@ def _bare(name: str) -> str:
     return _COPY.sub("", name)
 
 
-def _keys(tables: Sequence[PointTable], places: Mapping[str, Where],
-          others: Mapping[str, Where], key: Callable[[Where], Key | None]
-          ) -> dict[str, tuple[Key, tuple[int, ...]]] | None:
-    """Return plain site -> its name and its offsets; None where sites that matter have no name.
+def _named(tables: Sequence[PointTable], places: Mapping[str, Where], others: Mapping[str, Where],
+           how: str) -> Names | None:
+    """Return plain site -> its name and its offsets; None where sites that matter have none.
 
     A frame without a name stands for itself where the other build has the same: a library.
     """
-    out: dict[str, tuple[Key, tuple[int, ...]]] = {}
-    nameless = set()
+    out: Names = {}
     for t in tables:
         for site, frames in t.sites.items():
-            names: list[Key] = []
-            for frame in frames:
-                where = places.get(frame) or parse(frame)
-                name = key(where) or ((frame,) if frame in others else None)
-                if name is not None:
-                    names += name
-            plain = site.partition("#")[0]
-            if frames and all(key(places.get(f) or parse(f)) or f in others for f in frames):
-                out[plain] = (tuple(names), tuple(parse(f).offset for f in frames))
-            else:
-                nameless.add(plain)
-        lost = [node for node in used(t) if node[0].partition("#")[0] in nameless or not node[0]]
+            found = [places.get(frame) or parse(frame) for frame in frames]
+            names = [(how == LINE and _line(w)) or _function(w)
+                     or ((w.frame,) if w.frame in others else None) for w in found]
+            best = [(_line if how == LINE else _function)(w) for w in found]
+            if any(best) and all(names):
+                out[site.partition("#")[0]] = (tuple(n for each in names for n in each or ()),
+                                               tuple(w.offset for w in found))
+    for t in tables:
+        lost = [node for node in used(t) if node[0].partition("#")[0] not in out]
         if share(t, lost) > RELEVANT_SHARE or len(lost) > FOREIGN * len(used(t)):
             return None
     return out
 
 
-def _by_name(own: Sequence[PointTable], far: PointTable,
-             mine: Mapping[str, tuple[Key, tuple[int, ...]]],
-             theirs: Mapping[str, tuple[Key, tuple[int, ...]]]) -> dict[str, str]:
+def _by_name(own: Sequence[PointTable], far: PointTable, mine: Names, theirs: Names
+             ) -> dict[str, str]:
     """Return sites of the same name and operations; several of one name in their order, where
     both have as many."""
 
-    def named(tables: Sequence[PointTable], keys: Mapping[str, tuple[Key, tuple[int, ...]]]
-              ) -> dict[Key, list[str]]:
+    def grouped(tables: Sequence[PointTable], names: Names) -> dict[Key, list[str]]:
         ops: dict[str, set[str]] = {}
         for t in tables:
             for site, op in used(t):
-                ops.setdefault(site.partition("#")[0], set()).add(op)
+                if (plain := site.partition("#")[0]) in names:
+                    ops.setdefault(plain, set()).add(op)
         out: dict[Key, list[str]] = {}
-        for site in sorted(ops, key=lambda s: keys[s][1] if s in keys else ()):
-            if site in keys:
-                out.setdefault((keys[site][0], frozenset(ops[site])), []).append(site)
+        for site in sorted(ops, key=lambda s: names[s][1]):
+            out.setdefault((names[site][0], frozenset(ops[site])), []).append(site)
         return out
 
-    there, here = named(own, mine), named([far], theirs)
+    there, here = grouped(own, mine), grouped([far], theirs)
     return {site: twin for key, sites in here.items() if len(there.get(key, ())) == len(sites)
             for site, twin in zip(sites, there[key], strict=True)}
 
@@ -262,7 +262,8 @@ def _alike(own: Sequence[PointTable], far: PointTable, nearest: PointTable, ever
            ) -> bool:
     """Tell whether all places that matter are known, and loops hold the same of them.
 
-    every: those of the study that matter must occur too (they are said to be missing otherwise).
+    every: those of the study that matter must occur too, and be reached by the same ranks. (Calls
+    of different ranks have no order; names tell them apart.)
     """
     mine = {node for t in own for node in used(t)}
     here = used(far)
@@ -273,13 +274,31 @@ def _alike(own: Sequence[PointTable], far: PointTable, nearest: PointTable, ever
         return False
     if share(far, [n for n in here if n not in mine]) > RELEVANT_SHARE:
         return False
-    if every and share(nearest, [n for n in used(nearest) if n not in here]) > RELEVANT_SHARE:
+    if every and (share(nearest, [n for n in used(nearest) if n not in here]) > RELEVANT_SHARE
+                  or not _same_ranks(nearest, far, both)):
         return False
     matter = {n for n in both if share(far, [n]) > RELEVANT_SHARE
               or share(nearest, [n]) > RELEVANT_SHARE}
     nests = []
-    for s in (structure([*own]), structure([far])):
+    for s in (structure(own), structure([far])):
         inside = [frozenset(s.nodes[v] for v in s.nest.loops[k].nodes()) & matter
                   for k in range(1, len(s.nest.loops)) if k not in s.walks]
         nests.append({each for each in inside if each})
     return nests[0] == nests[1]
+
+
+def _same_ranks(one: PointTable, two: PointTable, nodes: Iterable[Node]) -> bool:
+    """Tell whether the same ranks reach each place; at two counts: the first, the last, all."""
+
+    def ranks(t: PointTable) -> dict[Node, frozenset[int]]:
+        out: dict[Node, set[int]] = {}
+        for rank, group in set(zip(t.rank.tolist(), t.group.tolist(), strict=True)):
+            out.setdefault((t.groups[group].site, t.groups[group].op), set()).add(rank)
+        if one.np == two.np:
+            return {node: frozenset(each) for node, each in out.items()}
+        return {node: frozenset(k for k, there in enumerate((
+            0 in each, t.np - 1 in each, len(each) == t.np)) if there)
+            for node, each in out.items()}
+
+    here, there = ranks(one), ranks(two)
+    return all(here[node] == there[node] for node in nodes if node in here and node in there)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from p3s.characterize.phases import RELEVANT_SHARE
 from p3s.characterize.tables import INSTRUCTIONS
 from p3s.errors import P3SError
-from p3s.far.builds import same_places
 from p3s.far.cells import counted, places_of
-from p3s.far.match import Found, groups_of
+from p3s.far.match import Found, matched
 from p3s.far.places import HOW, SITE
 from p3s.far.times import spent
 from p3s.far.walk import minimum
@@ -63,8 +62,7 @@ def _workload(study: Study, other: Study, model: Mapping[str, Any], before: Mapp
                  "counts": other.signature_counts(), "error": None, "places": HOW[SITE], "rows": [],
                  "minimum": []}
     try:
-        found = groups_of(study, other, model)
-        out["places"] = how_matched(study, other)
+        found, out["places"] = matched(study, other, model)
     except P3SError as err:
         return {**out, "error": str(err)}
     names = [p["name"] for p in model["phases"]]
@@ -72,16 +70,6 @@ def _workload(study: Study, other: Study, model: Mapping[str, Any], before: Mapp
                    for row in _rows(np, groups, names, model["work_unit"] == INSTRUCTIONS)]
     out["minimum"] = _minima(found, names, before)
     return out
-
-
-def how_matched(study: Study, other: Study) -> str:
-    """Return how the places of another workload were matched to those of the study, as words."""
-    from p3s.characterize.signature import load_table
-
-    own = [load_table(study.root, n) for n in study.signature_counts()]
-    found = [same_places(study, other, own, load_table(other.root, n)).how
-             for n in other.signature_counts()]
-    return " and ".join(HOW[how] for how in HOW if how in found)
 
 
 def _rows(np: int, groups: Sequence[Found], names: Sequence[str], counted_work: bool
