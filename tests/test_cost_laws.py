@@ -11,6 +11,7 @@ import pytest
 from machine_model import Machine, Noise, Program, points
 
 from p3s.compute.laws import CostLaw, fit_cost
+from p3s.compute.prepare import usable_points
 from p3s.errors import P3SError
 
 QUIET = Noise(run=0.0, row=0.002, outlier=0.0)
@@ -123,3 +124,25 @@ def test_damaged_data_is_refused_in_one_line(change):
     assert "\n" not in str(err.value)
     with pytest.raises(P3SError, match="damaged"):
         CostLaw.from_json("law")
+
+
+def test_groups_of_ranks_of_a_run_are_joined_where_x_is_alike():
+    program = Program(imbalance=tuple(np.linspace(0.98, 1.02, 9)))
+    found = study(Machine(0.5), program, noise=Noise())
+    assert len(usable_points(found)) == 6 and sum(p.ranks for p in usable_points(found)) == sum(
+        p.ranks for p in found)
+    wide = study(Machine(0.5), Program(imbalance=tuple(np.linspace(0.2, 2.0, 60))))
+    assert len(usable_points(wide)) <= 6 * 7
+    assert fit_cost(wide, unit="instruction").cost(1e8) == pytest.approx(0.5, rel=0.01)
+    alone = fit_cost(study(Machine(0.5), program, counts=(4,)), unit="instruction")
+    assert "one point" in alone.refused
+
+
+def test_a_cost_that_is_a_factor_around_one():
+    """Work in CPU time: the cost is a factor, and x the same for all ranks of a run."""
+    found = [replace(p, x=1e6 / p.traced) for p in study(
+        Machine(1.0), Program(imbalance=(0.9, 1.1)), noise=Noise())]
+    law = fit_cost(found, unit="ns")
+    assert law.cost(1e5) == pytest.approx(1.0, rel=0.02)
+    low, high = law.interval(1e5)
+    assert low < 1.0 < high < 1.08

@@ -69,6 +69,16 @@ def test_sizes_never_traced_are_exact(make, values, counts, wanted, n):
     json.dumps(model)
 
 
+def test_an_order_that_holds_at_one_size_only_is_left_out():
+    """Turns of an inner loop are listed one by one: there are more of them at larger sizes."""
+    laws, why = fitted(traced(lambda v: corpus.every_tenth(v), (40, 60, 80), ANY))
+    assert not why
+    model = model_at(laws, at(120))
+    result = compare(model, corpus.table(corpus.every_tenth(120), 16))
+    assert all_equal({**result, "weights": {"phases": 0, "exact": 0}})
+    assert model["order"] is None and result["order"] is None
+
+
 def test_two_parameters_vary_on_their_own():
     def make(nx, ny):
         return corpus.jacobi2d(nx, ny, 3)

@@ -14,6 +14,7 @@ import pytest
 from tracer_helpers import compile_c, the_mpi
 
 from p3s.cli.main import run
+from p3s.compute.stage import load as load_compute
 from p3s.study import Study
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -113,6 +114,10 @@ def test_derived_studies_go_through_every_stage(study):
     assert f"derived from size=31, size=40, size=53, {at}" in done.stderr
     rows = json.loads((at / "prediction.json").read_text())["counts"]
     assert [row["n"] for row in rows] == [4, 6, 9, 16] and all(r["time_s"] > 0 for r in rows)
+    found = load_compute(at)
+    assert found is not None  # the cost of computation, from the times of all traced sizes
+    sources = {p[law["columns"].index("source")] for law in found["laws"] for p in law["points"]}
+    assert sources == {"at/size=31", "at/size=40", "at/size=53"}
     for words in (("report", at), ("scale", at, "-n", "25"), ("explain", at, "1"), ("next", at)):
         after = p3s(*words)
         assert after.returncode == 0, (words, after.stderr)

@@ -395,3 +395,44 @@ def test_captures_in_cpu_time_are_added_beside_counted_ones(tmp_path: Path) -> N
     assert times is not None and len(times.runs) == 2 and times.unmatched == 0
     with pytest.raises(P3SError, match="is the same run as .*timed/np0002.r1"):
         check_runs(root, [tmp_path / "c"], words)
+
+
+def test_places_told_apart_at_one_site_are_matched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one site stands for several places, native runs are told apart in the same way."""
+    from p3s.characterize import signature
+
+    def put(target: Path, source: int, work: int, unit: str) -> None:
+        put_run(study, target, {0: [], 1: []}, unit)
+        for rank in (0, 1):
+            w = Writer(rank, 2, work_source=source, minor=2)
+            for number, name in enumerate(("MPI_Init", "MPI_Recv", "MPI_Finalize")):
+                w.opname(number, name)
+                w.site(0xA0 + number, f"app+{number:#x}")
+            w.comm(0, [0, 1], "MPI_COMM_WORLD")
+            w.event(w.call(0, 0), -100, 100, 5)
+            calls = [w.call(1, 1, 0, peer=1 - rank, tag=tag, nbytes=8 * tag, elem=8, count=tag)
+                     for tag in (1, 2)]  # fmt: skip
+            for turn in range(6):
+                w.event(calls[turn // 3], w.last_end + 7000, 10, work * (1 + turn // 3))
+            w.event(w.call(2, 2), w.last_end + 100, 10, 7)
+            w.end()
+            w.save(target)
+
+    study = new_study(tmp_path)
+    put(study.runs_dir(2), INSTRUCTIONS, 10, "instructions")
+    put(study.timed_dir(2), CPU, 1000, "cpu_ns")
+    turns = iter([1, 2])
+    monkeypatch.setattr(signature, "undecided", lambda _: frozenset({f"{0xA1:016x}"}))
+    monkeypatch.setattr(signature, "total_turns", lambda _: next(turns))
+    characterize(study.root, 2)
+    times = load_times(study.root, 2)
+    assert times is not None and times.unmatched == 0
+    apart = [site for site, _ in times.nodes if "#" in site]
+    assert len(apart) == 2
+    for order, expected in ((0, 1000), (1, 2000)):
+        (node,) = [k for k, (site, _) in enumerate(times.nodes) if site == apart[order]]
+        mine = times.to_node == node
+        assert times.least_ns[mine].sum() == 2 * 3 * expected
+        assert times.work[mine].sum() == 2 * 3 * expected / 100

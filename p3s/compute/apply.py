@@ -10,6 +10,7 @@ import numpy as np
 
 from p3s.compute.gather import TIME_UNITS, in_the_run, sum_phases
 from p3s.compute.laws import CostLaw
+from p3s.compute.shared import factors_at
 from p3s.errors import P3SError
 from p3s.model.evaluate import phase_weight
 from p3s.model.workload import RankWork
@@ -63,11 +64,13 @@ class Costs:
                     for place in entry["places"]:
                         self.of_place[int(entry["phase"]), tuple(place)] = number
             self.laws.append(CostLaw.from_json(compute["rest"]))
+            self.shared = {(str(s), str(o)): float(w) for s, o, w in compute.get("shared", ())}
             self.phases = {int(p["phase"]): p for p in compute["phases"]}
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as err:
             why = " ".join(str(err).split())[:80] or type(err).__name__
             raise P3SError(f"compute.json: damaged ({why}); run p3s model again") from err
         self.last = len(self.laws) - 1
+        self._factors: dict[int, np.ndarray] = {}
 
     def law_of(self, phase: int, place: Sequence[str]) -> int:
         """Return the number of a place's law: its own or its pool's, its phase's, the program's."""
@@ -83,7 +86,8 @@ class Costs:
         Relative errors of work and of cost are independent: they add in quadrature, below and
         above the value each. Where work is time itself its law was corrected by the cost at every
         measured x, so that its error is in that of the cost; it comes back beyond them, half of it
-        with the first doubling, all of it with the second.
+        with the first doubling, all of it with the second. Shared work (p3s.compute.shared) has no
+        error of its own.
         """
         phase = np.array([p["phase"] for p in found.places], dtype=np.int64)
         runs = in_the_run([tuple(p["place"]) for p in found.places])
@@ -108,10 +112,20 @@ class Costs:
         work_error = found.half_width / np.maximum(found.work, 1e-300)
         if self.model["work_unit"] in TIME_UNITS:
             work_error = work_error * np.minimum(np.log2(np.maximum(outside, 1.0)) / 2.0, 1.0)
+        if self.shared:
+            factor, shared = self._shared(grid.n, [tuple(p["place"]) for p in found.places])
+            cost = cost * factor[:, None]
+            work_error = np.where(shared[:, None], 0.0, work_error)
         below, above = (np.sqrt(work_error ** 2 + part ** 2) for part in (low, high))
         ns = found.work * cost
         return Timed(found.ranks, ns, ns * np.maximum(1.0 - below, 0.0), ns * (1.0 + above), cost,
                      rest, x, law, work_error, low, high, phase, runs)
+
+    def _shared(self, n: int, places: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
+        """Return what shared work is to the modelled one by place, and which places share it."""
+        if n not in self._factors:
+            self._factors[n] = factors_at(self.model, self.shared, n)
+        return self._factors[n], np.array([place in self.shared for place in places], dtype=bool)
 
     def _evaluate(self, number: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the typical cost at each x and its relative errors, below and above."""

@@ -3,7 +3,7 @@
 Every curve is a sum of columns with coefficients that are not negative: one, steps that rise by
 one (logistic in log2 x, or "capacity": what misses a cache that holds a part of randomly accessed
 data, 1 - size/x), powers of x, what fixed overheads per turn add. A design is the choice
-of one to three columns. x is the work of a rank per turn of the phase (thesis, chapter 6: with
+of one to four columns. x is the work of a rank per turn of the phase (thesis, chapter 6: with
 more processes the same code finds its data in a faster memory); u = log2 x.
 """
 
@@ -17,10 +17,12 @@ from math import log
 import numpy as np
 
 #: Families with the logarithm of their prior weight, simplest first.
-CONSTANT, OVERHEAD, POWER, STEP, STEP_OVERHEAD, TWO_STEPS = (
-    "constant", "overhead", "power", "step", "step+overhead", "two steps")
-PRIOR = {CONSTANT: log(0.28), OVERHEAD: log(0.10), POWER: log(0.07), STEP: log(0.32),
-         STEP_OVERHEAD: log(0.10), TWO_STEPS: log(0.13)}
+CONSTANT, OVERHEAD, POWER, STEP, STEP_OVERHEAD, TWO_STEPS, THREE_STEPS = (
+    "constant", "overhead", "power", "step", "step+overhead", "two steps", "three steps")
+PRIOR = {CONSTANT: log(0.27), OVERHEAD: log(0.10), POWER: log(0.07), STEP: log(0.30),
+         STEP_OVERHEAD: log(0.10), TWO_STEPS: log(0.13), THREE_STEPS: log(0.03)}
+#: Points of so many different x can tell three steps; of how many designs of two they are made.
+DISTINCT_FOR_THREE, MADE_OF, THREE_REFINED = 7, 12, 6
 #: Widths of steps in doublings of x (a logistic rises from 12 % to 88 % over four of them).
 #: Width 0 stands for a capacity. Two steps have any two of the second, and fewer places.
 WIDTHS = (0.12, 0.3, 0.7, 1.4, 0.0)
@@ -150,14 +152,14 @@ def refined(found: Designs, likely: dict[int, np.ndarray], look: int = 0) -> Des
         rows: list[tuple[int, ...]] = []
         family: list[str] = []
         prior: list[float] = []
-        for i in likely.get(k, ()):
+        for i in likely.get(k, ())[:THREE_REFINED if k > 3 else None]:
             steps = [int(j) for j in which[i] if columns[j].kind in ("step", "capacity")]
             if not steps:
                 continue
             keep[i] = False
-            each = found.spacing[len(steps) - 1] * closer
+            each = found.spacing[min(len(steps), 2) - 1] * closer
             w = (BETWEEN_WIDTHS if len(steps) == 1 else BETWEEN_WIDTHS_PAIR) ** closer
-            none = all(columns[j].kind == "capacity" for j in steps)
+            none = len(steps) > 2 or all(columns[j].kind == "capacity" for j in steps)
             factors = (1.0,) if none else (1.0 / w, 1.0, w)
             near = {j: {(a, w): around(j, a * each, w) for a in BETWEEN for w in factors}
                     for j in steps}
@@ -171,6 +173,32 @@ def refined(found: Designs, likely: dict[int, np.ndarray], look: int = 0) -> Des
         out_family[k] = np.concatenate([found.family[k][keep], np.array(family, dtype="<U32")])
         out_prior[k] = np.concatenate([found.prior[k][keep], np.array(prior)])
     return Designs(columns, out_of, out_family, out_prior, found.spacing)
+
+
+def with_three_steps(found: Designs, likely: dict[int, np.ndarray], u: np.ndarray) -> Designs:
+    """Return the designs and those of three steps that are made of the ``likely`` ones of two.
+
+    likely: as in :func:`refined`. Their prior counts all designs of three steps, tried or not.
+    """
+    if len(np.unique(np.round(u, 1))) < DISTINCT_FOR_THREE or 3 not in likely:
+        return found
+    two = [i for i in likely[3].tolist() if found.family[3][i] == TWO_STEPS][:MADE_OF]
+    pool = np.unique(found.of[3][found.family[3] == TWO_STEPS][:, 1:])
+    where = np.array([found.columns[j].first for j in pool])
+    rows = set()
+    for i in two:
+        one, other = found.of[3][i][1:].tolist()
+        apart = np.minimum(np.abs(where - found.columns[one].first),
+                           np.abs(where - found.columns[other].first)) >= APART
+        rows |= {(0, *sorted((one, other, int(j)), key=lambda j: found.columns[j].first))
+                 for j in pool[apart]}
+    if not rows:
+        return found
+    number = np.count_nonzero(found.family[3] == TWO_STEPS) * max(1.0, len(pool) / 3)
+    return Designs(
+        found.columns, {**found.of, 4: np.array(sorted(rows), dtype=np.int64)},
+        {**found.family, 4: np.full(len(rows), THREE_STEPS, dtype="<U32")},
+        {**found.prior, 4: np.full(len(rows), PRIOR[THREE_STEPS] - log(number))}, found.spacing)
 
 
 def _slope(u: np.ndarray, v: np.ndarray) -> float:

@@ -24,6 +24,8 @@ TIME_UNITS = ("cpu_ns", "wall_ns")
 INIT_OPS = ("MPI_Init", "MPI_Init_thread")
 #: Places below this share of the time at every count, or of this time per occurrence, are pooled.
 SMALL_SHARE, SMALL_NS = 0.01, 2000.0
+#: Groups of ranks that a run has at most in a phase: with more, those nearest in x are one.
+MOST_GROUPS = 8
 #: Stands for all small places of a phase; for all places of it.
 POOL: Place = ("", "small")
 WHOLE: Place = ("", "phase")
@@ -156,6 +158,30 @@ def _of_phase(found: Measured, k: int) -> Iterator[Point]:
                 "own", found.n)
 
 
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """Return points with at most MOST_GROUPS groups of ranks per run and phase.
+
+    Where every rank has work of its own, ranks near in x are taken together.
+    """
+    runs: dict[tuple[int, str, int], list[Point]] = {}
+    for p in points:
+        runs.setdefault((p.phase, p.source, p.traced), []).append(p)
+    out: list[Point] = []
+    for mine in runs.values():
+        xs = np.unique([p.x for p in mine])
+        if len(xs) <= MOST_GROUPS:
+            out += mine
+            continue
+        edges = np.geomspace(xs[0], xs[-1], MOST_GROUPS + 1)[1:-1]
+        at = np.searchsorted(edges, [p.x for p in mine])
+        ranks = np.array([p.ranks for p in mine], dtype=float)
+        x = np.bincount(at, weights=ranks * [p.x for p in mine]) / np.maximum(
+            np.bincount(at, weights=ranks), 1e-300)
+        out += pooled([replace(p, x=float(x[b])) for p, b in zip(mine, at.tolist(), strict=True)],
+                      {})
+    return out
+
+
 def turned(points: Sequence[Point]) -> dict[tuple[int, str, int], float]:
     """Return (phase, source, traced count) -> turns of the phase in a run: work over x."""
     work: dict[tuple[int, str, int], float] = {}
@@ -168,35 +194,56 @@ def turned(points: Sequence[Point]) -> dict[tuple[int, str, int], float]:
     return {key: work[key] / x[key] for key in work if x[key] > 0}
 
 
-def by_count(found: Sequence[Measured], far: Sequence[Point]
-             ) -> tuple[list[Measured], list[Point], np.ndarray]:
-    """Return runs and points with x = S/n of each phase, and S: the axis where work is time.
+def x_scale(model: Model, n: int) -> np.ndarray:
+    """Return n times the mean work of a rank per turn of each phase, as the model says at ``n``.
 
-    What a law says of time has constants and costs of its own in it, and would be a poor measure
-    of the working set. S is n times the mean work of a rank per turn at the smallest count: x is
-    that work there, and goes with 1/n. Points of other workloads that stand for no count are left
+    Where work is time, x is this over the count: what a law says of time has constants and costs of
+    its own in it and would be a poor measure of the working set, which goes with 1/n.
+    """
+    places, phase = places_of(model)
+    said, grid = modelled_work(model, n)
+    weight = weights_at(model, n, grid)
+    work = sum_phases(np.where(in_the_run(places), said, 0.0), phase, len(weight))
+    ranks = (work > 0).sum(axis=1)
+    return n * work.sum(axis=1) / np.maximum(ranks, 1) / weight
+
+
+def by_count(found: Sequence[Measured], far: Sequence[Point], scale: np.ndarray
+             ) -> tuple[list[Measured], list[Point]]:
+    """Return runs and points with x = scale/n: the axis where work is time.
+
+    scale: per phase, of ``x_scale``. Points of other workloads that stand for no count are left
     out.
     """
-    scale = np.zeros(len(found[0].weight))
-    for m in sorted(found, key=lambda m: -m.n):
-        there = m.x > 0
-        mean = m.x.sum(axis=1) / np.maximum(there.sum(axis=1), 1)
-        scale = np.where(mean > 0, mean * m.n, scale)
     own = [replace(m, x=np.where(m.x > 0, scale[:, None] / m.n, 0.0)) for m in found]
     kept = [replace(p, x=float(scale[p.phase]) / p.n) for p in far
             if np.isfinite(p.n) and p.n > 0 and scale[p.phase] > 0]
-    return own, kept, scale
+    return own, kept
 
 
 def small_places(found: Sequence[Measured]) -> set[Place]:
     """Return the places that are pooled: little of the time at every count, or short ones."""
     out: set[Place] = set()
-    for row, place in enumerate(found[0].places if found else ()):
+    for row, place in enumerate(found[0].places):
         share = max(float(m.typical[row].sum()) / max(float(m.typical.sum()), 1.0) for m in found)
         once = max(float(m.typical[row].sum()) / max(float(m.calls[row].sum()), 1.0)
                    for m in found)
         if share < SMALL_SHARE or once < SMALL_NS:
             out.add(place)
+    return out
+
+
+def shares(points: Sequence[Point]) -> dict[Place, float]:
+    """Return the share of the time of each place, the largest over the runs of the points."""
+    runs: dict[tuple[str, int], dict[Place, float]] = {}
+    for p in points:
+        mine = runs.setdefault((p.source, p.traced), {})
+        mine[p.place] = mine.get(p.place, 0.0) + p.typical_ns * p.ranks
+    out: dict[Place, float] = {}
+    for mine in runs.values():
+        total = max(sum(mine.values()), 1e-300)
+        for place, ns in mine.items():
+            out[place] = max(out.get(place, 0.0), ns / total)
     return out
 
 

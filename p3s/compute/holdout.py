@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from p3s.compute.gather import TIME_UNITS, Measured, own_points
-from p3s.compute.model import fit_laws, measured_turn, predicted_turn
+from p3s.compute.gather import TIME_UNITS, Measured
+from p3s.compute.model import fit_laws, gathered, measured_turn, predicted_turn
 from p3s.compute.points import Point
 
 #: Phases below this share of the time are left out of the errors.
@@ -19,11 +19,12 @@ _SAME = 1e-3
 
 
 def hold_out(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[Point],
-             small: set[Any], unit: str) -> dict[str, Any] | None:
+             small: set[Any], unit: str, shared: Container[Any] = ()) -> dict[str, Any] | None:
     """Return the errors of each phase's time at the largest traced count, fitted without it.
 
     The work there is what the model says that was fitted without it (its hold-out), the cost what
-    the laws say without its points; far: points of other workloads. None where there are too few
+    the laws say without its points; far: points of other workloads. shared: places whose work goes
+    with 1/n, whatever a law says. None where there are too few
     counts, or no hold-out of the model.
     """
     held = model.get("holdout")
@@ -33,7 +34,7 @@ def hold_out(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[
     last = max(found, key=lambda m: m.n)
     if held.get("n") != last.n:
         return None
-    points = [p for m in found if m.n != last.n for p in own_points(m)] + list(far)
+    points = gathered([m for m in found if m.n != last.n], far)[0]
     phases = len(last.weight)
     laws = fit_laws(points, small, phases, unit)
     ratio = _ratios(held, last.counted)
@@ -43,7 +44,9 @@ def hold_out(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[
     x = last.x
     if unit not in TIME_UNITS:  # where work is time, x goes with the count
         x = x * ratio[:, None]
-    held_out = replace(last, work=last.work * ratio[last.phase][:, None], x=x)
+    of_place = np.array([1.0 if place in shared else ratio[k]
+                         for place, k in zip(last.places, last.phase.tolist(), strict=True)])
+    held_out = replace(last, work=last.work * of_place[:, None], x=x)
     total = float(last.typical.sum())
     each = []
     for k in range(phases):

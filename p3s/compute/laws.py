@@ -16,7 +16,9 @@ import numpy as np
 
 from p3s.compute.families import CONSTANT, KINDS, Column
 from p3s.compute.points import Point
-from p3s.compute.posterior import ASSUMED, KEPT, LEAST_ERROR, Best, Draws, Measured, posterior
+from p3s.compute.posterior import Best, Draws, posterior
+from p3s.compute.prepare import measured_points, usable_points
+from p3s.compute.scoring import Measured
 from p3s.errors import P3SError
 
 #: Share inside the interval.
@@ -31,8 +33,6 @@ UNSEEN, LOWEST, HIGHEST, UNSEEN_WIDTH = 0.12, 0.01, 0.5, 0.4
 OVERHEAD, OVERHEAD_LEAST, OVERHEAD_MOST = 0.4, 1e-4, 0.03
 #: Half width of the interval of a law of one point, and what it grows by with each doubling.
 ONE_POINT, ONE_POINT_EACH = 0.25, 0.1
-#: How many repeats the error common to all points counts as, against those of similar x.
-LOCAL = 6.0
 #: A family that weighs more than this share of the best one is a rival.
 RIVAL = 1 / 3
 
@@ -172,14 +172,12 @@ def fit_cost(points: Sequence[Point], *, unit: str) -> CostLaw:
     points: of one place, of all runs, in any order. unit: name of the unit of work. Points without
     work or time are left out. Where the points tell nothing, ``refused`` of the law says why.
     """
-    usable = sorted((p for p in points if p.work > 0 and p.least_ns > 0 and p.x > 0
-                     and np.isfinite(p.work) and np.isfinite(p.least_ns) and np.isfinite(p.x)),
-                    key=lambda p: (p.x, p.source, p.traced, p.work, p.least_ns))
+    usable = usable_points(points)
     if not usable:
         return _nothing(points, unit)
     if len(usable) == 1:
         return _one_point(usable[0], unit)
-    measured, runs = _measured(usable)
+    measured, runs = measured_points(usable)
     draws, best = posterior(measured)
     return _law(usable, measured, runs, draws, best, unit)
 
@@ -206,40 +204,6 @@ def _one_point(point: Point, unit: str) -> CostLaw:
     return CostLaw(unit, CONSTANT, (Column("one"),), (cost,), at, np.full(len(at), cost),
                    cost * factor / half, cost * factor * half, factor, (point.x, point.x),
                    refused="one point cannot tell how the cost changes with the working set")
-
-
-def _measured(points: Sequence[Point]) -> tuple[Measured, list[str]]:
-    """Return the points as arrays, and the names of the runs."""
-    names = sorted({(p.source, p.traced) for p in points})
-    number = {name: i for i, name in enumerate(names)}
-    weight = np.array([min(8.0, max(1, p.ranks * p.repeats)) for p in points]) ** (1 / 3)
-    u = np.log2([p.x for p in points])
-    error, scale = _errors(points, u)
-    measured = Measured(u, np.array([p.cost for p in points]),
-                        np.array([number[p.source, p.traced] for p in points]),
-                        weight / weight.mean(), error, scale)
-    return measured, [f"{source}@{traced}" for source, traced in names]
-
-
-def _errors(points: Sequence[Point], u: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return the error to expect of a point, from its repeats, and each one's relative to that.
-
-    How far the median of the repeats lies above the least tells more than their range, which one
-    disturbed repeat makes. Runs at similar x tell about one another: what comes from memory
-    differs more from run to run than what comes from caches.
-    """
-    repeats = np.array([p.repeats for p in points])
-    gap = np.array([max(p.typical_ns / p.least_ns - 1.0, 0.0) for p in points])
-    # mean distance of the median of so many normal values from the least, in standard deviations
-    sigma = gap / np.interp(repeats, (2, 3, 4, 5, 7, 10), (0.56, 0.85, 1.03, 1.16, 1.35, 1.54))
-    told = np.minimum(repeats - 1.0, 4.0)
-    if not told.any():
-        return ASSUMED, np.ones(len(points))
-    error = float(np.hypot(LEAST_ERROR, KEPT * np.median(sigma[told > 0])))
-    near = np.exp(-0.5 * (u[:, None] - u[None, :]) ** 2) * told
-    own = np.hypot(LEAST_ERROR, KEPT * np.minimum(sigma, 0.3)) ** 2
-    each = np.sqrt((LOCAL * error ** 2 + near @ own) / (LOCAL + near.sum(axis=1)))
-    return min(error, 0.2), np.clip(each / error, 0.5, 4.0)
 
 
 def _knots(low: float, high: float) -> np.ndarray:

@@ -7,41 +7,50 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from p3s.compute.families import Column
     from p3s.compute.laws import CostLaw
 
 
+#: Costs at the ends of the points that differ by less than this share are not told apart.
+TELLING = 0.05
+
+
 def text(law: CostLaw) -> str:
-    """Return the law as one line: the levels and where they change."""
+    """Return the law as one line: the cost in the middle of the points, and where it changes.
+
+    Named are the steps inside the covered range, and the costs on either side of them.
+    """
     if not law.columns:
         return f"unknown ({law.refused})"
     per = f"per {law.unit}"
     shape = list(zip(law.columns, law.coefficients, strict=True))
-    level = sum(c for column, c in shape if column.kind == "one")
-    steps = [(column, c) for column, c in shape if column.kind in ("step", "capacity")]
-    powers = [(column, c) for column, c in shape if column.kind == "power"]
-    if not steps and not powers:
-        return f"{number(level)} ns {per}"
     low, high = law.covered
-    if not steps:
-        parts = [] if not level else [number(level)]
-        for column, c in powers:
-            parts.append(f"{number(_at_one(column.first, column.second, c))} "
-                         f"x**{column.first:.3g}")
+    steps = [2.0 ** c.first for c, height in shape
+             if c.kind in ("step", "capacity") and height > 0 and low < 2.0 ** c.first < high]
+    powers = [(c, a) for c, a in shape if c.kind == "power"]
+    if steps:
+        edges = [low, *steps, high]
+        between = [(a * b) ** 0.5 for a, b in zip(edges[1:-2], edges[2:-1], strict=True)]
+        costs = law.cost(np.array([low, *between, high]))
+        words = [f"{number(costs[0])} below {number(steps[0])} per turn"]
+        words += [f"{number(c)} up to {number(x)}"
+                  for c, x in zip(costs[1:-1], steps[1:], strict=True)]
+        words.append(f"{number(costs[-1])} above")
+        return f"{number(float(law.cost((low * high) ** 0.5)))} ns {per} ({', '.join(words)})"
+    if powers:
+        level = sum(a for c, a in shape if c.kind == "one")
+        parts = [number(level)] if level else []
+        parts += [f"{number(_at_one(c, a))} x**{c.first:.3g}" for c, a in powers]
         return f"{' + '.join(parts)} ns {per}, x the work per turn"
-    words = [f"{number(level)} below {number(2.0 ** steps[0][0].first)}"]
-    for i, (_, c) in enumerate(steps):
-        level += c
-        end = f" up to {number(2.0 ** steps[i + 1][0].first)}" if i + 1 < len(steps) else " above"
-        words.append(f"{number(level)}{end}")
-    over = "".join(f", and {number(_at_one(p.first, p.second, c))} x**{p.first:.3g}"
-                   for p, c in powers)
-    middle = float(law.cost(np.sqrt(low * high)))
-    return f"{number(middle)} ns {per} ({', '.join(words)}{over}; x the work per turn)"
+    first, middle, last = law.cost(np.array([low, (low * high) ** 0.5, high])).tolist()
+    ends = "" if abs(last - first) < TELLING * middle else (
+        f" ({number(first)} at {number(low)} per turn, {number(last)} at {number(high)})")
+    return f"{number(middle)} ns {per}{ends}"
 
 
-def _at_one(exponent: float, centre: float, coefficient: float) -> float:
+def _at_one(column: Column, coefficient: float) -> float:
     """Return the coefficient of x**exponent of a column that is one at 2**centre."""
-    return float(coefficient * np.exp2(np.clip(-exponent * centre, -900.0, 900.0)))
+    return float(coefficient * np.exp2(np.clip(-column.first * column.second, -900.0, 900.0)))
 
 
 def number(value: float) -> str:
@@ -51,7 +60,7 @@ def number(value: float) -> str:
 
 
 def latex(law: CostLaw) -> str:
-    """Return the likeliest curve as LaTeX for math mode."""
+    """Return the likeliest curve as LaTeX for math mode, with all its columns."""
     parts = []
     for column, c in zip(law.columns, law.coefficients, strict=True):
         if column.kind == "one":
@@ -64,8 +73,7 @@ def latex(law: CostLaw) -> str:
             where = _tex(float(2.0 ** column.first))
             parts.append(rf"{_tex(c)} \max\left(0, 1 - {where} / x\right)")
         else:
-            a = _at_one(column.first, column.second, c)
-            parts.append(rf"{_tex(a)} \, x^{{{column.first:.3g}}}")
+            parts.append(rf"{_tex(_at_one(column, c))} \, x^{{{column.first:.3g}}}")
     return " + ".join(parts) or "0"
 
 

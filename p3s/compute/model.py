@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from p3s.compute.gather import POOL, WHOLE, Measured, Place, own_points, pooled, small_places
+from p3s.compute.gather import (
+    POOL,
+    SMALL_SHARE,
+    WHOLE,
+    Measured,
+    Place,
+    own_points,
+    pooled,
+    shares,
+    small_places,
+    thinned,
+)
 from p3s.compute.laws import CostLaw, fit_cost
 from p3s.compute.points import Point
 
@@ -162,8 +173,14 @@ def measured_turn(found: Measured, phase: int, values: np.ndarray) -> float:
 
 
 def gathered(found: Sequence[Measured], far: Sequence[Point]) -> tuple[list[Point], set[Place]]:
-    """Return the points of all runs, and the places that are pooled."""
-    return [p for m in found for p in own_points(m)] + list(far), small_places(found)
+    """Return the points of all runs, and the places that are pooled.
+
+    found: own runs; without any, small places are those with little of the time at every point.
+    """
+    points = [p for m in found for p in own_points(m)] + list(far)
+    small = small_places(found) if found else {
+        place for place, share in shares(points).items() if share < SMALL_SHARE}
+    return thinned(points), small
 
 
 def entry_json(entry: Entry, share: float) -> dict[str, Any]:

@@ -72,6 +72,8 @@ def spread(laws: Laws, found: Sequence[Measured], k: int) -> Spread:
         run.append(np.full(len(there), m.n))
         of, quantile, least, count = m.segments
         rows.append((quantile[of == k], least[of == k], count[of == k]))
+    if not rows:
+        return Spread()
     turns_, seen = between_turns(*(np.concatenate(part) for part in zip(*rows, strict=True)))
     ranks = between_ranks(np.concatenate(ns), np.concatenate(expected), np.concatenate(run))
     return Spread(ranks, turns_, sum(map(len, ns)), seen)

@@ -1,63 +1,42 @@
 """Which curves the points leave, each with its weight: designs x what may have been disturbed.
 
-Errors are relative: a factor common to all points of a run, one of each point, and now and then a
-run or a point that something disturbed and that is slower by far more (never faster: the least of
-repeats is taken). A hypothesis names what was disturbed; under it everything is normal and linear,
-with the size of the errors unknown (a prior from the repeats). The weight of a design is its
-marginal likelihood (Hoeting et al., Bayesian Model Averaging, 1999), which is how well it
-predicts each point from the others, so that needless columns cost. Equal points give equal results:
-the draws are always the same.
+A design is a choice of columns (families.py), a hypothesis says which runs or points something
+disturbed (scoring.py). The weight of both is their marginal likelihood (Hoeting et al., Bayesian
+Model Averaging, 1999), which is how well each point is predicted from the others, so that needless
+columns cost. Steps are tried on a grid, and the likely ones again closer by. Equal points give
+equal results: the draws are always the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from math import lgamma, log
+from math import log
 
 import numpy as np
 
-from p3s.compute.families import Column, Designs, designs, refined, values
+from p3s.compute.families import Column, Designs, designs, refined, values, with_three_steps
+from p3s.compute.scoring import PRIOR_DOF, SMALL, Measured, Scored, score
+from p3s.compute.small import backward
 
-#: Share of the variance that is common to a run; the rest is a point's own.
-RUN_SHARE = 0.5
-#: Prior of the relative error: as if PRIOR_DOF errors had been seen, of the size that the repeats
-#: tell (KEPT of it is left in the least of them), at least LEAST_ERROR, ASSUMED where nothing was
-#: repeated.
-PRIOR_DOF, LEAST_ERROR, ASSUMED, KEPT = 4.0, 0.007, 0.015, 0.7
-#: How often a run or a point is disturbed, by what typical relative amount, how many at most.
-DISTURBED, AMOUNT, MOST_DISTURBED, CANDIDATES, CANDIDATES_ALONE = 0.05, 0.2, 3, 5, 2
-#: Prior of a coefficient h (share of the middle cost): 1/(h + SMALL) up to LARGE.
-SMALL, LARGE = 0.04, 4.0
+#: How many disturbed units at most; how many of them are tried with all designs, and how many
+#: single points of runs are thought of.
+MOST_DISTURBED, CANDIDATES, POINTS_ALONE = 3, 4, 2
 #: Kept: pairs of design and hypothesis within this factor of the best.
 WINDOW = 1000.0
-#: How many hypotheses of what was disturbed are tried with all designs.
-TRIED = 5
+#: How many hypotheses of several disturbed units are tried with all designs.
+SEVERAL = 2
 #: Steps are looked at again, closer, twice: of how many designs, under which hypotheses (within
-#: this factor of the best).
-REFINED = ((40, 50.0), (12, 20.0))
+#: this factor of the best), and what relative error the grid makes before that.
+REFINED = ((30, 60.0, 0.03), (14, 30.0, 0.01))
 DRAWS = 500
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Points ready to fit: u = log2 x, cost (positive), run: number of the run of each point,
-    weight: moderate weight of each (mean 1), error: expected relative error of a point, scale: by
-    how much that of each point differs from it."""
-
-    u: np.ndarray
-    cost: np.ndarray
-    run: np.ndarray
-    weight: np.ndarray
-    error: float
-    scale: np.ndarray
-
-
-@dataclass(frozen=True)
 class Draws:
-    """Draws of curves: coefficient (draws, 3) of the columns ``which`` (draws, 3; unused ones have
+    """Draws of curves: coefficient (draws, 4) of the columns ``which`` (draws, 4; unused ones have
     coefficient 0), weight (sums to one), error: the relative size of errors in each draw."""
 
     columns: list[Column]
@@ -84,21 +63,10 @@ class Best:
     error: float
 
 
-@dataclass(frozen=True)
-class _Scored:
-    """Designs of k columns under one hypothesis: score (log weight), coefficients, Cholesky factor
-    of the precision, sum of squares."""
-
-    score: np.ndarray
-    beta: np.ndarray
-    factor: np.ndarray
-    square: np.ndarray
-
-
 #: What was disturbed, and the scores under it by the number of columns.
-_Hypothesis = tuple[tuple[int, ...], dict[int, _Scored]]
+_Hypothesis = tuple[tuple[int, ...], dict[int, Scored]]
 #: What was disturbed, number of columns, scores, numbers of the designs.
-_Part = tuple[tuple[int, ...], int, _Scored, np.ndarray]
+_Part = tuple[tuple[int, ...], int, Scored, np.ndarray]
 
 
 def posterior(points: Measured) -> tuple[Draws, Best]:
@@ -106,17 +74,25 @@ def posterior(points: Measured) -> tuple[Draws, Best]:
     middle = float(np.median(points.cost))
     found = designs(points.u, np.log2(points.cost))
     table = values(found.columns, points.u) * (middle / points.cost)[:, None]
-    tried = _hypotheses(points, found, table)
-    for look, (number, window) in enumerate(REFINED):
-        likely = _likely_designs(tried, number)
-        if not any(k > 1 for k in likely):
-            break
-        found = refined(found, likely, look)
+    tried = _hypotheses(points, found, table, REFINED[0][2])
+    more = with_three_steps(found, _likely_designs(tried, REFINED[0][0]), points.u)
+    if more is not found:
+        found = more
+        tried = [(h, score(points, found, table, h, REFINED[0][2]))
+                 for h in _likely_hypotheses(tried, REFINED[0][1])]
+    for look, (number, window, _) in enumerate(REFINED):
+        found = refined(found, _likely_designs(tried, number), look)
         table = values(found.columns, points.u) * (middle / points.cost)[:, None]
-        top = max(_top(by) for _, by in tried)
-        tried = [(h, _score(points, found, table, h)) for h, by in tried
-                 if _top(by) > top - log(window)]
+        grid = REFINED[look + 1][2] if look + 1 < len(REFINED) else 0.0
+        tried = [(h, score(points, found, table, h, grid))
+                 for h in _likely_hypotheses(tried, window)]
     return _drawn(points, found, tried, middle)
+
+
+def _likely_hypotheses(tried: Sequence[_Hypothesis], window: float) -> list[tuple[int, ...]]:
+    """Return the hypotheses within a factor of the best, and always that nothing was disturbed."""
+    top = max(_top(by) for _, by in tried)
+    return [h for h, by in tried if not h or _top(by) > top - log(window)]
 
 
 def _likely_designs(tried: Sequence[_Hypothesis], number: int) -> dict[int, np.ndarray]:
@@ -129,161 +105,59 @@ def _likely_designs(tried: Sequence[_Hypothesis], number: int) -> dict[int, np.n
             for k in {k for _, k, _ in flat}}
 
 
-def _hypotheses(points: Measured, found: Designs, table: np.ndarray) -> list[_Hypothesis]:
-    """Score all designs with nothing disturbed, and under the most likely disturbances.
+def _hypotheses(points: Measured, found: Designs, table: np.ndarray, grid: float
+                ) -> list[_Hypothesis]:
+    """Score all designs with nothing disturbed, with one unit, and with the likeliest two or three.
 
-    Which disturbances are likely, of one to three units, is found with designs of few columns.
+    Which are likely is found with the designs of few columns.
     """
-    tried: list[_Hypothesis] = [((), _score(points, found, table, ()))]
-    if len(points.u) < 3:
+    tried: list[_Hypothesis] = [((), score(points, found, table, (), grid))]
+    most = min(MOST_DISTURBED, (len(points.u) - 1) // 2)
+    if most < 1:
         return tried
     of, family, prior = ({k: v for k, v in by.items() if k < 3}
                          for by in (found.of, found.family, found.prior))
     few = Designs(found.columns, of, family, prior, found.spacing)
-    rest = _likely_units(points, found, table, tried[0])
-    most = min(MOST_DISTURBED, (len(points.u) - 1) // 2)
-    level = [h for size in range(1, min(most, 2) + 1) for h in combinations(rest, size)]
-    ranked = sorted((-_top(_score(points, few, table, h)), h) for h in level)
-    if most > 2 and len(ranked[0][1]) == 2:
-        triples = {tuple(sorted((*h, u))) for _, h in ranked[:2] for u in rest if u not in h}
-        ranked = sorted(ranked + [(-_top(_score(points, few, table, h)), h) for h in triples])
-    return tried + [(tuple(sorted(h)), _score(points, found, table, h))
-                    for score, h in ranked[:TRIED] if score < ranked[0][0] + log(WINDOW)]
+
+    def ranked(several: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        worth = {h: _top(score(points, few, table, h, grid)) for h in several}
+        return sorted(worth, key=lambda h: (-worth[h], h))
+
+    alone = ranked((u,) for u in _units(points, found, table, tried[0][1]))[:CANDIDATES]
+    units = sorted(h[0] for h in alone)
+    best = ranked(combinations(units, 2))[:SEVERAL] if most > 1 else []
+    if most > 2:
+        best = ranked({*best, *(tuple(sorted((*h, u))) for h in best[:2] for u in units
+                                if u not in h)})[:SEVERAL]
+    return tried + [(h, score(points, found, table, h, grid)) for h in (*alone, *best)]
 
 
-def _top(scored: dict[int, _Scored]) -> float:
+def _top(scored: dict[int, Scored]) -> float:
     return max(float(s.score.max()) for s in scored.values())
 
 
-def _likely_units(points: Measured, found: Designs, table: np.ndarray,
-                  best: _Hypothesis) -> list[int]:
-    """Return the units that lie highest above some good design: runs, and points above their run.
+def _units(points: Measured, found: Designs, table: np.ndarray, scored: dict[int, Scored]
+           ) -> list[int]:
+    """Return what may have been disturbed: runs, and single points that lie above their run.
 
-    A unit is a run, or a point of a run with several: numbers from 0 for runs, then points.
+    Numbers from 0 for runs, then for points of runs with several.
     """
     above = np.full(len(points.u), -np.inf)
-    for k, s in best[1].items():
+    for k, s in scored.items():
         for i in np.argsort(-s.score, kind="stable")[:12]:
-            above = np.maximum(above, 1.0 - table[:, found.of[k][i]] @ s.beta[i])
+            above = np.maximum(above, 1.0 - table[:, found.of[k][i]] @ [b[i] for b in s.beta])
     size = np.bincount(points.run)
     mean = np.bincount(points.run, above) / size
     own = np.where(size[points.run] > 1, above - mean[points.run], -np.inf)
-    runs = np.argsort(-mean, kind="stable")[:CANDIDATES]
-    alone = [i for i in np.argsort(-own, kind="stable")[:CANDIDATES_ALONE]
+    alone = [len(size) + int(i) for i in np.argsort(-own, kind="stable")[:POINTS_ALONE]
              if own[i] > 2 * points.error]
-    return [*(int(r) for r in runs), *(len(size) + int(i) for i in alone)]
-
-
-def _precision(points: Measured, disturbed: tuple[int, ...]) -> tuple[np.ndarray, float]:
-    """Return the inverse of the errors' covariance (in units of their common size squared), and
-    the logarithm of its determinant."""
-    runs = int(points.run.max()) + 1
-    extra = (AMOUNT / points.error) ** 2
-    common = np.full(runs, RUN_SHARE)
-    own = (1.0 - RUN_SHARE) / points.weight
-    for unit in disturbed:
-        if unit < runs:
-            common[unit] += extra
-        else:
-            own[unit - runs] += extra
-    same = points.run[:, None] == points.run[None, :]
-    covariance = np.where(same, common[points.run][:, None], 0.0) + np.diag(own)
-    covariance *= points.scale[:, None] * points.scale[None, :]
-    factor = np.linalg.inv(np.linalg.cholesky(covariance))
-    return factor, 2.0 * float(np.log(np.diag(factor)).sum())
-
-
-def _score(points: Measured, found: Designs, table: np.ndarray,
-           disturbed: tuple[int, ...]) -> dict[int, _Scored]:
-    """Return the scores of all designs under one hypothesis."""
-    factor, logdet = _precision(points, disturbed)
-    a = np.ascontiguousarray(np.einsum("ij,jc->ci", factor, table))
-    z = factor.sum(axis=1)
-    right, total = a @ z, float(z @ z)
-    dof = len(z) + PRIOR_DOF
-    runs = int(points.run.max()) + 1
-    out = {}
-    for k, which in found.of.items():
-        rows = a[which]
-        m = np.matmul(rows, rows.transpose(0, 2, 1))
-        # coefficients beyond the first are known beforehand to be no more than LARGE
-        diagonal = np.arange(1, k)
-        m[:, diagonal, diagonal] += (points.error / LARGE) ** 2
-        b = right[which]
-        low = _cholesky(m)
-        beta = _solve(low, b)
-        square = np.maximum(total - (beta * b).sum(axis=1), 0.0) + PRIOR_DOF * points.error ** 2
-        size = square / dof
-        sd = np.sqrt(np.maximum(_variances(low), 0.0) * size[:, None])
-        diag = low[:, np.arange(k), np.arange(k)]
-        score = (found.prior[k] + 0.5 * logdet - 0.5 * dof * np.log(square / dof)
-                 + lgamma(0.5 * (dof - 1.0)) - np.log(diag[:, 0]))
-        for j in range(1, k):
-            t = beta[:, j] / sd[:, j]
-            wide = 0.5 * np.log(2 * np.pi * size) - np.log(diag[:, j])
-            height = np.log((np.maximum(beta[:, j], sd[:, j]) + SMALL)
-                            * log((LARGE + SMALL) / SMALL))
-            score += np.minimum(wide - height, 0.0) + _log_positive(t)
-        score += np.where(beta[:, 0] > 0, 0.0, -50.0)
-        for unit in disturbed:
-            of = points.run == unit if unit < runs else np.arange(len(z)) == unit - runs
-            above = 1.0 - np.einsum("pdk,dk->d", table[of][:, which], beta) / of.sum()
-            score += log(DISTURBED) + np.minimum(0.7, _log_positive(above / points.error) + 0.7)
-        out[k] = _Scored(score, beta, low, square)
-    return out
-
-
-def _log_positive(t: np.ndarray) -> np.ndarray:
-    """Return about log of the share of a normal distribution around ``t`` above zero."""
-    below = np.minimum(t, 0.0)
-    return np.where(t > 0, -0.69 * np.exp(-1.2 * np.maximum(t, 0.0)),
-                    -0.69 - 0.5 * below * below - np.log1p(-below))
-
-
-def _cholesky(m: np.ndarray) -> np.ndarray:
-    """Return the Cholesky factors of many small matrices."""
-    k = m.shape[1]
-    low = np.zeros_like(m)
-    for i in range(k):
-        for j in range(i + 1):
-            s = m[:, i, j] - (low[:, i, :j] * low[:, j, :j]).sum(axis=1)
-            low[:, i, j] = np.sqrt(np.maximum(s, 1e-12)) if i == j else s / low[:, j, j]
-    return low
-
-
-def _forward(low: np.ndarray, b: np.ndarray) -> np.ndarray:
-    y = np.zeros_like(b)
-    for i in range(b.shape[1]):
-        y[:, i] = (b[:, i] - (low[:, i, :i] * y[:, :i]).sum(axis=1)) / low[:, i, i]
-    return y
-
-
-def _backward(low: np.ndarray, y: np.ndarray) -> np.ndarray:
-    x = np.zeros_like(y)
-    k = y.shape[1]
-    for i in reversed(range(k)):
-        x[:, i] = (y[:, i] - (low[:, i + 1:, i] * x[:, i + 1:]).sum(axis=1)) / low[:, i, i]
-    return x
-
-
-def _solve(low: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return _backward(low, _forward(low, b))
-
-
-def _variances(low: np.ndarray) -> np.ndarray:
-    """Return the diagonals of the inverses."""
-    out = np.zeros(low.shape[:2])
-    for i in range(low.shape[1]):
-        unit = np.zeros(low.shape[:2])
-        unit[:, i] = 1.0
-        out[:, i] = (_forward(low, unit) ** 2).sum(axis=1)
-    return out
+    return [*range(len(size)), *alone]
 
 
 @lru_cache(maxsize=4)
 def _random(number: int) -> np.ndarray:
-    """Return the same normal draws always: (number, 4)."""
-    return np.random.Generator(np.random.PCG64(20110711)).standard_normal((number, 4))
+    """Return the same normal draws always: (number, 5)."""
+    return np.random.Generator(np.random.PCG64(20110711)).standard_normal((number, 5))
 
 
 def _drawn(points: Measured, found: Designs,
@@ -291,17 +165,17 @@ def _drawn(points: Measured, found: Designs,
     """Draw curves from all designs and hypotheses, each as often as it weighs."""
     parts: list[_Part] = [(h, k, s, np.flatnonzero(s.score > -np.inf))
                           for h, by in tried for k, s in by.items()]
-    score = np.concatenate([s.score[i] for _, _, s, i in parts])
-    weight = np.exp(score - score.max())
+    total = np.concatenate([s.score[i] for _, _, s, i in parts])
+    weight = np.exp(total - total.max())
     weight[weight < 1.0 / WINDOW] = 0.0
     upto = np.cumsum(weight / weight.sum())
-    picks = np.searchsorted(upto, (np.arange(DRAWS) + 0.5) / DRAWS).clip(0, len(score) - 1)
+    picks = np.searchsorted(upto, (np.arange(DRAWS) + 0.5) / DRAWS).clip(0, len(total) - 1)
     dof = len(points.u) + PRIOR_DOF
     normal = _random(DRAWS)
     # sums of squares of errors, by the cube-root approximation (Wilson and Hilferty)
-    chi = dof * np.maximum(1 - 2 / (9 * dof) + normal[:, 3] * np.sqrt(2 / (9 * dof)), 0.1) ** 3
-    which = np.zeros((DRAWS, 3), dtype=np.int64)
-    coefficient, error, importance = np.zeros((DRAWS, 3)), np.zeros(DRAWS), np.zeros(DRAWS)
+    chi = dof * np.maximum(1 - 2 / (9 * dof) + normal[:, 4] * np.sqrt(2 / (9 * dof)), 0.1) ** 3
+    which = np.zeros((DRAWS, 4), dtype=np.int64)
+    coefficient, error, importance = np.zeros((DRAWS, 4)), np.zeros(DRAWS), np.zeros(DRAWS)
     families: dict[str, float] = {}
     start = 0
     for _, k, s, i in parts:
@@ -309,10 +183,12 @@ def _drawn(points: Measured, found: Designs,
         at = i[picks[inside] - start]
         which[inside, :k] = found.of[k][at]
         size = np.sqrt(s.square[at] / chi[inside])
-        beta = s.beta[at] + _backward(s.factor[at], normal[inside, :k] * size[:, None])
-        # where a coefficient came out negative, its mirror image around zero
-        beta = np.abs(beta)
-        estimate = np.maximum(s.beta[at], 0.0)
+        middle_of = np.stack([b[at] for b in s.beta], axis=1)
+        low = [[entry[at] if entry.ndim else entry for entry in row] for row in s.factor]
+        away = backward(low, list((normal[inside, :k] * size[:, None]).T))
+        # where a coefficient comes out negative, its mirror image around zero
+        beta = np.abs(middle_of + np.stack(away, axis=1))
+        estimate = np.maximum(middle_of, 0.0)
         ratio = np.prod((estimate[:, 1:] + SMALL) / (beta[:, 1:] + SMALL), axis=1)
         importance[inside] = np.clip(ratio, 0.2, 5.0)
         coefficient[inside, :k] = beta * middle
@@ -321,8 +197,7 @@ def _drawn(points: Measured, found: Designs,
             if w > 0:
                 families[str(name)] = families.get(str(name), 0.0) + float(w)
         start += len(i)
-    total = sum(families.values())
-    shares = {name: w / total for name, w in families.items()}
+    shares = {name: w / sum(families.values()) for name, w in families.items()}
     best = _best(points, found, parts, shares, middle)
     return Draws(found.columns, which, coefficient, importance / importance.sum(), error), best
 
@@ -333,11 +208,11 @@ def _best(points: Measured, found: Designs, parts: Sequence[_Part], shares: dict
     family = max(shares, key=lambda name: shares[name])
     top, where = -np.inf, (0, 0)
     for number, (_, k, s, i) in enumerate(parts):
-        score = np.where(found.family[k][i] == family, s.score[i], -np.inf)
-        if score.max() > top:
-            top, where = float(score.max()), (number, int(i[np.argmax(score)]))
+        worth = np.where(found.family[k][i] == family, s.score[i], -np.inf)
+        if worth.max() > top:
+            top, where = float(worth.max()), (number, int(i[np.argmax(worth)]))
     h, k, s, _ = parts[where[0]]
     j = where[1]
     return Best(family, tuple(found.columns[c] for c in found.of[k][j]),
-                tuple(float(b) * middle for b in np.maximum(s.beta[j], 0.0)), h, shares,
+                tuple(max(0.0, float(b[j])) * middle for b in s.beta), h, shares,
                 float(np.sqrt(s.square[j] / (len(points.u) + PRIOR_DOF))))

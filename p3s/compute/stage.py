@@ -18,10 +18,12 @@ VERSION = 1
 _KEYS = ("work_unit", "time_unit", "counts", "laws", "rest", "phases", "runs", "refused")
 
 
-def build(study_dir: Path) -> dict[str, Any] | None:
+def build(study_dir: Path, points: Sequence[Point] = ()) -> dict[str, Any] | None:
     """Fit the cost of computation from all times of a study and write compute.json; return it.
 
-    None, and nothing is there, where the study has no times at any count of its model.
+    points: of runs that are in no study inside this one; x is work per turn, n the count of this
+    study's workload. None, and nothing is there, where there are no times at any count of its
+    model and no points.
     """
     from p3s.characterize.times import load_times
     from p3s.compute.gather import measured_at
@@ -30,16 +32,17 @@ def build(study_dir: Path) -> dict[str, Any] | None:
     study = Study.open(Path(study_dir))
     model = load_model(study.root)
     times = [t for n in model["counts"] if (t := load_times(study.root, n)) is not None]
-    if not times:
+    if not times and not points:
         study.compute_path.unlink(missing_ok=True)
         return None
     found = [measured_at(model, t) for t in times]
     far, refused = other_points(study, model)
+    far += points
     runs = [{"np": t.np, "dir": str(run.get("dir", "")), "time_ns": run.get("time_ns"),
              "wall_ns": run.get("wall_ns"), "disturbed": list(run.get("disturbed", ()))}
             for t in times for run in t.runs]
     out = {"schema": SCHEMA, "schema_version": VERSION, **compute_json(model, found, far),
-           "time_unit": times[-1].unit, "runs": runs, "refused": refused,
+           "time_unit": times[-1].unit if times else "cpu_ns", "runs": runs, "refused": refused,
            "unmatched": {str(t.np): t.unmatched for t in times},
            "outside_model": {str(m.n): m.outside for m in found}}
     write_json(study.compute_path, out)
@@ -67,35 +70,42 @@ def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Seque
                  ) -> dict[str, Any]:
     """Return what compute.json says of laws and phases; reads no files.
 
-    found: the study's own runs by count; far: points of other workloads.
+    found: the study's own runs by count, may be none; far: points of other workloads.
     """
-    from p3s.compute.gather import POOL, TIME_UNITS, WHOLE, by_count, turned
+    from p3s.compute.gather import POOL, TIME_UNITS, WHOLE, by_count, shares, turned, x_scale
+    from p3s.compute.groups import groups_json
     from p3s.compute.holdout import hold_out
-    from p3s.compute.model import entry_json, fit_laws, gathered
+    from p3s.compute.model import OWN, entry_json, fit_laws, gathered
     from p3s.compute.phases import phase_json
+    from p3s.compute.shared import share_points, shared_work
 
     unit = str(model["work_unit"])
     weight = turned(gathered(found, far)[0])
-    scale = None
+    groups = [groups_json(p, found, far, weight) for p in model["phases"]]
+    scale, shared = None, {}
     if unit in TIME_UNITS:
-        found, far, scale = by_count(found, far)
+        scale = x_scale(model, min([m.n for m in found] or model["counts"]))
+        found, far = by_count(found, far, scale)
+        shared = shared_work(model)
+        found, far = share_points(shared, found, far, weight)
     points, small = gathered(found, far)
     laws = fit_laws(points, small, len(model["phases"]), unit)
-    last = max(found, key=lambda m: m.n)
-    total = max(float(last.typical.sum()), 1e-300)
+    told = [p for p in points if not found or p.source == OWN]
+    last = max(((p.traced, p.source) for p in told), default=(0, OWN))
+    part = shares([p for p in told if (p.traced, p.source) == last])
 
     def share(places: Sequence[tuple[str, str]]) -> float:
-        rows = [k for k, place in enumerate(last.places) if place in places]
-        return float(last.typical[rows].sum()) / total
+        return sum(part.get(place, 0.0) for place in places)
 
     return {
         "work_unit": unit, "counts": [m.n for m in found],
         "laws": [entry_json(e, share(e.places)) for e in laws.entries],
         "rest": laws.rest.to_json(),
         "phases": [{**phase_json(p, laws, found, weight),
-                    "x_times_n": None if scale is None else float(scale[p["phase"]])}
-                   for p in model["phases"]],
-        "holdout": hold_out(model, found, far, small, unit),
+                    "x_times_n": None if scale is None else float(scale[p["phase"]]),
+                    "groups": some} for p, some in zip(model["phases"], groups, strict=True)],
+        "holdout": hold_out(model, found, far, small, unit, shared),
+        "shared": [[*place, work] for place, work in shared.items()],
         "pooled": {"place": list(POOL), "whole": list(WHOLE)},
     }
 
@@ -124,10 +134,14 @@ def load(study_dir: Path) -> dict[str, Any] | None:
                 if not isinstance(site, str) or not isinstance(op, str):
                     raise ValueError("a place is no site and operation")
         CostLaw.from_json(found["rest"])
+        for site, op, work in found.get("shared", ()):
+            if not isinstance(site, str) or not isinstance(op, str) or not float(work) > 0:
+                raise ValueError("shared work is of no place")
         for phase in found["phases"]:
-            for name in ("crm_i", "crm_c"):
-                if phase[name] is not None:
-                    float(phase[name]["a"]), float(phase[name]["b"])
+            for part in (phase, *phase.get("groups", ())):
+                for law in (part["crm_i"], part["crm_c"]):
+                    if law is not None:
+                        float(law["a"]), float(law["b"])
             if phase["x"] is not None:
                 low, high = map(float, phase["x"])
                 if not 0 < low <= high:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from itertools import chain, product
@@ -71,8 +71,7 @@ def alike(models: Sequence[tuple[Setting, Model]]) -> tuple[list[Alike], dict[st
             try:
                 number = numbering(model, part[0].model)
                 member = Member(setting, model, number, rules_of(model, number))
-                whole = _same_shapes([*part, member])
-                join([each.tree for each in whole], Leaves())
+                whole = _joinable([*part, member])
             except Differs as err:
                 why[setting_name(setting)] = _what(str(err), part[0].model) \
                     + f" than at {setting_name(part[0].setting)}"
@@ -88,6 +87,32 @@ def alike(models: Sequence[tuple[Setting, Model]]) -> tuple[list[Alike], dict[st
         out.append(Alike(part, join([each.tree for each in part], leaves), leaves))
     left = {setting_name(part.members[0].setting) for part in out if len(part.members) == 1}
     return out, {name: text for name, text in why.items() if name in left}
+
+
+def _joinable(members: list[Member]) -> list[Member]:
+    """Return the members as trees that can be joined; raises Differs.
+
+    Where they differ in the order of events alone (turns listed one by one), that is left out.
+    """
+    whole = _same_shapes(members)
+    known = all(each.tree["order"] is not None for each in whole)
+    try:
+        if known:
+            join([each.tree for each in whole], Leaves())
+            return whole
+    except Differs as err:
+        if not str(err).startswith(".order") and ".when" not in str(err):
+            raise
+    whole = [replace(each, tree=_without_order(each.tree)) for each in whole]
+    join([each.tree for each in whole], Leaves())
+    return whole
+
+
+def _without_order(tree: Mapping[str, Any]) -> dict[str, Any]:
+    items = [{**item, "loops": None, "at": None,
+              "slots": [{**slot, "when": None} for slot in item["slots"]]}
+             for item in tree["items"]]
+    return {**tree, "items": items, "order": None}
 
 
 def _what(path: str, model: Mapping[str, Any]) -> str:

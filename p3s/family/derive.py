@@ -109,6 +109,10 @@ def _item(own: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
     made = {**kept, **rules, "slots": slots}
     if made.get("stages_of") is None:
         made.pop("stages_of", None)
+    if made["at"] is None:  # no order of events holds at all settings
+        for slot in slots:
+            slot.pop("when", None)
+        del made["at"], made["loops"]
     return made
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from p3s.errors import P3SError
 from p3s.family.align import Alike, Member, alike, laws_of
+from p3s.family.costs import points_for
 from p3s.family.derive import (
     Fitted,
     Missed,
@@ -167,6 +168,8 @@ def instantiate(root: Path, setting: Setting) -> Path:
 
     The study's family.json must be there and the setting must name all its parameters.
     """
+    from p3s.compute.stage import build as build_compute
+
     study = Study.open(Path(root))
     at = value_study(study, setting)
     if len(at.signature_counts()) >= MIN_COUNTS and at.model_path.exists():
@@ -183,6 +186,7 @@ def instantiate(root: Path, setting: Setting) -> Path:
     made.update(derived=True, parent="../..",
                 setting={name: value_text(value) for name, value in setting.items()})
     write_json(made.model_path, model)
+    build_compute(made.root, points_for(study, fitted, model))
     return made.root
 
 

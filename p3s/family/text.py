@@ -23,6 +23,8 @@ def render(family: Mapping[str, Any]) -> str:
         rows = _rules(part)
         lines += [f"  {row}" for row in rows] or ["  every number is the same at all values"]
         lines += _works(part)
+        if part["tree"]["order"] is None:
+            lines.append("  order of events: by no rule that holds at all values, left out")
         lines += ["", *_holdout(part["holdout"])]
     for name, why in sorted(family["alone"].items()):
         lines.append(f"left out: {name} has {why}")

@@ -79,7 +79,7 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
     except P3SError:  # put together from runs that do not say it
         command = ["LAUNCHER", "{np}"]
     made = Study.create(root, command)
-    made.update(derived=True, parent="../..", machine=target.name)
+    made.update(moved_from="../..", machine=target.name)
     for path, text in ((made.model_path, _read(study.model_path)),
                        (made.compute_path, as_json(moved).encode()),
                        (root / NAME, as_json(target.to_json()).encode())):  # fmt: skip

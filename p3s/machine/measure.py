@@ -166,7 +166,8 @@ def measure(
     cores = facts.physical_cores()[: max(int(known["granted_cores"]), 1)]
     sizes = working_sets(known["caches"], facts.granted_bytes(), quick)
     core = [_Point(kernel, 0) for kernel in CORE_KERNELS]
-    alone = [_Point(kernel, size) for size in sizes for kernel in CURVE_KERNELS]
+    # By kernel: going from links to ones and back fills the whole memory again.
+    alone = [_Point(kernel, size) for kernel in CURVE_KERNELS for size in sizes]
     shared = [size for size in sizes if size * len(cores) <= facts.granted_bytes() // 2]
     loaded = [_Point(kernel, size) for size in shared[:: 1 if quick else 2]
               for kernel in LOADED_KERNELS] if len(cores) > 1 else []  # fmt: skip

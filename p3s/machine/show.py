@@ -140,7 +140,7 @@ def plot(curves: Mapping[str, Curve], width: int = WIDTH, height: int = HEIGHT) 
         size *= 4
     text.append("".join(foot).rstrip())
     names = ", ".join(f"{_MARKS[name]} {name}" for name in CURVE_KERNELS if name in curves)
-    text.append(" " * 10 + f"ns per access over working set: {names}")
+    text.append(f"  ns per access over working set: {names}")
     return "\n".join(text)
 
 

@@ -105,7 +105,7 @@ def move(
         if entry["kind"] != "phase" and float(entry.get("share") or 0.0) >= SHOWN:
             told.append((entry, factor))
     rest = CostLaw.from_json(compute["rest"])
-    phases = [{**phase, "crm_i": None, "crm_c": None} for phase in compute["phases"]]
+    phases = [{**phase, "crm_i": None, "crm_c": None, "groups": []} for phase in compute["phases"]]
     return {
         **compute,
         "laws": entries,

@@ -80,7 +80,7 @@ def words(law: CostLaw) -> str:
     """Return a law of cost in words."""
     text = law.text()
     if law.unit in TIME_UNITS:
-        return "takes " + text.replace(f" ns per {law.unit}", " times what the law of work says")
+        return "takes " + text.replace(f" ns per {law.unit}", " times its modelled work")
     return "costs " + text.replace(f"per {law.unit}", f"per {law.unit.removesuffix('s')}")
 
 
@@ -94,7 +94,17 @@ def _whose(entry: Mapping[str, Any]) -> str:
 
 
 def thesis_lines(phase: Mapping[str, Any]) -> list[str]:
-    """Return the power laws of the thesis and the far point they rest on."""
+    """Return the power laws of the thesis and the far point they rest on, by group if several."""
+    groups = phase.get("groups", ())
+    out = _power_lines(phase)
+    if len(groups) > 1:
+        for group in groups:
+            who = f"group {group['group'] + 1} (ranks {visible(str(group['where']))})"
+            out += [f"{who}: {line}" for line in _power_lines(group)]
+    return out
+
+
+def _power_lines(phase: Mapping[str, Any]) -> list[str]:
     out = []
     for name, title in (("crm_i", "CRM_i"), ("crm_c", "CRM_c")):
         if phase[name]:

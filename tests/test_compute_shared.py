@@ -1,0 +1,87 @@
+"""Where work is time: what all ranks share out goes with 1/n, the rest as its law says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import timed_study as ts
+from test_compute_model import main_phase, put_compute
+
+from p3s.compute.gather import measured_at
+from p3s.compute.shared import factors_at, shared_work
+from p3s.model.stage import load as load_model
+from p3s.scale import write_scaled
+
+COUNTS = (4, 8, 16, 32)
+BLOCK, CONTROL = 4e8, 3e5
+
+
+def program(rec: Any) -> None:
+    """A block that is shared out, control code that is not, and a root that does more."""
+    block = BLOCK / rec.n * float(ts.cache_step(BLOCK / rec.n, where=3e7, high=1.0, low=0.5))
+    for _ in range(5):
+        rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=4096, work=block)
+        rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=4096, work=0)
+        rec("Barrier", work=CONTROL)
+        rec("Allreduce", nbytes=8, work=(9.0 if rec.rank == 0 else 1.0) * 1e7 / rec.n)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, list[Any]]:
+    root: Path = tmp_path_factory.mktemp("s") / "study"
+    study, tables = ts.put_study(root, program, COUNTS, "cpu_ns")
+    model = load_model(study.root)
+    return study, model, [measured_at(model, ts.times_of(t, t.segments[:, 4].astype(float)))
+                          for t in tables]
+
+
+def test_what_is_shared_out_is_told_from_what_is_not(made: Any) -> None:
+    _, model, found = made
+    shared = shared_work(model)
+    assert {op for _, op in shared} == {"MPI_Sendrecv"}
+    (place, work), = shared.items()
+    row = found[0].places.index(place)
+    assert work == pytest.approx(4 * found[0].work[row].mean() / 5)
+    factor = factors_at(model, shared, 256)
+    assert (np.delete(factor, row) == 1.0).all() and factor[row] > 0
+
+
+def test_the_time_at_n_is_that_of_the_block_and_of_the_rest(made: Any) -> None:
+    """Beyond the step the block takes 1/n of what the cache makes of it, control code the same."""
+    study, _, found = made
+    compute = put_compute(study, found)
+    assert [op for _, op, _ in compute["shared"]] == ["MPI_Sendrecv"]
+    for n in (32, 128):
+        x = BLOCK / n
+        expected = 5 * (n * x * float(ts.cache_step(x, where=3e7, high=1.0, low=0.5))
+                        + n * CONTROL + (n + 8) * 1e7 / n)
+        phase = main_phase(write_scaled(study.root, n))
+        assert phase["compute_ns"] == pytest.approx(expected, rel=0.03)
+        assert phase["compute_low"] <= expected / phase["compute_ns"] <= phase["compute_high"]
+    held = compute["holdout"]
+    assert held["max_abs_error"] < 0.1
+
+
+def test_every_instruction_group_has_power_laws_of_its_own(tmp_path: Path) -> None:
+    """The root sweeps twice as much as the others, which all are alike, at every count."""
+
+    def two_groups(rec: Any) -> None:
+        for _ in range(5):
+            rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=4096,
+                work=(2.0 if rec.rank == 0 else 1.0) * BLOCK / rec.n)
+            rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=4096, work=0)
+
+    study, tables = ts.put_study(tmp_path / "study", two_groups, COUNTS)
+    found = [measured_at(load_model(study.root), ts.times_of(t, 0.5 * t.segments[:, 4]))
+             for t in tables]
+    phase = max(put_compute(study, found)["phases"], key=lambda p: p["x"][1] if p["x"] else 0.0)
+    first, second = phase["groups"]
+    assert (first["where"], second["where"]) == ("0", "1-31")
+    for group, factor in ((first, 2.0), (second, 1.0)):
+        assert [p["n"] for p in group["points"]] == list(COUNTS)
+        assert group["crm_i"]["a"] == pytest.approx(factor * 0.5 * BLOCK, rel=1e-3)
+        assert group["crm_i"]["b"] == pytest.approx(-1.0, abs=1e-3)
+        assert group["crm_c"] is None and group["crm_why"]
