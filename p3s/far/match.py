@@ -26,6 +26,8 @@ NAN = float("nan")
 #: Counts by the messages of single places may be so many times apart: where the dimensions of the
 #: grid are doubled in turn, each message is that of two counts.
 _SHAPE = 2.5
+#: Where work is time: times at the same count that differ by more are of other computations.
+_REFUTED = 1.5
 #: Messages that differ by no more than this, relative, have the same size.
 _SAME_SIZE = 0.01
 #: From this share of the other workload's calls on at unknown places it is another program.
@@ -101,7 +103,31 @@ def match_tables(own: Sequence[PointTable], tables: Sequence[PointTable],
         weight = np.array([turns.get((p["phase"], t.np), NAN) for p in model["phases"]])
         out[t.np] = _Matching(predicted, measured(t, predicted.places, weight), times.get(t.np),
                               name, model["work_unit"] == INSTRUCTIONS).found()
-    return out
+    return out if model["work_unit"] == INSTRUCTIONS else _unrefuted(out, model["counts"])
+
+
+def _unrefuted(found: Mapping[int, Sequence[Found]], counts: Sequence[int]
+               ) -> dict[int, list[Found]]:
+    """Return the groups without the points of phases that the study's own runs refute.
+
+    Where work is time the count comes from the messages. Where it lies among the study's own
+    counts, both times are known: if they differ, the computation does not go with the messages.
+    """
+    whys: dict[int, str] = {}
+    for groups in found.values():
+        for phase in {g.phase for g in groups}:
+            known = [g for g in groups if g.phase == phase and g.points
+                     and min(counts) <= g.n <= max(counts)]
+            there = sum(p.work * p.ranks for g in known for p in g.points)
+            here = sum(p.least_ns * p.ranks for g in known for p in g.points)
+            if known and not there / _REFUTED <= here <= there * _REFUTED:
+                whys[phase] = (
+                    "cannot be compared: where its messages are those of the original, at "
+                    f"{round(known[0].n)} processes, its computation takes {here / there:.2g} "
+                    "times as long, so it does not go with the messages")
+    return {n: [replace(g, x=NAN, n=NAN, by_bytes=Match(why=whys[g.phase]), work=NAN,
+                        least_ns=NAN, points=()) if g.phase in whys else g for g in groups]
+            for n, groups in found.items()}
 
 
 def check_program(model: Mapping[str, Any], tables: Sequence[PointTable], name: str) -> None:
