@@ -120,7 +120,7 @@ def correspond(own: Sequence[PointTable], far: PointTable, own_places: Mapping[s
         for tables in (own, [nearest]):
             sites = _by_name(tables, far, mine, theirs)
             same = Same(how, sites)
-            if sites and _alike(tables, same.renamed(far, own), nearest):
+            if sites and _alike(tables, same.renamed(far, own), nearest, how):
                 return same
         return None
     for tables in (own, [nearest]):
@@ -129,7 +129,7 @@ def correspond(own: Sequence[PointTable], far: PointTable, own_places: Mapping[s
         shared = {site for t in own for site in t.sites} & set(far.sites)
         if any(sites.get(site, site) != site for site in shared):
             continue
-        if sites and _alike(tables, same.renamed(far, own), nearest, every=True):
+        if sites and _alike(tables, same.renamed(far, own), nearest, STRUCTURE):
             return same
     return None
 
@@ -258,12 +258,12 @@ def _by_structure(own: Structure, far: Structure, nearest: PointTable, here: Poi
 
 
 # ---- what is accepted
-def _alike(own: Sequence[PointTable], far: PointTable, nearest: PointTable, every: bool = False
-           ) -> bool:
+def _alike(own: Sequence[PointTable], far: PointTable, nearest: PointTable, how: str) -> bool:
     """Tell whether all places that matter are known, and loops hold the same of them.
 
-    every: those of the study that matter must occur too, and be reached by the same ranks. (Calls
-    of different ranks have no order; names tell them apart.)
+    Where lines do not tell, their first calls must come in the same order; by structure those of
+    the study that matter must occur too, and be reached by the same ranks. (Calls of different
+    ranks have no order; names tell them apart.)
     """
     mine = {node for t in own for node in used(t)}
     here = used(far)
@@ -274,11 +274,14 @@ def _alike(own: Sequence[PointTable], far: PointTable, nearest: PointTable, ever
         return False
     if share(far, [n for n in here if n not in mine]) > RELEVANT_SHARE:
         return False
-    if every and (share(nearest, [n for n in used(nearest) if n not in here]) > RELEVANT_SHARE
-                  or not _same_ranks(nearest, far, both)):
+    missing = [n for n in used(nearest) if n not in here]
+    if how == STRUCTURE and (share(nearest, missing) > RELEVANT_SHARE
+                             or not _same_ranks(nearest, far, both)):
         return False
     matter = {n for n in both if share(far, [n]) > RELEVANT_SHARE
               or share(nearest, [n]) > RELEVANT_SHARE}
+    if how != LINE and not _same_order(nearest, far, matter):
+        return False
     nests = []
     for s in (structure(own), structure([far])):
         inside = [frozenset(s.nodes[v] for v in s.nest.loops[k].nodes()) & matter
@@ -302,3 +305,23 @@ def _same_ranks(one: PointTable, two: PointTable, nodes: Iterable[Node]) -> bool
 
     here, there = ranks(one), ranks(two)
     return all(here[node] == there[node] for node in nodes if node in here and node in there)
+
+
+def _same_order(one: PointTable, two: PointTable, nodes: set[Node]) -> bool:
+    """Tell whether the first calls of places that both reach come in the same order on each rank,
+    at two counts on the first."""
+
+    def order(t: PointTable) -> dict[int, list[Node]]:
+        first: dict[int, dict[Node, int]] = {}
+        for rank, _, v, _, at in t.edges.tolist():
+            if v >= 0 and t.nodes[v] in nodes:
+                each = first.setdefault(rank, {})
+                each[t.nodes[v]] = min(at, each.get(t.nodes[v], at))
+        return {rank: sorted(each, key=lambda node: each[node]) for rank, each in first.items()}
+
+    here, there = order(one), order(two)
+    for rank in range(one.np) if one.np == two.np else (0,):
+        mine, theirs = here.get(rank, []), there.get(rank, [])
+        if [n for n in mine if n in theirs] != [n for n in theirs if n in mine]:
+            return False
+    return True
