@@ -322,6 +322,29 @@ def test_where_work_is_time_the_messages_say_which_count_it_is() -> None:
     assert math.isnan(send.by_work.n)
 
 
+def test_where_work_is_time_the_own_runs_refute_a_match() -> None:
+    """Every rank works on all bodies, and sends its own: both are not of one count."""
+
+    def pairs(size: int, n: int, rank: int) -> float:
+        return size * size / n
+
+    def share(size: int, n: int, rank: int) -> float:
+        return 1000 * size / n
+
+    counts = (2, 4, 8, 16, 32)
+    for work, held in ((share, True), (pairs, False)):
+        model, found = matched(ring(1 << 14, 10, work), ring(1 << 12, 10, work), counts, (4, 16),
+                               unit="cpu_ns", ns=1.0)
+        for np_ in (4, 16):  # 16 is among the counts, 64 is not
+            (group,) = of_phase(found[np_], model, "Send")
+            assert bool(group.points) == held
+            if held:
+                assert group.n == pytest.approx(4 * np_, rel=0.01)
+            else:
+                assert math.isnan(group.n) and math.isnan(group.by_bytes.n)
+                assert "at 16 processes, its computation takes 0.25 times" in group.by_bytes.why
+
+
 def test_another_program_and_another_unit_are_refused() -> None:
     def elsewhere(rec: Recorder) -> None:
         for k in range(9):

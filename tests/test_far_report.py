@@ -54,6 +54,17 @@ def test_what_stands_for_no_count_says_why() -> None:
     assert f"stands for no count: {why}" in text and "--work instructions" in text
 
 
+def test_how_the_places_of_another_build_were_matched() -> None:
+    far = {"name": "far/w1", "command": ["./a.S"], "counts": [4], "error": None, "minimum": [],
+           "rows": [row(1, 64.0)]}  # fmt: skip
+
+    def told(**more: str) -> str:
+        return "\n".join(render({"work_unit": "instructions", "workloads": [{**far, **more}]}))
+
+    assert "its places were matched by function and line" in told(places="by function and line")
+    assert "matched" not in told(places="by call site") and "matched" not in told()
+
+
 def test_another_shape_and_another_program() -> None:
     text = page("instructions", [row(3, 64.0, other_shape=True)]).replace("\n    ", " ")
     assert "phase 3: by the bytes of the messages it is another count" in text

@@ -36,7 +36,7 @@ def check(
     from p3s.trace.where import places_at
 
     found = []
-    for place in places_at(path):
+    for place in places_at(path, others=True):
         run = check_place(place)
         found.append(run)
         if not json_:

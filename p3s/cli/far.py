@@ -26,6 +26,7 @@ from p3s.study import Study
 
 if TYPE_CHECKING:
     from p3s.characterize.tables import PointTable
+    from p3s.far.places import Same
     from p3s.far.walk import PhaseCost
     from signature_runner.recording import Recording
 
@@ -48,17 +49,22 @@ class _Far:
     own_times: dict[int, Mapping[tuple[str, str], float] | None]
     tables: list[PointTable] = field(default_factory=list)
     times: dict[int, Mapping[tuple[str, str], float] | None] = field(default_factory=dict)
+    same: dict[int, Same] = field(default_factory=dict)
 
     def add(self, other: Study, np: int, check: bool = True) -> None:
         """Take in one count of the smaller workload; P3SError where it is no far point."""
         from p3s.characterize import load_table
+        from p3s.far.builds import same_places
         from p3s.far.check import refuse
 
-        found = load_table(other.root, np)
+        table = load_table(other.root, np)
+        same = self.same.get(np) or same_places(self.study, other, self.own, table)
+        found = same.renamed(table, self.own)
         if check:
             refuse(self.own, found)
+        self.same[np] = same
         self.tables = [*(t for t in self.tables if t.np != np), found]
-        self.times[np] = _times(other, found)
+        self.times[np] = _times(other, found, same)
 
     def costs(self) -> list[PhaseCost]:
         """Return the cost per unit of every relevant phase over the counts so far."""
@@ -67,10 +73,11 @@ class _Far:
         return costs(self.own, self.tables, self.times, self.own_times) if self.tables else []
 
 
-def _times(study: Study, t: PointTable) -> Mapping[tuple[str, str], float] | None:
+def _times(study: Study, t: PointTable, same: Same | None = None
+           ) -> Mapping[tuple[str, str], float] | None:
     from p3s.far.times import spent
 
-    found = spent(study, t, t.nodes)
+    found = spent(study, t, t.nodes, same)
     return None if found is None else found.of_place(t.nodes)
 
 
@@ -98,6 +105,8 @@ def record_far(root: Path | None, words: Sequence[str], counts: Sequence[int], u
     Without ``counts`` they are walked upwards; without ``repeats`` there are as many as the study
     has, because the least of several times is less than one time.
     """
+    from p3s.far.builds import save
+    from p3s.far.places import as_words
     from p3s.far.record import check_command, commit, name_for, staged
 
     if root is None:
@@ -123,9 +132,11 @@ def record_far(root: Path | None, words: Sequence[str], counts: Sequence[int], u
 
             raise P3SError(f"--far: {reasons(failed)}; nothing was added to {study.root}")
         other = commit(study, name, new, [row["np"] for row in rows])
+        save(other, [far.same[row["np"]] for row in rows])
     costs = _all_costs(far, other)
     matched = _matched(study)
-    return _tell(study, name, rows, failed, problems, costs, matched, json_)
+    places = as_words(far.same.values())
+    return _tell(study, name, rows, failed, problems, costs, matched, places, json_)
 
 
 def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recording:
@@ -238,8 +249,9 @@ def _matched(study: Study) -> dict[str, Any] | None:
 
 def _tell(study: Study, name: str, rows: Sequence[Mapping[str, Any]],
           failed: Sequence[dict[str, Any]], problems: Sequence[str], costs: Sequence[PhaseCost],
-          matched: Mapping[str, Any] | None, json_: bool) -> int:
+          matched: Mapping[str, Any] | None, places: str, json_: bool) -> int:
     from p3s.cli.runs import reasons
+    from p3s.far.places import HOW, SITE
     from p3s.report.far import render, status_text
 
     next_command = f"p3s model {quoted(study.root)}"
@@ -248,12 +260,14 @@ def _tell(study: Study, name: str, rows: Sequence[Mapping[str, Any]],
         emit_json({
             **header("far-runs"), "study": str(study.root), "workload": f"far/{name}",
             "counts": list(rows), "failed": list(failed), "problems": list(problems),
-            "minimum": minima, "matched": matched, "next": next_command,
+            "minimum": minima, "places": places, "matched": matched, "next": next_command,
         })  # fmt: skip
     elif matched is not None:
         out("\n".join([_runs(rows), "", *render(matched, f"far/{name}")]))
     else:
         told = [f"{row['name']}: {status_text(row)}" for row in minima]
+        if places != HOW[SITE]:
+            told.insert(0, f"another build of the program; its places were matched {places}")
         out("\n".join([_runs(rows), *map(one_line, told)]))
     if failed:
         say(f"p3s: {reasons(failed)}; kept: {', '.join(str(row['np']) for row in rows)}")

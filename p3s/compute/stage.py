@@ -77,14 +77,10 @@ def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Seque
     from p3s.compute.holdout import hold_out
     from p3s.compute.model import OWN, entry_json, fit_laws, gathered
     from p3s.compute.phases import phase_json
-    from p3s.compute.refuted import refuted
     from p3s.compute.shared import share_points, shared_work
 
     unit = str(model["work_unit"])
     weight = turned(gathered(found, far)[0])
-    wrong: list[tuple[str, int, float]] = []
-    if unit in TIME_UNITS:
-        far, wrong = refuted(found, far, weight)
     groups = [groups_json(p, found, far, weight) for p in model["phases"]]
     scale, shared = None, {}
     if unit in TIME_UNITS:
@@ -109,8 +105,6 @@ def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Seque
                     "x_times_n": None if scale is None else float(scale[p["phase"]]),
                     "groups": some} for p, some in zip(model["phases"], groups, strict=True)],
         "holdout": hold_out(model, found, far, small, unit, shared),
-        "refuted": [{"name": name, "phase": phase, "ratio": ratio}
-                    for name, phase, ratio in wrong],
         "shared": [[*place, work] for place, work in shared.items()],
         "pooled": {"place": list(POOL), "whole": list(WHOLE)},
     }

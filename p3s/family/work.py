@@ -26,7 +26,15 @@ from p3s.model.evaluate import model_grid
 from p3s.model.sizes.slots import env_of
 from p3s.model.tree import assign
 from p3s.model.work.cases import Run
-from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
+from p3s.model.work.features import (
+    BEFORE,
+    HERE,
+    NONE,
+    ONCE,
+    Feature,
+    feature_values,
+    features,
+)
 from p3s.model.work.segments import counts_and_work, most_terms, places_of, run_of
 from p3s.model.work.sparse import fit_sparse
 

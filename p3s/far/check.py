@@ -7,7 +7,7 @@ phase by phase, per turn, so that another number of time steps is no larger or s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,11 +17,10 @@ from p3s.characterize.structure import Node, Structure
 from p3s.characterize.tables import INSTRUCTIONS, PointTable
 from p3s.errors import P3SError
 from p3s.far.cells import counted
+from p3s.far.places import FOREIGN, share, used
 from p3s.far.turns import together
 from p3s.trace.ops import COMPLETION
 
-#: From this share of unknown places on it is another program, not another way through it.
-_FOREIGN = 0.5
 #: Work is counted exactly, time is not: by how much a workload may exceed the study's.
 _MORE, _MORE_TIME = 1.02, 1.25
 _LESS = 0.98
@@ -72,32 +71,19 @@ def _places(own: Sequence[PointTable], far: PointTable, where: str) -> None:
     unknown = [node for node in here if node not in known]
     plain = {(site.partition("#")[0], op) for site, op in known}
     apart = [node for node in unknown if (node[0].partition("#")[0], node[1]) in plain]
-    if apart and _share(far, apart) > RELEVANT_SHARE:
+    if apart and share(far, apart) > RELEVANT_SHARE:
         raise P3SError(f"{where}: calls that are made through one line of the program cannot be "
                        f"told apart as they are in the study ({_named(apart, far)}); choose an "
                        "input with more turns")
-    if len(unknown) > _FOREIGN * len(here):
+    if len(unknown) > FOREIGN * len(here):
         raise P3SError(f"{where}: a different program: {len(unknown)} of its {len(here)} places "
                        f"are not in the study ({_named(unknown, far)}); run the study's own "
                        f"program ({_module(own)}) with a smaller input")
-    share = _share(far, unknown)
-    if share > RELEVANT_SHARE:
-        raise P3SError(f"{where}: other phases: {100 * share:.0f} % of the computation is at "
+    part = share(far, unknown)
+    if part > RELEVANT_SHARE:
+        raise P3SError(f"{where}: other phases: {100 * part:.0f} % of the computation is at "
                        f"places that the study does not reach ({_named(unknown, far)}); choose an "
                        "input that takes the same way through the program")
-
-
-def used(t: PointTable) -> list[Node]:
-    """Return the places that a run reaches."""
-    return [t.nodes[k] for k in sorted(set(t.edges[:, 2].tolist())) if k >= 0]
-
-
-def _share(t: PointTable, nodes: Iterable[Node]) -> float:
-    mine = set(nodes)
-    there = np.array([(g.site, g.op) in mine for g in t.groups], dtype=bool)
-    count = np.array([counted((g.site, g.op)) for g in t.groups], dtype=bool)
-    time = (t.work + t.elapsed_ns) * count[t.group]
-    return float(time[there[t.group]].sum() / max(time.sum(), 1))
 
 
 def _named(nodes: Sequence[Node], t: PointTable) -> str:

@@ -12,8 +12,10 @@ import numpy as np
 from p3s.characterize.tables import INSTRUCTIONS, PointTable
 from p3s.compute.points import Point
 from p3s.errors import P3SError
+from p3s.far.builds import same_places
 from p3s.far.cells import Cells, Predicted, counted, measured, places_of
 from p3s.far.lookup import Curve, Match, Role, kinds_of, look_up, rank_groups
+from p3s.far.places import as_words
 from p3s.far.times import Spent, spent
 from p3s.far.turns import phase_turns
 
@@ -24,6 +26,8 @@ NAN = float("nan")
 #: Counts by the messages of single places may be so many times apart: where the dimensions of the
 #: grid are doubled in turn, each message is that of two counts.
 _SHAPE = 2.5
+#: Where work is time: times at the same count that differ by more are of other computations.
+_REFUTED = 1.5
 #: Messages that differ by no more than this, relative, have the same size.
 _SAME_SIZE = 0.01
 #: From this share of the other workload's calls on at unknown places it is another program.
@@ -64,6 +68,12 @@ def points_of(study: Study, other: Study, model: Mapping[str, Any]) -> list[Poin
 
 def groups_of(study: Study, other: Study, model: Mapping[str, Any]) -> dict[int, list[Found]]:
     """Return count -> groups of ranks of every phase of another workload's runs."""
+    return matched(study, other, model)[0]
+
+
+def matched(study: Study, other: Study, model: Mapping[str, Any]
+            ) -> tuple[dict[int, list[Found]], str]:
+    """Return :func:`groups_of`, and how the places of these runs were matched, as words."""
     from p3s.characterize.signature import load_table
 
     own = [load_table(study.root, n) for n in study.signature_counts()]
@@ -71,8 +81,11 @@ def groups_of(study: Study, other: Study, model: Mapping[str, Any]) -> dict[int,
     name = str(other.root.relative_to(study.root)) if other.root.is_relative_to(study.root) \
         else str(other.root)
     places = [place for place, _ in places_of(model)]
-    return match_tables(own, tables, model, {
-        t.np: spent(other, t, places) for t in tables}, name)
+    same = {t.np: same_places(study, other, own, t) for t in tables}
+    tables = [same[t.np].renamed(t, own) for t in tables]
+    found = match_tables(own, tables, model, {
+        t.np: spent(other, t, places, same[t.np]) for t in tables}, name)
+    return found, as_words(same.values())
 
 
 def match_tables(own: Sequence[PointTable], tables: Sequence[PointTable],
@@ -90,7 +103,31 @@ def match_tables(own: Sequence[PointTable], tables: Sequence[PointTable],
         weight = np.array([turns.get((p["phase"], t.np), NAN) for p in model["phases"]])
         out[t.np] = _Matching(predicted, measured(t, predicted.places, weight), times.get(t.np),
                               name, model["work_unit"] == INSTRUCTIONS).found()
-    return out
+    return out if model["work_unit"] == INSTRUCTIONS else _unrefuted(out, model["counts"])
+
+
+def _unrefuted(found: Mapping[int, Sequence[Found]], counts: Sequence[int]
+               ) -> dict[int, list[Found]]:
+    """Return the groups without the points of phases that the study's own runs refute.
+
+    Where work is time the count comes from the messages. Where it lies among the study's own
+    counts, both times are known: if they differ, the computation does not go with the messages.
+    """
+    whys: dict[int, str] = {}
+    for groups in found.values():
+        for phase in {g.phase for g in groups}:
+            known = [g for g in groups if g.phase == phase and g.points
+                     and min(counts) <= g.n <= max(counts)]
+            there = sum(p.work * p.ranks for g in known for p in g.points)
+            here = sum(p.least_ns * p.ranks for g in known for p in g.points)
+            if known and not there / _REFUTED <= here <= there * _REFUTED:
+                whys[phase] = (
+                    "cannot be compared: where its messages are those of the original, at "
+                    f"{round(known[0].n)} processes, its computation takes {here / there:.2g} "
+                    "times as long, so it does not go with the messages")
+    return {n: [replace(g, x=NAN, n=NAN, by_bytes=Match(why=whys[g.phase]), work=NAN,
+                        least_ns=NAN, points=()) if g.phase in whys else g for g in groups]
+            for n, groups in found.items()}
 
 
 def check_program(model: Mapping[str, Any], tables: Sequence[PointTable], name: str) -> None:

@@ -14,7 +14,11 @@ from p3s.study import Study
 
 
 def check_command(study: Study, command: Sequence[str]) -> None:
-    """Raise UsageError where a command is that of the study's own workload."""
+    """Raise UsageError where a command is that of the study's own workload.
+
+    A program that was built again since may have another input compiled in.
+    """
+    from p3s.far.builds import first_run_ns, rebuilt
     from signature_runner.command import parse
 
     def program(words: Sequence[str]) -> tuple[str, ...] | None:
@@ -24,6 +28,8 @@ def check_command(study: Study, command: Sequence[str]) -> None:
             return None
 
     words = list(command)
+    if rebuilt(words, first_run_ns(study)):
+        return
     for own in study.manifest()["commands"]:
         if own == words or program(own) == program(words) is not None:
             shown = " ".join(program(words) or words)
@@ -32,13 +38,19 @@ def check_command(study: Study, command: Sequence[str]) -> None:
 
 
 def name_for(study: Study, command: Sequence[str]) -> str:
-    """Return the name of the study for a command: that of its earlier runs, else the next free."""
+    """Return the name of the study for a command: that of its earlier runs, else the next free.
+
+    A program that was built again since these runs may have another input: it gets its own.
+    """
+    from p3s.far.builds import first_run_ns, rebuilt
+
     words = list(command)
     taken = {path.name for path in study.far_dir("x").parent.glob("*")}
     for name in sorted(taken):
         path = study.far_dir(name)
         if not name.startswith(".") and (path / "study.json").is_file() \
-                and words in Study(path).manifest()["commands"]:
+                and words in Study(path).manifest()["commands"] \
+                and not rebuilt(words, first_run_ns(Study(path))):
             return name
     return next(f"w{k}" for k in range(1, len(taken) + 2) if f"w{k}" not in taken)
 

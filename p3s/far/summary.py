@@ -10,7 +10,8 @@ from p3s.characterize.phases import RELEVANT_SHARE
 from p3s.characterize.tables import INSTRUCTIONS
 from p3s.errors import P3SError
 from p3s.far.cells import counted, places_of
-from p3s.far.match import Found, groups_of
+from p3s.far.match import Found, matched
+from p3s.far.places import HOW, SITE
 from p3s.far.times import spent
 from p3s.far.walk import minimum
 from p3s.model.work.scic import ranges, ranges_text
@@ -58,9 +59,10 @@ def _workload(study: Study, other: Study, model: Mapping[str, Any], before: Mapp
     commands = other.manifest()["commands"]
     out: Json = {"name": str(other.root.relative_to(study.root)),
                  "command": commands[-1] if commands else [],
-                 "counts": other.signature_counts(), "error": None, "rows": [], "minimum": []}
+                 "counts": other.signature_counts(), "error": None, "places": HOW[SITE], "rows": [],
+                 "minimum": []}
     try:
-        found = groups_of(study, other, model)
+        found, out["places"] = matched(study, other, model)
     except P3SError as err:
         return {**out, "error": str(err)}
     names = [p["name"] for p in model["phases"]]

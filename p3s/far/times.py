@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.characterize.tables import INSTRUCTIONS, PointTable
+from p3s.far.places import Same
 
 if TYPE_CHECKING:
     from p3s.study import Study
@@ -34,14 +35,21 @@ class Spent:
         return dict(zip(places, self.least.sum(axis=1).tolist(), strict=True))
 
 
-def spent(study: Study, t: PointTable, places: Sequence[Place]) -> Spent | None:
-    """Return the time that the runs of one count took, None where none was measured."""
+def spent(study: Study, t: PointTable, places: Sequence[Place], same: Same | None = None
+          ) -> Spent | None:
+    """Return the time that the runs of one count took, None where none was measured.
+
+    same: how the sites of these runs are called in ``t`` and ``places``.
+    """
     from p3s.characterize.times import load_times
 
     number = {place: k for k, place in enumerate(places)}
     times = load_times(study.root, t.np)
     if times is not None:
-        node = np.array([*(number.get((v[0], v[1]), -1) for v in times.nodes), -1], dtype=np.int64)
+        same = same or Same()
+        own = {site for site, _ in places}
+        node = np.array([*(number.get((same.site(v[0], own), v[1]), -1) for v in times.nodes), -1],
+                        dtype=np.int64)
         columns = (times.least_ns, times.median_ns, times.most_ns, times.work)
         rank, to, repeats = times.rank, node[times.to_node], max(len(times.runs), 1)
     elif t.work_unit != INSTRUCTIONS:  # work is the time itself, the least of the repeats

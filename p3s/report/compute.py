@@ -151,11 +151,6 @@ def remarks(compute: Compute) -> list[str]:
                        "signature does not have equally often")
     for other in compute["refused"]:
         out.append(f"{visible(other['name'])} is not used: {visible(other['why'], 300)}")
-    for other in compute.get("refuted", ()):
-        out.append(f"{visible(other['name'])} is not used in phase {other['phase']}: by the bytes "
-                   "of its messages it stands for counts at which its time is "
-                   f"{other['ratio']:.3g} times that of the own runs; trace with --work "
-                   "instructions")
     return out
 
 

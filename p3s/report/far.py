@@ -9,6 +9,7 @@ from typing import Any
 from p3s.report.equations import WIDTH
 from p3s.report.text import visible
 
+_BY_SITE = "by call site"
 _STATUS = {
     "reached": "least cost per unit of work reached at {at} processes",
     "falling": "cost per unit of work still falls at {last} processes",
@@ -35,6 +36,9 @@ def render(found: Mapping[str, Any], only: str | None = None) -> list[str]:
             lines += wrap(visible(workload["error"], 400), WIDTH, initial_indent="  ",
                           subsequent_indent="  ")
             continue
+        if workload.get("places", _BY_SITE) != _BY_SITE:
+            lines.append(f"  another build of the program; its places were matched "
+                         f"{visible(workload['places'])}")
         told = {row["phase"] for row in workload["minimum"]}  # more than 1 % of the time
         rows = [row for row in workload["rows"] if not told or row["phase"] in told]
         lines += _table(rows, str(found["work_unit"]))

@@ -23,8 +23,10 @@ class Place:
         return read_file(self.path) if self.file else read_run(self.path)
 
 
-def places_at(path: Path) -> list[Place]:
+def places_at(path: Path, others: bool = False) -> list[Place]:
     """Return the runs at ``path``: a .p3t file, a run directory, or a study.
+
+    others: also those of the studies inside it, of other workloads (far/NAME, at/SETTING).
 
     Raises P3SError when nothing is there, or neither captures nor a study.
     """
@@ -39,13 +41,19 @@ def places_at(path: Path) -> list[Place]:
         raise P3SError(f"{path} is not there; give a study, a run directory or a .p3t file")
     if any(path.glob("rank-*.p3t")) or (path / "run.json").exists():
         return [Place(path)]
-    found = [each for part in ("runs", "timed", "validate") for each in _run_dirs(path / part)]
+    found = _runs_of(path)
+    for inside in ("far", "at") if others else ():
+        found += [each for other in _run_dirs(path / inside) for each in _runs_of(other)]
     if not found:
         raise P3SError(
             f"{path} holds no capture and is no study with runs; give a study, a run directory or"
             " a .p3t file"
         )
     return [Place(each) for each in found]
+
+
+def _runs_of(study: Path) -> list[Path]:
+    return [each for part in ("runs", "timed", "validate") for each in _run_dirs(study / part)]
 
 
 def _run_dirs(parent: Path) -> list[Path]:

@@ -22,7 +22,15 @@ from p3s.model.partners.relations import partners
 from p3s.model.sizes.slots import env_of
 from p3s.model.tree import assign
 from p3s.model.work.cases import Run, Seen, cases_of
-from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values, features
+from p3s.model.work.features import (
+    BEFORE,
+    HERE,
+    NONE,
+    ONCE,
+    Feature,
+    feature_values,
+    features,
+)
 from p3s.model.work.scic import instruction_groups, ranges
 from p3s.model.work.sparse import MAX_TERMS, fit_sparse
 
