@@ -207,7 +207,7 @@ def predict(b: Bench, unit: str, repeats: int) -> dict[str, Any]:
                for name in ("crm_i", "crm_c")}
         out.append({"program": b.name, "phase": k, "share": share, "measured": float(typical[k]),
                     "repeats": means[:, k].tolist(), "largest": largest[:, k].tolist(),
-                    "predicted": told, "low": low, "high": high,
+                    "predicted": told, "work": said["work"] / TARGET, "low": low, "high": high,
                     "inside": bool(low <= typical[k] <= high),
                     "outside_ratio": said.get("outside"), **crm})
     return {"program": b.name, "unit": unit, "phases": out,
@@ -239,6 +239,23 @@ def table(results: Sequence[dict[str, Any]]) -> str:
                        f"{len(found)} phases")
     inside = sum(r["inside"] for r in rows)
     out.append(f"\nThe interval holds {inside} of {len(rows)} ({inside / max(len(rows), 1):.0%}).")
+    return "\n".join(out)
+
+
+def costs(results: Sequence[dict[str, Any]]) -> str:
+    """Return what was measured at every count as a table: cost of an instruction in ps."""
+    runs = [("own", n) for n in COUNTS] + [(far, n) for far, ns in FAR.items() for n in ns]
+    head = ["program", "phase", *(f"{which} {n}" for which, n in runs), f"own {TARGET}",
+            "predicted"]
+    out = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for result in results:
+        phases = {p["phase"]: p for p in result["compute"]["phases"]}
+        for r in result["phases"]:
+            turns = {(t["source"].removeprefix("far/"), t["traced"]):
+                     1000 * t["measured_ns"] / t["x"] for t in phases[r["phase"]]["turns"]}
+            cells = [f"{turns[run]:.1f}" if run in turns else "-" for run in runs]
+            each = [f"{1e9 * r[name] / r['work']:.1f}" for name in ("measured", "predicted")]
+            out.append(f"| {' | '.join([r['program'], str(r['phase']), *cells, *each])} |")
     return "\n".join(out)
 
 
@@ -285,6 +302,8 @@ def main() -> None:
             for unit in ("instructions", "cpu"):
                 print(f"\nwork in {unit}\n")
                 print(table([r for r in results if r["unit"] == unit]), flush=True)
+            print("\nmeasured, ps per instruction (medians)\n")
+            print(costs([r for r in results if r["unit"] == "instructions"]))
             if args.json:
                 args.json.write_text(json.dumps(results, indent=1))
 
