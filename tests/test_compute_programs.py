@@ -19,6 +19,8 @@ CASES = {
     "pencils": "--nx 9 --ny 41 --nz 43 --steps 3 --turns 3 --sweeps 2",
     "particles": "--bodies 128 --width 20 --height 70 --dust 200 --steps 3 --turns 3",
 }
+#: Those that `make test` models; all others are slow.
+QUICK = ("table", "particles")
 LIMIT_S = 120
 
 
@@ -35,7 +37,8 @@ def p3s(*words: str | Path) -> subprocess.CompletedProcess[str]:
                           text=True, timeout=LIMIT_S)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES])
 def test_the_logic_is_predicted_exactly(name, mpiexec, tmp_path):
     program = compile_c(PROGRAMS / "compute" / f"{name}.c", tmp_path / name, "-std=c11",
                         "-D_XOPEN_SOURCE=700", "-Wall", "-Werror", "-lm")
