@@ -27,10 +27,14 @@ def render(model: Mapping[str, Any], command: str) -> str:
         grid = f" ({'x'.join(map(str, each['dims']))})" if each.get("dims") else ""
         lines.append(f"{each['n']} processes{grid}")
         told = each.get("decides") or [{"question": each["why"]}]
+        alike: dict[str, list[Any]] = {}
         for question in told:
-            share = question.get("share")
-            words = visible(str(question["question"]), 400)
-            words += f" ({percent(share)} of the program)" if share is not None else ""
+            alike.setdefault(str(question["question"]), []).append(question.get("share"))
+        for question, shares in alike.items():
+            words = visible(question, 400)
+            if None not in shares:
+                times = f"{len(shares)} calls, " if len(shares) > 1 else ""
+                words += f" ({times}{percent(sum(shares))} of the program)"
             lines += wrap(words, WIDTH, initial_indent="  ", subsequent_indent="    ")
     if open_:
         lines += wrap(f"open now: {open_}", WIDTH)
