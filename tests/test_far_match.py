@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import corpus
@@ -15,7 +17,7 @@ from corpus import Recorder, block
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.far.lookup import Role, ladder, ranks_like
-from p3s.far.match import Found, match_tables
+from p3s.far.match import Found, match_tables, matched_all
 from p3s.far.times import Spent
 from p3s.model.fit import build_model
 
@@ -343,6 +345,38 @@ def test_where_work_is_time_the_own_runs_refute_a_match() -> None:
             else:
                 assert math.isnan(group.n) and math.isnan(group.by_bytes.n)
                 assert "at 16 processes, its computation takes 0.25 times" in group.by_bytes.why
+
+
+def test_what_one_workload_shows_holds_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest has no count in common with the study: nothing speaks against it but w1."""
+
+    def pairs(size: int, n: int, rank: int) -> float:
+        return size * size / n
+
+    counts = (2, 4, 8, 16)
+    by_name = {}
+    for name, size, ranks in (("far/w1", 1 << 12, (4,)), ("far/w2", 1 << 10, (16,))):
+        model, by_name[name] = matched(ring(1 << 14, 10, pairs), ring(size, 10, pairs), counts,
+                                       ranks, unit="cpu_ns", ns=1.0)
+    (alone,) = of_phase(by_name["far/w2"][16], model, "Send")
+    assert alone.points and alone.n == pytest.approx(256, rel=0.01)
+
+    root = Path("/study")
+    study = SimpleNamespace(root=root, others=lambda: [
+        SimpleNamespace(root=root / name) for name in ("far/w2", "far/w1", "far/w3")])
+
+    def found(_study: Any, other: Any, _model: Any) -> Any:
+        name = str(other.root.relative_to(root))
+        if name not in by_name:
+            raise P3SError("another program")
+        return by_name[name], "by call site"
+
+    monkeypatch.setattr("p3s.far.match.matched", found)
+    out = matched_all(study, model)
+    assert str(out["far/w3"]) == "another program"
+    (group,) = of_phase(out["far/w2"][0][16], model, "Send")
+    assert not group.points and math.isnan(group.n)
+    assert group.by_bytes.why.endswith("as far/w1 shows")
 
 
 def test_another_program_and_another_unit_are_refused() -> None:

@@ -54,15 +54,14 @@ def other_points(study: Study, model: Mapping[str, Any]
     """Return the points of the other workloads' runs, and which of them could not be used."""
     points: list[Point] = []
     refused = []
-    others = study.others()
-    if others:
-        from p3s.far.match import points_of
+    if study.others():
+        from p3s.far.match import matched_all
 
-        for other in others:
-            try:
-                points += points_of(study, other, dict(model))
-            except P3SError as err:
-                refused.append({"name": str(other.root.relative_to(study.root)), "why": str(err)})
+        for name, found in matched_all(study, model).items():
+            if isinstance(found, P3SError):
+                refused.append({"name": name, "why": str(found)})
+            else:
+                points += [p for groups in found[0].values() for g in groups for p in g.points]
     return points, refused
 
 

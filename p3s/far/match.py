@@ -28,6 +28,8 @@ NAN = float("nan")
 _SHAPE = 2.5
 #: Where work is time: times at the same count that differ by more are of other computations.
 _REFUTED = 1.5
+#: How the reason begins where that is so.
+REFUTED = "cannot be compared: its computation does not go with its messages, as"
 #: Messages that differ by no more than this, relative, have the same size.
 _SAME_SIZE = 0.01
 #: From this share of the other workload's calls on at unknown places it is another program.
@@ -88,6 +90,35 @@ def matched(study: Study, other: Study, model: Mapping[str, Any]
     return found, as_words(same.values())
 
 
+def matched_all(study: Study, model: Mapping[str, Any]
+                ) -> dict[str, tuple[dict[int, list[Found]], str] | P3SError]:
+    """Return name -> :func:`matched` of every other workload, or why it cannot be compared.
+
+    A phase in which one of them is refuted by the study's own runs does not go with the messages
+    in the others either, also where these have no count in common with the study.
+    """
+    out: dict[str, tuple[dict[int, list[Found]], str] | P3SError] = {}
+    refuted: dict[int, str] = {}
+    for other in study.others():
+        name = str(other.root.relative_to(study.root))
+        try:
+            found = matched(study, other, model)
+        except P3SError as err:
+            out[name] = err
+            continue
+        out[name] = found
+        for groups in found[0].values():
+            for g in groups:
+                if g.by_bytes.why.startswith(REFUTED):
+                    refuted.setdefault(g.phase, name)
+    for name, one in out.items():
+        if not isinstance(one, P3SError):
+            whys = {phase: f"{REFUTED} {by} shows" for phase, by in refuted.items() if by != name
+                    and any(g.phase == phase and g.points for gs in one[0].values() for g in gs)}
+            out[name] = _without(one[0], whys), one[1]
+    return out
+
+
 def match_tables(own: Sequence[PointTable], tables: Sequence[PointTable],
                  model: Mapping[str, Any], times: Mapping[int, Spent | None], name: str
                  ) -> dict[int, list[Found]]:
@@ -103,12 +134,12 @@ def match_tables(own: Sequence[PointTable], tables: Sequence[PointTable],
         weight = np.array([turns.get((p["phase"], t.np), NAN) for p in model["phases"]])
         out[t.np] = _Matching(predicted, measured(t, predicted.places, weight), times.get(t.np),
                               name, model["work_unit"] == INSTRUCTIONS).found()
-    return out if model["work_unit"] == INSTRUCTIONS else _unrefuted(out, model["counts"])
+    return out if model["work_unit"] == INSTRUCTIONS else \
+        _without(out, _refutations(out, model["counts"]))
 
 
-def _unrefuted(found: Mapping[int, Sequence[Found]], counts: Sequence[int]
-               ) -> dict[int, list[Found]]:
-    """Return the groups without the points of phases that the study's own runs refute.
+def _refutations(found: Mapping[int, Sequence[Found]], counts: Sequence[int]) -> dict[int, str]:
+    """Return the phases in which the study's own runs refute the matches, and why.
 
     Where work is time the count comes from the messages. Where it lies among the study's own
     counts, both times are known: if they differ, the computation does not go with the messages.
@@ -122,9 +153,15 @@ def _unrefuted(found: Mapping[int, Sequence[Found]], counts: Sequence[int]
             here = sum(p.least_ns * p.ranks for g in known for p in g.points)
             if known and not there / _REFUTED <= here <= there * _REFUTED:
                 whys[phase] = (
-                    "cannot be compared: where its messages are those of the original, at "
+                    f"{REFUTED} own runs show: where its messages are those of the original, at "
                     f"{round(known[0].n)} processes, its computation takes {here / there:.2g} "
-                    "times as long, so it does not go with the messages")
+                    "times as long")
+    return whys
+
+
+def _without(found: Mapping[int, Sequence[Found]], whys: Mapping[int, str]
+             ) -> dict[int, list[Found]]:
+    """Return the groups without the points of the phases in ``whys``."""
     return {n: [replace(g, x=NAN, n=NAN, by_bytes=Match(why=whys[g.phase]), work=NAN,
                         least_ns=NAN, points=()) if g.phase in whys else g for g in groups]
             for n, groups in found.items()}

@@ -10,7 +10,7 @@ from p3s.characterize.phases import RELEVANT_SHARE
 from p3s.characterize.tables import INSTRUCTIONS
 from p3s.errors import P3SError
 from p3s.far.cells import counted, places_of
-from p3s.far.match import Found, matched
+from p3s.far.match import Found, matched_all
 from p3s.far.places import HOW, SITE
 from p3s.far.times import spent
 from p3s.far.walk import minimum
@@ -49,22 +49,23 @@ def summary(study: Study, model: Mapping[str, Any]) -> Json:
     known are null. A workload that cannot be compared has its reason in "error".
     """
     before = _own_cost(study, model)
-    workloads = [_workload(study, other, model, before) for other in study.others()]
+    found = matched_all(study, model)
+    workloads = [_workload(study, other, model, before, found) for other in study.others()]
     return {"schema": SCHEMA, "schema_version": VERSION, "work_unit": model["work_unit"],
             "workloads": workloads}
 
 
-def _workload(study: Study, other: Study, model: Mapping[str, Any], before: Mapping[int, float]
-              ) -> Json:
+def _workload(study: Study, other: Study, model: Mapping[str, Any], before: Mapping[int, float],
+              all_found: Mapping[str, tuple[dict[int, list[Found]], str] | P3SError]) -> Json:
     commands = other.manifest()["commands"]
     out: Json = {"name": str(other.root.relative_to(study.root)),
                  "command": commands[-1] if commands else [],
                  "counts": other.signature_counts(), "error": None, "places": HOW[SITE], "rows": [],
                  "minimum": []}
-    try:
-        found, out["places"] = matched(study, other, model)
-    except P3SError as err:
-        return {**out, "error": str(err)}
+    mine = all_found[out["name"]]
+    if isinstance(mine, P3SError):
+        return {**out, "error": str(mine)}
+    found, out["places"] = mine
     names = [p["name"] for p in model["phases"]]
     out["rows"] = [row for np, groups in sorted(found.items())
                    for row in _rows(np, groups, names, model["work_unit"] == INSTRUCTIONS)]

@@ -141,16 +141,27 @@ def remarks(compute: Compute) -> list[str]:
         out.append(f"fitted without {held['n']} processes, times there are off by "
                    f"{percent(held['mean_abs_error'])} in the mean, "
                    f"{percent(held['max_abs_error'])} at most")
-    for run in compute["runs"]:
-        if run["disturbed"]:
-            out.append(f"disturbed: {visible(run['dir'])}: "
-                       f"{visible('; '.join(map(str, run['disturbed'])), 300)}")
+    out += _disturbed(compute["runs"])
     for n, part in compute.get("unmatched", {}).items():
         if part > 0.005:
             out.append(f"at {n} processes {percent(part)} of the time is in calls that the "
                        "signature does not have equally often")
     for other in compute["refused"]:
         out.append(f"{visible(other['name'])} is not used: {visible(other['why'], 300)}")
+    return out
+
+
+def _disturbed(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return which runs were disturbed: one line per count, with one run as an example."""
+    out = []
+    for n in sorted({int(run["np"]) for run in runs}):
+        made = [run for run in runs if int(run["np"]) == n]
+        bad = [run for run in made if run["disturbed"]]
+        if bad:
+            many = f"{len(bad)} of {len(made)} runs at {n} processes, for example " \
+                if len(bad) > 1 else ""
+            out.append(f"disturbed: {many}{visible(bad[0]['dir'])}: "
+                       f"{visible('; '.join(map(str, bad[0]['disturbed'])), 300)}")
     return out
 
 
