@@ -62,7 +62,8 @@ def next_(
     from p3s.report.next import render, render_far
 
     out(render(model, _shown(words)))
-    out("\n" + render_far(far, str(model["work_unit"]), _shown(far["command"])))
+    if wanted_n or far["phases"] or far["above"]:  # that none is needed is said when asked
+        out("\n" + render_far(far, str(model["work_unit"]), _shown(far["command"])))
     if wanted or far["phases"]:
         say(f"then: p3s model {quoted(study.root)}")
     return 0
