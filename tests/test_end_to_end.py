@@ -78,7 +78,7 @@ CASES = [
     ("intercomm", ["11"], "4,8,16", (64, 36)),
 ]
 #: Those that `make test` runs, at their first target; all others are slow.
-QUICK = ("jacobi2d", "ring", "halo3d", "cg", "wavefront", "vcycle", "multipartition", "rankring")
+QUICK = ("jacobi2d", "ring", "halo3d", "cg", "wavefront")
 
 
 def _cases():
@@ -86,10 +86,10 @@ def _cases():
         name, args, counts, targets = case
         quick = name in QUICK
         one = f"{name}-{'-'.join(a for a in args if a.isdigit())}"
-        yield pytest.param(name, args, counts, targets[:2] if quick else targets, id=one,
+        yield pytest.param(name, args, counts, targets[:1] if quick else targets, id=one,
                            marks=() if quick else pytest.mark.slow)
-        if quick and targets[2:]:
-            yield pytest.param(name, args, counts, targets[2:], id=f"{one}-more",
+        if quick and targets[1:]:
+            yield pytest.param(name, args, counts, targets[1:], id=f"{one}-more",
                                marks=pytest.mark.slow)
 
 
