@@ -1,6 +1,6 @@
 """Work of segments over several settings: one law for the same code, in blocks, n and parameters.
 
-The shapes are those of p3s/model/work/features.py with the blocks' extents following the
+The shapes are those of p3s.model.work.features with the blocks' extents following the
 parameters, and shapes of n times powers of the parameters for what no message shows. All samples
 of all settings and counts are fitted together: the code is the same, so is its cost.
 """
