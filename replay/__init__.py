@@ -26,7 +26,7 @@ def run(
     ``hosts`` are the four nodes (two measured, two black holes), by default this machine;
     ``budget_s`` is the time to measure in. Returns the content of ``out_json``; raises P3SError.
     """
-    from replay.driver import run as drive
+    from replay.thesis.driver import run as drive
 
     return drive(scaled_dir, out_json, hosts=hosts, cores_per_node=cores_per_node,
                  budget_s=budget_s, launcher=launcher, progress=progress)

@@ -10,13 +10,21 @@ import pytest
 from replay_patterns import Trace, collectives, halo, ring
 
 from p3s.errors import P3SError
-from replay.collectives import EXCHANGE, MESSAGE, compose
-from replay.costs import COMPOSED, INTERPOLATED, MEASURED, NONE, Curve, class_costs, phase_costs
-from replay.driver import _landed, why_not_representative
-from replay.launch import Outcome, Place, _host_words
-from replay.plan import ReplayPlan, make_plan
-from replay.stats import Estimate, interval_rank, median_interval
-from replay.world import lay_out
+from replay.thesis.collectives import EXCHANGE, MESSAGE, compose
+from replay.thesis.costs import (
+    COMPOSED,
+    INTERPOLATED,
+    MEASURED,
+    NONE,
+    Curve,
+    class_costs,
+    phase_costs,
+)
+from replay.thesis.driver import _landed, why_not_representative
+from replay.thesis.launch import Outcome, Place, _host_words
+from replay.thesis.plan import ReplayPlan, make_plan
+from replay.thesis.stats import Estimate, interval_rank, median_interval
+from replay.thesis.world import lay_out
 
 
 def test_interval_of_a_median_covers_it_in_95_of_100_cases() -> None:

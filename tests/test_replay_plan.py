@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from replay_patterns import PATTERNS, Trace, butterfly, counts_of, halo, ring, wave
 
 from p3s.errors import P3SError
-from replay.calls import Code
-from replay.check import check
-from replay.match import Reason, match
-from replay.noise import logical_clock, noise_of, transits
-from replay.plan import ReplayPlan, make_plan
-from replay.program import TAG_NOISE, Event, Program, Script, pack
 from replay.scaled import read_scaled
-from replay.world import BLACK_HOLE, MEASURED, NOISE
+from replay.thesis.calls import Code
+from replay.thesis.check import check
+from replay.thesis.match import Reason, match
+from replay.thesis.noise import logical_clock, noise_of, transits
+from replay.thesis.plan import ReplayPlan, make_plan
+from replay.thesis.program import TAG_NOISE, Event, Program, Script, pack
+from replay.thesis.world import BLACK_HOLE, MEASURED, NOISE
 
 SENDING = {Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.BUFFERED, Code.SENDRECV,
            Code.ANSWER}

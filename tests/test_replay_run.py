@@ -14,8 +14,8 @@ from replay_patterns import Trace, butterfly, collectives, halo, ring, wave
 import replay
 from p3s.errors import P3SError
 from p3s.study import read_json
-from replay.launch import find_launcher, launch
-from replay.plan import make_plan
+from replay.thesis.launch import find_launcher, launch
+from replay.thesis.plan import make_plan
 
 pytestmark = pytest.mark.mpi
 BUDGET_S = 0.5
@@ -175,8 +175,8 @@ def test_a_broken_process_ends_the_job_without_orphans(
 
 
 def test_a_black_hole_that_never_answers_is_named(tmp_path: Path) -> None:
-    from replay.calls import Code
-    from replay.world import BLACK_HOLE
+    from replay.thesis.calls import Code
+    from replay.thesis.world import BLACK_HOLE
 
     # The plan is proven to end, so break it afterwards: a black hole that forgets its answers.
     plan = make_plan(wave(16).write(tmp_path / "scaled"), 2, noise_limit=0)

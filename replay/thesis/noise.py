@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.match import Matches
 from replay.scaled import RECV, SEND, Ints, ScaledTrace
+from replay.thesis.match import Matches
 
 #: Sweeps of the logical clock over all ranks; a longer chain of dependencies is cut off here,
 #: which only makes the number of messages in transit less exact.

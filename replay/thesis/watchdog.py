@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from replay.calls import Code
 from replay.scaled import Ints
+from replay.thesis.calls import Code
 
 #: Exit code of a process that was stopped because nothing moved.
 EXIT_STALLED = 86

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.errors import P3SError
-from replay.program import EVENT
 from replay.scaled import Ints
-from replay.watchdog import WORDS, pending
+from replay.thesis.program import EVENT
+from replay.thesis.watchdog import WORDS, pending
 
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared")
 _TIMEOUT_S = 120.0

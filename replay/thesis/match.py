@@ -15,8 +15,8 @@ from enum import IntEnum
 import numpy as np
 
 from p3s.trace.ops import leaves_request
-from replay.calls import COMPLETIONS, RECV_CODES, REQUEST_CODES, SEND_CODES, SENDRECV_RECV
 from replay.scaled import COLLECTIVE, COMM, COMPLETION, RECV, SEND, Bools, Ints, ScaledTrace
+from replay.thesis.calls import COMPLETIONS, RECV_CODES, REQUEST_CODES, SEND_CODES, SENDRECV_RECV
 
 
 class Reason(IntEnum):

@@ -13,7 +13,8 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.study import SCHEMA_VERSION, write_bytes, write_json
 from p3s.trace.ops import leaves_request
-from replay.costs import (
+from replay.scaled import read_scaled
+from replay.thesis.costs import (
     COMPOSED,
     INTERPOLATED,
     MEASURED,
@@ -26,13 +27,12 @@ from replay.costs import (
     class_costs,
     phase_costs,
 )
-from replay.launch import Outcome, Place, find_launcher, launch
-from replay.match import REASON_TEXT, Reason
-from replay.plan import NODES, ReplayPlan, make_plan, summary
-from replay.scaled import read_scaled
-from replay.stats import median_interval
-from replay.worker import MIN_PASSES
-from replay.world import World
+from replay.thesis.launch import Outcome, Place, find_launcher, launch
+from replay.thesis.match import REASON_TEXT, Reason
+from replay.thesis.plan import NODES, ReplayPlan, make_plan, summary
+from replay.thesis.stats import median_interval
+from replay.thesis.worker import MIN_PASSES
+from replay.thesis.world import World
 
 SCHEMA = "p3s.replay"
 #: Share of the time budget that emulated computation may take.

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from replay.calls import Code
-from replay.program import FIELDS, TAG_GO, Program
+from replay.thesis.calls import Code
+from replay.thesis.program import FIELDS, TAG_GO, Program
 
 #: (source, target, tag); control messages have a channel of their own, with tag -1.
 Channel = tuple[int, int, int]

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.calls import Code
-from replay.classes import INTER, INTRA, Classified
-from replay.collectives import EXCHANGE, MESSAGE, Composition, compose
-from replay.match import Matches, Reason
-from replay.program import FIRST_TAG, Event, Program, Script, pack
 from replay.scaled import COLLECTIVE, ScaledTrace
-from replay.world import MEASURED, World
+from replay.thesis.calls import Code
+from replay.thesis.classes import INTER, INTRA, Classified
+from replay.thesis.collectives import EXCHANGE, MESSAGE, Composition, compose
+from replay.thesis.match import Matches, Reason
+from replay.thesis.program import FIRST_TAG, Event, Program, Script, pack
+from replay.thesis.world import MEASURED, World
 
 #: Pseudo-phase of the program that measures primitives.
 PRIMITIVE_PHASE = -1

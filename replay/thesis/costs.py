@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.calls import COMPLETIONS, RECV_CODES, REQUEST_CODES, SEND_CODES
-from replay.classes import INTER, INTRA, EventClass
-from replay.collectives import MESSAGE, Composition
-from replay.plan import ReplayPlan
 from replay.scaled import COLLECTIVE, COMM, COMPLETION, RECV, SEND, Floats
-from replay.stats import Estimate, median_interval
+from replay.thesis.calls import COMPLETIONS, RECV_CODES, REQUEST_CODES, SEND_CODES
+from replay.thesis.classes import INTER, INTRA, EventClass
+from replay.thesis.collectives import MESSAGE, Composition
+from replay.thesis.plan import ReplayPlan
+from replay.thesis.stats import Estimate, median_interval
 
 MEASURED = "measured"
 WITH_BLACK_HOLES = "measured with black holes"

@@ -1,4 +1,4 @@
-"""One process of a replay, started by the launcher: ``python -m replay.worker DIRECTORY SIZE``.
+"""One process of a replay: ``python -m replay.thesis.worker DIRECTORY SIZE``.
 
 Rank 0 reads the plan from DIRECTORY, hands every process its events, decides after each batch of
 passes whether the classes are known well enough, and writes the result back. The timing itself
@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.errors import P3SError
-from replay.inner import InnerLoop
-from replay.program import EVENT, UNTIMED
-from replay.stats import median_interval
-from replay.watchdog import ERROR_MARK, STEPS, Watchdog
+from replay.thesis.inner import InnerLoop
+from replay.thesis.program import EVENT, UNTIMED
+from replay.thesis.stats import median_interval
+from replay.thesis.watchdog import ERROR_MARK, STEPS, Watchdog
 
 #: Passes of one batch, and batches until the interval of each class must be narrow.
 MIN_PASSES = 8

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.classes import Classified
 from replay.scaled import Bools, Ints
+from replay.thesis.classes import Classified
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,16 @@ from pathlib import Path
 import numpy as np
 
 from p3s.errors import P3SError
-from replay.check import Stuck, check, describe
-from replay.choose import Choice, choose, timed_rows
-from replay.classes import INTER, INTRA, Classified, EventClass, classify
-from replay.collectives import Composition
-from replay.match import Matches, Reason, match
-from replay.noise import Transit, noise_of, transits
-from replay.primitives import PRIMITIVE_PHASE, Primitive, build, compositions, needed
-from replay.program import PhaseBuilder, Program
 from replay.scaled import COMPLETION, RECV, SEND, Bools, Ints, ScaledTrace, read_scaled
-from replay.world import World, lay_out
+from replay.thesis.check import Stuck, check, describe
+from replay.thesis.choose import Choice, choose, timed_rows
+from replay.thesis.classes import INTER, INTRA, Classified, EventClass, classify
+from replay.thesis.collectives import Composition
+from replay.thesis.match import Matches, Reason, match
+from replay.thesis.noise import Transit, noise_of, transits
+from replay.thesis.primitives import PRIMITIVE_PHASE, Primitive, build, compositions, needed
+from replay.thesis.program import PhaseBuilder, Program
+from replay.thesis.world import World, lay_out
 
 #: Nodes of a replay: two with measured ranks, two with black holes.
 NODES = 4

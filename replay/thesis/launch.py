@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import P3SError
-from replay.inner import compile_inner
-from replay.plan import ReplayPlan
-from replay.program import EVENT
-from replay.watchdog import ERROR_MARK, STALL_MARK
-from replay.world import World
+from replay.thesis.inner import compile_inner
+from replay.thesis.plan import ReplayPlan
+from replay.thesis.program import EVENT
+from replay.thesis.watchdog import ERROR_MARK, STALL_MARK
+from replay.thesis.world import World
 
 #: What the launcher starts on every process, after the interpreter.
-WORKER = ("-m", "replay.worker")
+WORKER = ("-m", "replay.thesis.worker")
 _START_S = 60.0
 _START_PER_PROCESS_S = 0.5
 _FEWEST_STALL_S = 20.0

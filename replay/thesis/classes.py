@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.calls import SENDRECV_RECV
-from replay.match import Matches, Reason
 from replay.scaled import COLLECTIVE, COMPLETION, RECV, SEND, Bools, Ints, ScaledTrace
+from replay.thesis.calls import SENDRECV_RECV
+from replay.thesis.match import Matches, Reason
 
 INTRA = "intra"
 INTER = "inter"

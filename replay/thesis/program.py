@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.trace.ops import leaves_request
-from replay.calls import RECV_CODES, SEND_CODES, Code
-from replay.classes import Classified
-from replay.match import Matches, Reason
 from replay.scaled import ScaledTrace
-from replay.world import BLACK_HOLE, MEASURED, NOISE, World
+from replay.thesis.calls import RECV_CODES, SEND_CODES, Code
+from replay.thesis.classes import Classified
+from replay.thesis.match import Matches, Reason
+from replay.thesis.world import BLACK_HOLE, MEASURED, NOISE, World
 
 #: Layout of struct event in inner.c: eight 64-bit integers.
 FIELDS = ("code", "peer", "tag", "bytes", "offset", "work_ns", "arg", "sample")

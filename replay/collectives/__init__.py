@@ -1,0 +1,1 @@
+"""Collectives as the messages that an MPI library sends for them."""

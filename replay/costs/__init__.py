@@ -1,0 +1,1 @@
+"""From samples to costs: classes, links, and what phases take."""

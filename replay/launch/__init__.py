@@ -1,0 +1,1 @@
+"""Starting a replay on nodes, and keeping what it has measured."""

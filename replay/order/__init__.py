@@ -1,0 +1,1 @@
+"""What the ranks of N processes do, in program order."""
