@@ -11,14 +11,12 @@ from replay.costs.stats import NOTHING, Estimate, median_interval
 from replay.engine.results import ProgramResult
 from replay.plan.classes import CallClass
 from replay.plan.program import Program
-from replay.steps import Floats, Ints
+from replay.steps import Floats
 
 MEASURED = "measured"
-WITH_BLACK_HOLES = "measured with black holes"
 COMPOSED = "composed"
 INTERPOLATED = "interpolated"
 NONE = "none"
-HOWS = (MEASURED, WITH_BLACK_HOLES, COMPOSED, INTERPOLATED, NONE)
 
 
 @dataclass(frozen=True)
@@ -32,39 +30,31 @@ class CallCost:
 
 def call_costs(
     classes: Sequence[CallClass], programs: Sequence[Program],
-    results: Mapping[int, ProgramResult], call_of: Sequence[Ints], complete: Sequence[Ints],
+    results: Mapping[int, ProgramResult],
 ) -> tuple[CallCost, ...]:
     """Return the cost of every call class: mean of a pass, median over passes and programs.
 
-    ``call_of``: per section, class of every fully expanded step (-1: none). ``complete``: per
-    program, whether all partners of a sampled event are loaded, by position in Program.events;
-    empty: not known, taken as yes. Only trace programs with immediate black holes are used.
-    Classes without a sample: see `interpolated`.
+    Sampled events of trace programs carry their call class; all their partners are loaded. Only
+    programs with immediate black holes are used. Classes without a sample: see `interpolated`.
     """
     whole: dict[int, list[Floats]] = {}
-    partly: dict[int, list[Floats]] = {}
     number: dict[int, int] = {}
     for index, result in sorted(results.items()):
         program = programs[index]
         if program.what != "trace" or program.timed or not result.passes or not len(result.event):
             continue
-        step = program.step[result.event]
-        cls = np.where(step >= 0, call_of[program.section][np.maximum(step, 0)], -1)
-        loaded = complete[index][result.event].astype(bool) if len(complete[index]) else \
-            np.ones(len(step), dtype=bool)
-        for which, into in ((loaded, whole), (~loaded, partly)):
-            for c in np.unique(cls[which & (cls >= 0)]).tolist():
-                samples = result.event_ns[:, which & (cls == c)]
-                into.setdefault(c, []).append(samples.mean(axis=1))
-                number[c] = number.get(c, 0) + samples.size
+        cls = program.events["sample"][result.event]
+        for c in np.unique(cls[(cls >= 0) & (cls < len(classes))]).tolist():
+            samples = result.event_ns[:, cls == c]
+            whole.setdefault(c, []).append(samples.mean(axis=1))
+            number[c] = number.get(c, 0) + samples.size
     costs = []
     for c in range(len(classes)):
-        how, means = (MEASURED, whole[c]) if c in whole else (WITH_BLACK_HOLES, partly.get(c, []))
-        if means:
-            costs.append(CallCost(median_interval(np.concatenate(means), number[c]), how))
+        if c in whole:
+            costs.append(CallCost(median_interval(np.concatenate(whole[c]), number[c]), MEASURED))
         else:
             costs.append(CallCost(NOTHING, NONE))
-    return interpolated(classes, costs)
+    return tuple(costs)
 
 
 def interpolated(classes: Sequence[CallClass], costs: Sequence[CallCost]) -> tuple[CallCost, ...]:
@@ -73,7 +63,7 @@ def interpolated(classes: Sequence[CallClass], costs: Sequence[CallCost]) -> tup
     From the same call at the same distance and load; then any load; then any distance; then from
     calls of the same kind.
     """
-    known = [c for c in range(len(classes)) if costs[c].how in (MEASURED, WITH_BLACK_HOLES)]
+    known = [c for c in range(len(classes)) if costs[c].how in (MEASURED, COMPOSED)]
     filled = list(costs)
     for c, cls in enumerate(classes):
         if costs[c].how != NONE or cls.members:
