@@ -89,6 +89,15 @@ def pass_means(ns: Floats) -> Floats:
     return np.asarray(total[count > 0] / count[count > 0], dtype=np.float64)
 
 
+def typical(ns: Floats) -> Floats:
+    """Return the median over the passes of every message; NaN where nobody ever waited."""
+    found = np.full(ns.shape[1], np.nan)
+    has = (~np.isnan(ns)).any(axis=0)
+    if has.any():
+        found[has] = np.nanmedian(ns[:, has], axis=0)
+    return found
+
+
 def _observed(
     programs: Sequence[Program], results: Mapping[int, ProgramResult]
 ) -> Iterator[tuple[int, str, Observed]]:

@@ -11,7 +11,7 @@ import numpy as np
 from p3s.predict.network import Curve, Network, Path
 from replay.costs.executed import Executed, executed
 from replay.costs.link import NO_LINK, Flood, Link, fit_link
-from replay.costs.messages import MessageCost, Observed, message_costs
+from replay.costs.messages import MessageCost, Observed, message_costs, typical
 from replay.costs.software import (
     RECEIVE,
     SEND,
@@ -178,21 +178,25 @@ def _corrected(
     for turn in range(_ROUNDS if use else 0):
         network = build("cost_ns", shift)
         errors: dict[tuple[int, int], list[tuple[float, int]]] = {}
+        off: dict[int, list[tuple[float, float]]] = {}
         for number, wanted in use.items():
             times = simulated_transfers(programs[number], done[number], network, simulate,
                                         classes)
             for cls, observed in wanted:
-                simulated = times[observed.message]
-                if np.isnan(simulated).all():
+                measured, simulated = typical(observed.ns), times[observed.message]
+                both = ~np.isnan(measured) & ~np.isnan(simulated)
+                if not both.any():
                     continue
-                error = costs[cls].estimate.cost_ns - float(np.nanmean(simulated))
+                error = float((measured - simulated)[both].mean())
                 key = (classes[cls].distance, classes[cls].bytes)
-                errors.setdefault(key, []).append((error, observed.number))
-                checked[cls] = error / max(costs[cls].estimate.cost_ns, 1.0)
+                errors.setdefault(key, []).append((error, int(both.sum())))
+                off.setdefault(cls, []).append((error, float(measured[both].mean())))
+        for cls, found in off.items():
+            checked[cls] = sum(e for e, _ in found) / max(sum(m for _, m in found), 1.0)
         if turn == _ROUNDS - 1:
             break
-        for key, found in errors.items():
-            values, weight = np.array(found, dtype=np.float64).T
+        for key, pairs in errors.items():
+            values, weight = np.array(pairs, dtype=np.float64).T
             least = (_FLOOR - 1.0) * points[key].cost_ns
             shift[key] = max(shift[key] + float((values * weight).sum() / weight.sum()), least)
     return shift, checked
