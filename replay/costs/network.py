@@ -96,8 +96,8 @@ def network_of(
             if curve is None:
                 continue
             paths[d] = Path(
-                curve, curve_of(own, SEND, min(d, 1)) or Curve((1.0,), (_SEND,)),
-                curve_of(own, RECEIVE, min(d, 1)) or Curve((1.0,), (_RECEIVE,)),
+                curve, curve_of(own, SEND, min(d, 1), eager[d][0]) or Curve((1.0,), (_SEND,)),
+                curve_of(own, RECEIVE, min(d, 1), eager[d][0]) or Curve((1.0,), (_RECEIVE,)),
                 eager[d][0], linked=d > 0)
         rate = {"low_ns": link.high, "high_ns": link.low}.get(which, link.rate)
         return Network(paths, rate=rate, burst=link.burst,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -58,11 +59,12 @@ def own_costs(programs: Sequence[Program], results: Mapping[int, ProgramResult],
     return tuple(found)
 
 
-def curve_of(own: Sequence[Own], kind: str, distance: int) -> Curve | None:
-    """Return the cost over bytes; None where nothing was measured."""
+def curve_of(own: Sequence[Own], kind: str, distance: int, most: float = math.inf
+             ) -> Curve | None:
+    """Return the cost over bytes, from messages up to ``most``; None where nothing was measured."""
     by_bytes: dict[int, list[Floats]] = {}
     for o in own:
-        if o.kind == kind and o.distance == distance:
+        if o.kind == kind and o.distance == distance and o.bytes <= most:
             by_bytes.setdefault(o.bytes, []).append(o.ns)
     if not by_bytes:
         return None
