@@ -133,6 +133,7 @@ void p3s_close(struct loop *s)
 static int fill(struct loop *s, const struct program *g)
 {
     int error = MPI_SUCCESS;
+    s->progress->state = IN_PASS; /* so that an event that is wrong is named */
     for (int64_t i = 0; i < g->count; i++) {
         s->progress->event = i;
         if ((error = need(s, &g->events[i], g->comms, g->n_comms)) != MPI_SUCCESS)
@@ -148,6 +149,9 @@ static int fill(struct loop *s, const struct program *g)
     for (int64_t i = 0; i < g->count; i++) {
         s->progress->event = i;
         struct op *o = &s->ops[i];
+        int64_t slot = g->events[i].slot;
+        if (leaves_request(g->events[i].code) && (slot < 0 || slot >= s->n_slots))
+            return BAD_EVENT;
         if ((error = ready(s, o, &g->events[i], g->lists, g->comms)) != MPI_SUCCESS)
             return error;
         o->record = (int32_t)g->record[i];
@@ -156,6 +160,7 @@ static int fill(struct loop *s, const struct program *g)
             s->links += o->number;
         }
     }
+    s->progress->state = OUTSIDE;
     return make_persistent(s, g->persistent, g->n_persistent);
 }
 

@@ -37,6 +37,12 @@ static int collects(int64_t code)
     return code == COLLECTIVE || code == COLLECTIVE_START;
 }
 
+static int leaves_request(int64_t code)
+{
+    return code == ISEND || code == ISSEND || code == IRECV || code == START
+        || code == COLLECTIVE_START;
+}
+
 /* How much room an event needs in the two buffers. */
 static int need(struct loop *s, const struct event *e, const int *comms, int64_t n_comms)
 {
@@ -94,10 +100,6 @@ static int ready(struct loop *s, struct op *o, const struct event *e, const int6
             if (o->list[i] != o->list[0] + i)
                 o->in_order = 0;
         }
-    } else if (e->code == ISEND || e->code == ISSEND || e->code == IRECV || e->code == START
-               || e->code == COLLECTIVE_START) {
-        if (e->slot < 0 || e->slot >= s->n_slots)
-            return BAD_EVENT;
     }
     if (e->code == START && (e->arg < 0 || e->arg >= s->n_persistent))
         return BAD_EVENT;
