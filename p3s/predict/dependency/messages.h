@@ -125,7 +125,6 @@ static double send(struct sim *s, i64 i)
         return in->post;
     int path = path_between(in, rank_of(s, i), in->peer[i]);
     s->cost[i] = cost_of(s, path, in->bytes[i]);
-    s->out->messages++;
     int meets = op == SSEND || op == ISSEND || op == START_SSEND
         || (op != BSEND && (double)in->bytes[i] > in->eager[path]);
     if (j < 0 || !meets) {

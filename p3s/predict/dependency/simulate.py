@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,15 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.predict.dependency.collectives import Instances, instances, rough_costs
 from p3s.predict.network import Network
-from replay.steps import RECEIVES, SENDS, Bools, Floats, Ints, Op, Steps
+from replay.steps import Floats, Ints, Steps
 
 _INTS = ctypes.c_void_p
+#: What the core finds wrong with a step, by number.
+_FLAWS = ("", "no operation", "its partner is no rank", "negative bytes",
+          "its work is negative or no number",
+          "what it sends is not received by the step that it names",
+          "what it receives is not sent by the step that it names",
+          "what it completes is no request of its rank that was left behind before")
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,9 @@ def simulate(
         from p3s.predict.dependency.deadlock import stuck
 
         raise P3SError(stuck(steps, calls, at, state))
+    if result == 3:
+        rank = steps.ranks[int(np.searchsorted(steps.start, out.where, side="right")) - 1]
+        raise P3SError(f"simulation: step {out.where} of rank {rank}: {_FLAWS[out.flaw]}")
     if result:
         raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer turns")
     begin, end, waiting, software, began, arrival = columns
@@ -130,7 +139,7 @@ class _Output(ctypes.Structure):
     _fields_ = [
         *((name, _INTS) for name in ("begin", "end", "waiting", "software", "began", "arrival",
                                      "state", "at")),
-        ("messages", ctypes.c_int64), ("queued", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("queued", "flaw", "where")),
     ]  # fmt: skip
 
 
@@ -150,7 +159,7 @@ def _inputs(
             raise P3SError(f"simulation: {what} is negative or no number")
         return int(keep[-1].ctypes.data)
 
-    check(steps, node_of)
+    _check(steps, node_of)
     nodes = int(max(node_of)) + 1
     distances = sorted(network.paths)
     if not distances:
@@ -183,7 +192,8 @@ def _inputs(
         len(steps), len(steps.ranks), steps.n, nodes, len(calls.kind),
         ints(steps.ranks), ints(steps.start), ints(steps.op), ints(steps.peer), ints(steps.bytes),
         ints(steps.peer2), ints(steps.bytes2), ints(steps.number), ints(steps.done_start),
-        ints(steps.done), ints(steps.to), ints(steps.source), floats(steps.work_ns, "work_ns"),
+        ints(steps.done), ints(steps.to), ints(steps.source),
+        _pointer(keep, np.ascontiguousarray(steps.work_ns, dtype=np.float64)),
         floats(np.zeros(len(steps.ranks)) if first_ns is None else first_ns, "a start time"),
         ints(node_of), path_of, number[0], number[1],
         ints(np.cumsum([0, *(len(curve.nbytes) for curve in curves)])),
@@ -215,54 +225,26 @@ def _rough(steps: Steps, node_of: Ints, network: Network) -> Floats:
     return rough_costs(steps, transfer)
 
 
-def check(steps: Steps, node_of: Ints) -> None:
-    """Raise P3SError where steps refer to what is not there."""
+def _check(steps: Steps, node_of: Ints) -> None:
+    """Raise P3SError where the columns do not fit together; the core looks at every step."""
     size, ranks = len(steps), len(steps.ranks)
-
-    def wrong(bad: Bools, why: str) -> None:
-        if bad.any():
-            i = int(np.argmax(bad))
-            rank = steps.ranks[int(np.searchsorted(steps.start, i, side="right")) - 1]
-            raise P3SError(f"simulation: step {i} of rank {rank}: {why}")
-
-    if len(node_of) < steps.n or (len(node_of) and int(min(node_of)) < 0):
+    if len(node_of) < steps.n or (len(node_of) and int(np.min(node_of)) < 0):
         raise P3SError(f"simulation: nodes of {len(node_of)} ranks given, {steps.n} needed")
     if size >= 2**31:
         raise P3SError(f"simulation: {size:,} steps are too many; take fewer turns")
-    if len(steps.start) != ranks + 1 or steps.start[-1] != size:
+    if len(steps.start) != ranks + 1 or steps.start[0] != 0 or steps.start[-1] != size \
+            or (np.diff(steps.start) < 0).any():
         raise P3SError("simulation: the steps are not cut into ranks")
-    wrong((steps.op < 1) | (steps.op > Op.REST), "no operation")
-    wrong((steps.peer >= steps.n) | (steps.peer2 >= steps.n), "its partner is no rank")
-    wrong((steps.bytes < 0) | (steps.bytes2 < 0), "negative bytes")
-    sends, receives = _is(steps, SENDS), _is(steps, RECEIVES)
-    wrong((steps.to >= size) | (steps.source >= size), "its partner's step is not there")
-    sender = np.flatnonzero(steps.to >= 0)
-    receiver = steps.to[sender]
-    bad = ~sends[sender] | ~receives[receiver] | (steps.source[receiver] != sender)
-    bad |= steps.ranks[np.searchsorted(steps.start, receiver, side="right") - 1] \
-        != steps.peer[sender]
-    flags = np.zeros(size, dtype=bool)
-    flags[sender[bad]] = True
-    wrong(flags, "what it sends is not received by the step that it names")
-    flags = steps.source >= 0
-    flags[flags] = steps.to[steps.source[flags]] != np.flatnonzero(flags)
-    wrong(flags, "what it receives is not sent by the step that it names")
-    if len(steps.done):
-        asker = np.repeat(np.arange(size), np.diff(steps.done_start))
-        first = steps.start[np.searchsorted(steps.start, asker, side="right") - 1]
-        bad = (steps.done < first) | (steps.done >= asker)
-        flags = np.zeros(size, dtype=bool)
-        flags[asker[bad]] = True
-        wrong(flags, "a request that it completes is not of this rank, or begins later")
-        flags[asker] = ~_is(steps, _REQUESTS)[steps.done]
-        wrong(flags, "what it completes is no request")
+    if ranks and not (0 <= int(np.min(steps.ranks)) <= int(np.max(steps.ranks)) < steps.n):
+        raise P3SError(f"simulation: a rank is not in 0..{steps.n - 1}")
+    if len(steps.done_start) != size + 1 or steps.done_start[-1] != len(steps.done) \
+            or (np.diff(steps.done_start) < 0).any():
+        raise P3SError("simulation: the lists of requests do not belong to the steps")
+    for field in fields(steps):
+        column = getattr(steps, field.name)
+        if field.name not in _OTHER and len(column) != size:
+            raise P3SError(f"simulation: {len(column)} entries of {field.name}, {size} steps")
 
 
-def _is(steps: Steps, ops: frozenset[Op]) -> Bools:
-    table = np.zeros(Op.REST + 1, dtype=bool)
-    table[[int(op) for op in ops]] = True
-    return np.asarray(table[steps.op], dtype=bool)
-
-
-_REQUESTS = frozenset({Op.ISEND, Op.ISSEND, Op.START_SEND, Op.START_SSEND, Op.IRECV,
-                       Op.START_RECV, Op.ICOLLECTIVE})
+#: Fields of Steps that do not have an entry per step.
+_OTHER = ("n", "ranks", "start", "done_start", "done", "calls", "members")
