@@ -160,7 +160,7 @@ def test_messages_of_a_node_queue_for_its_link() -> None:
 
 
 def test_crossing_two_queues_costs_once() -> None:
-    """Two nodes send two messages each to one node: its link carries them in the order they come."""
+    """Two nodes send two messages each to one node: its link carries one after the other."""
     steps, found = run(fan_out(4, 4000), [0, 0, 1, 1, 2, 2, 2, 2], network(rate=2.0))
     there = sorted(ends(steps, found, rank)[0] for rank in range(4, 8))
     alone = 10 * L + 4000 * G
@@ -387,6 +387,19 @@ def test_rough_cost_of_collectives_without_one() -> None:
         b.add(rank, "MPI_Allreduce", nbytes=100)
     _, found = run(b)
     assert found.end_ns.tolist() == [2 * (L + 50)] * 4
+
+
+def test_extra_times_are_added_to_transfers() -> None:
+    b = Builder(2)
+    for rank in range(2):
+        b.add(rank, "MPI_Sendrecv", 1 - rank, 0)
+        b.add(rank, "MPI_Barrier")
+    steps, found = run(b, collective_ns=np.full(4, 5.0), extra_ns=np.array([70.0, 0, -9e9, 20]))
+    assert found.arrival_ns[[0, 2]].tolist() == [L + 70, 0]
+    assert ends(steps, found, 1) == [L + 70, L + 70 + 25]
+    assert ends(steps, found, 0) == [S + R, L + 70 + 5]
+    with pytest.raises(P3SError, match="extra_ns"):
+        run(steps, extra_ns=np.zeros(3))
 
 
 def test_distances_choose_the_path() -> None:

@@ -62,13 +62,16 @@ def simulate(
     distance: Ints | None = None,
     collective_ns: Floats | None = None,
     first_ns: Floats | None = None,
+    extra_ns: Floats | None = None,
 ) -> Simulated:
     """Return when each step begins and ends on a network.
 
     ``node_of``: the node of every world rank (``steps.n`` of them). ``distance``: nodes x nodes,
     by default 0 inside a node and 1 between nodes. ``collective_ns``: what each collective step
     costs when everybody has begun, by default a rough guess. ``first_ns``: when each of
-    ``steps.ranks`` starts, by default 0.
+    ``steps.ranks`` starts, by default 0. ``extra_ns``: added to what the transfer of the message
+    that each step sends takes, or to the cost of a collective step (less than 0: taken off, but
+    nothing takes less than 0): noise, drawn by who calls.
 
     Rules. A rank makes one call after the other; ``work_ns`` passes before each. An *eager*
     message (``Path.eager_bytes`` or less, or a buffered send) begins with its send, whose call
@@ -100,7 +103,8 @@ def simulate(
 
     calls = instances(steps)
     keep: list[Any] = []
-    inputs = _inputs(keep, steps, calls, node_of, network, distance, collective_ns, first_ns)
+    inputs = _inputs(keep, steps, calls, node_of, network, distance, collective_ns, first_ns,
+                     extra_ns)
     columns = [np.empty(len(steps)) for _ in range(6)]
     state = np.empty(len(steps), dtype=np.uint8)
     at = np.empty(len(steps.ranks), dtype=np.int64)
@@ -124,7 +128,7 @@ class _Input(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("steps", "ranks", "n", "nodes", "instances")),
         *((name, _INTS) for name in (
             "rank", "start", "op", "peer", "bytes", "peer2", "bytes2", "number", "done_start",
-            "done", "to", "source", "work", "first_ns", "node_of", "path_of")),
+            "done", "to", "source", "work", "first_ns", "extra", "node_of", "path_of")),
         ("same", ctypes.c_int64), ("other", ctypes.c_int64),
         *((name, _INTS) for name in ("curve_start", "linked", "curve_bytes", "curve_ns", "eager")),
         *((name, ctypes.c_double) for name in ("rate", "burst", "post", "held_ns")),
@@ -146,6 +150,7 @@ class _Output(ctypes.Structure):
 def _inputs(
     keep: list[Any], steps: Steps, calls: Instances, node_of: Ints, network: Network,
     distance: Ints | None, collective_ns: Floats | None, first_ns: Floats | None,
+    extra_ns: Floats | None,
 ) -> _Input:
     """Return the arguments of the core; ``keep`` holds the arrays that they point into."""
 
@@ -184,6 +189,10 @@ def _inputs(
     call_ns = np.zeros(0) if collective_ns is None else collective_ns[calls.call_step]
     if first_ns is not None and len(first_ns) != len(steps.ranks):
         raise P3SError(f"simulation: {len(first_ns)} start times, {len(steps.ranks)} ranks")
+    if extra_ns is not None:
+        if len(extra_ns) != len(steps) or not np.isfinite(extra_ns).all():
+            raise P3SError(f"simulation: extra_ns is not a time for each of {len(steps)} steps")
+        call_ns = np.maximum(call_ns + extra_ns[calls.call_step], 0.0)
     scalars = [network.post, network.burst, network.sender_buffer]
     floats(scalars, "post, burst or sender_buffer")
     if not network.rate > 0:
@@ -195,6 +204,7 @@ def _inputs(
         ints(steps.done), ints(steps.to), ints(steps.source),
         _pointer(keep, np.ascontiguousarray(steps.work_ns, dtype=np.float64)),
         floats(np.zeros(len(steps.ranks)) if first_ns is None else first_ns, "a start time"),
+        0 if extra_ns is None else _pointer(keep, np.ascontiguousarray(extra_ns, dtype=np.float64)),
         ints(node_of), path_of, number[0], number[1],
         ints(np.cumsum([0, *(len(curve.nbytes) for curve in curves)])),
         ints([path.linked for path in paths]),

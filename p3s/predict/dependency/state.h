@@ -21,7 +21,7 @@ struct input {
     i64 steps, ranks, n, nodes, instances;
     const i64 *rank, *start, *op, *peer, *bytes, *peer2, *bytes2, *number, *done_start, *done;
     const i64 *to, *source;
-    const double *work, *first_ns;
+    const double *work, *first_ns, *extra; /* extra: NULL, or added to what each transfer takes */
     const i64 *node_of;
     const unsigned char *path_of;      /* nodes x nodes, or NULL: same inside, other between */
     i64 same, other;
