@@ -17,6 +17,7 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.predict.network import Network
+from replay.plan import assemble
 from replay.plan.build_holes import Noise
 from replay.plan.choose import (
     Choice,
@@ -241,19 +242,17 @@ class _Planner:
         noises = {(pair, s): self._noise(pair, s, section_ns[s]) for pair, s in
                   {*((pair, s) for pair, s, _ in todo), *timed}}
         world = self._world(list(noises), any(noises.values()))
-        from replay.plan import assemble
-
         trace = [assemble.trace(load(self._whole(s), self.mapping, pair), world, noises[pair, s])
                  for pair, s, _ in todo]
         iterations = tuple(
             Iteration(pair, s, (number,), adds, self._placement(placements, pair),
                       noise.wanted if (noise := noises[pair, s]) else 0.0)
             for number, (pair, s, adds) in enumerate(todo))
-        programs = [program for program, _, _ in trace]
+        programs = [settled.program for settled in trace]
         where = [iteration.placement for iteration in iterations]
-        for _, left, notes in trace:
-            self.left_out += left
-            self.notes += notes
+        for settled in trace:
+            self.left_out += settled.left_out
+            self.notes += settled.notes
         for number, program in assemble.classes(
                 self.classified, world, placements, self._distances_of_messages()):
             programs.append(program)
@@ -410,14 +409,12 @@ def timed_programs(plan: ReplayPlan, begin_ns: Sequence[Floats]) -> tuple[Progra
 
     ``begin_ns``: per section, when each step of ``plan.full`` begins in the full run.
     """
-    from replay.plan import assemble
-
     found = []
     for entry in plan.timed:
         length = float(np.max(begin_ns[entry.section], initial=0.0))
         loaded: Loaded = load(plan.whole(entry.section), plan.mapping, entry.pair,
                               begin_ns[entry.section])
-        found.append(assemble.timed(loaded, plan.world, noise_beside(plan, entry, length))[0])
+        found.append(assemble.timed(loaded, plan.world, noise_beside(plan, entry, length)).program)
     return tuple(found)
 
 
