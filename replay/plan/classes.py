@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.plan.logical import Messages, completers, logical_time, messages
+from replay.plan.direct import fits
+from replay.plan.logical import Messages, Transit, logical_time, messages
 from replay.plan.mapping import RankMap
 from replay.steps import RECEIVES, SENDS, WAITS, Floats, Ints, Op, Steps
 
@@ -21,6 +22,8 @@ KINDS = (SEND, RECV, COMPLETION, COLLECTIVE)
 MOST_SIZES = 48
 #: A size in a class is this far from that of the class at most, unless even that gives too many.
 SIZE_TOLERANCE = 0.05
+#: Nodes that are loaded at a time.
+_LOADED = 2
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ class Classified:
     is none: ``message_of``, the class of the message that a step sends or receives (of a SENDRECV:
     sends); ``message2_of``, of the one that a SENDRECV receives; ``call_of``. ``direct_of`` has
     one entry per step of the section as given: the call class of a collective whose members are
-    all on two nodes, so that it can be executed as such. ``notes``: what was merged.
+    all on two nodes, so that it can be executed as such. ``transits``: what is on its way between
+    nodes in each section. ``notes``: what was merged.
     """
 
     messages: tuple[MessageClass, ...]
@@ -75,6 +79,7 @@ class Classified:
     message2_of: tuple[Ints, ...]
     call_of: tuple[Ints, ...]
     direct_of: tuple[Ints, ...]
+    transits: tuple[Transit, ...]
     notes: tuple[str, ...]
 
 
@@ -199,7 +204,8 @@ def classify(
     direct_of = [_placed(len(steps), rows, code) for steps, rows, code in zip(
         sections, direct_rows, call_codes[len(full):], strict=True)]
     return Classified(found, calls, tuple(message_of), tuple(message2_of), tuple(call_of),
-                      tuple(direct_of), sizes.notes + call_sizes.notes)
+                      tuple(direct_of), tuple(draft.transit() for draft in drafts),
+                      sizes.notes + call_sizes.notes)
 
 
 def _placed(total: int, rows: Ints, code: Ints) -> Ints:
@@ -246,7 +252,7 @@ class _Draft:
         self.distance = distance[source, target]
         self.weight = steps.weight[found.sent]
         self.ticks = logical_time(steps, found)
-        end = int(self.ticks.max()) + 1 if len(steps) else 1
+        self.end = end = int(self.ticks.max()) + 1 if len(steps) else 1
         self.sent = self.ticks[found.sent]
         taken = np.where(found.taken >= 0, self.ticks[np.maximum(found.taken, 0)], end)
         self.taken = np.maximum(taken, self.sent + 1)
@@ -255,6 +261,12 @@ class _Draft:
         away = source != target
         self.load[away] = power_of_two(
             node_loads(source[away], self.sent[away], self.taken[away]))
+
+    def transit(self) -> Transit:
+        """Return the messages that are on their way between nodes."""
+        away = self.source != self.target
+        return Transit(self.source[away], self.target[away], self.sent[away], self.taken[away],
+                       self.bytes[away], self.end)
 
     def spread(self, code: Ints) -> tuple[Ints, Ints]:
         """Return the class of the message of each step, and of the second half of SENDRECVs."""
@@ -313,21 +325,16 @@ class _Draft:
 
 def _direct(steps: Steps, mapping: RankMap, distance: Ints) -> tuple[Ints, Ints, Ints]:
     """Return the collectives whose members are on two nodes at most, distance and members."""
-    collective = np.flatnonzero(steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE))
+    collective = np.flatnonzero(fits(steps, steps.ranks))
     comms = steps.comm[collective]
-    fits: dict[int, tuple[int, int]] = {}
+    near: dict[int, tuple[int, int]] = {}
     for comm in np.unique(comms).tolist():
-        ranks = steps.members.get(comm)
-        nodes = np.unique(mapping.node_of[ranks]) if ranks is not None else np.arange(
-            mapping.nodes)
-        if len(nodes) <= 2:
-            size = len(ranks) if ranks is not None else mapping.n
-            fits[comm] = (int(distance[nodes[0], nodes[-1]]), size)
-    rows = collective[np.isin(comms, list(fits))] if fits else collective[:0]
-    far = np.array([fits[comm][0] for comm in steps.comm[rows].tolist()], dtype=np.int64)
-    size = np.array([fits[comm][1] for comm in steps.comm[rows].tolist()], dtype=np.int64)
+        ranks = steps.members[comm]
+        nodes = np.unique(mapping.node_of[ranks])
+        if len(nodes) <= _LOADED:
+            near[comm] = (int(distance[nodes[0], nodes[-1]]), len(ranks))
+    rows = collective[np.isin(comms, list(near))] if near else collective[:0]
+    far = np.array([near[comm][0] for comm in steps.comm[rows].tolist()], dtype=np.int64)
+    size = np.array([near[comm][1] for comm in steps.comm[rows].tolist()], dtype=np.int64)
     return rows, far, size
 
-
-__all__ = ["COLLECTIVE", "COMPLETION", "CallClass", "Classified", "KINDS", "MessageClass", "RECV",
-           "SEND", "classify", "completers", "node_loads", "power_of_two", "size_bins"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.steps import RECEIVES, SENDS, WAITS, Ints, Op, Steps
+from replay.steps import SENDS, Ints, Op, Steps
 
 #: Sweeps over all ranks; a longer chain of dependencies is cut off here, which only makes the
 #: number of messages on the way less exact.
@@ -19,13 +19,28 @@ class Messages:
 
     ``sent``: the step that sends; ``received``: the step that posts the receive; ``taken``: the
     step that completes the receive (-1: none does), ``done``: the one that completes the send.
-    ``half``: 1 where the receive is the second half of a SENDRECV.
     """
 
     sent: Ints
     received: Ints
     taken: Ints
     done: Ints
+
+
+@dataclass(frozen=True)
+class Transit:
+    """Messages between nodes in one section, in logical order.
+
+    ``source``, ``target``: nodes; ``sent``, ``taken``: ticks between which it is on its way;
+    ``bytes``; ``ticks``: length of the section.
+    """
+
+    source: Ints
+    target: Ints
+    sent: Ints
+    taken: Ints
+    bytes: Ints
+    ticks: int
 
 
 def messages(steps: Steps) -> Messages:
@@ -78,12 +93,3 @@ def logical_time(steps: Steps, found: Messages | None = None) -> Ints:
         slack[target] = np.maximum(slack[target], wanted)
         slack = np.maximum.accumulate(slack)
     return np.asarray(slack - offset + place, dtype=np.int64)
-
-
-def is_wait(steps: Steps) -> Ints:
-    """Return the numbers of steps that complete requests."""
-    return np.flatnonzero(steps.is_op(*WAITS))
-
-
-__all__ = ["MAX_SWEEPS", "Messages", "RECEIVES", "completers", "is_wait", "logical_time",
-           "messages"]
