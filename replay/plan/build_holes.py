@@ -107,7 +107,8 @@ def add_timed(blocks: Blocks, loaded: Loaded, traffic: Traffic) -> Starter | Non
     at = _in_order(dense(hole, takes.astype(np.int64), tag), local, np.concatenate((
         loaded.takes_mine_ns[send], loaded.sends_to_me_ns[receive])))
     order = np.lexsort((~takes, local, at, hole))
-    local, hole, takes, tag, at = (x[order] for x in (local, hole, takes, tag, at))
+    local, hole, tag, at = (x[order] for x in (local, hole, tag, at))
+    takes = takes[order]
     nbytes = np.where(takes, steps.bytes[local], loaded.arrives[local])
     key = 4 * np.arange(len(local))
     blocks.add(
@@ -140,8 +141,8 @@ def add_noise(blocks: Blocks, world: World, noise: Noise | None, starter: Starte
         return False
     first, second = pair[(0, 0)], pair[(1, 0)]
 
-    def one(process: int, key: int, **columns: object) -> None:
-        blocks.add(np.array([process]), np.array([key]), np.array([-1]), **columns)
+    def one(process: int, key: int, **columns: int) -> None:
+        blocks.add(np.array([process]), np.array([key]), np.array([-1]), main=False, **columns)
 
     if starter.waits:
         one(starter.process, starter.key, code=Code.WAIT, number=1)
