@@ -108,9 +108,12 @@ static void both_in_call(struct sim *s, i64 i, double ns)
     i64 op = s->in->op[i], from = i;
     if (op != SEND && op != SSEND && op != SENDRECV && i + 1 < s->in->start[s->owner[i] + 1])
         from = i + 1;
-    for (int again = 0; again < 2; again++)
-        ns = in_call(s, s->in->to[i], in_call(s, from, ns));
-    transfer(s, i, ns);
+    double sender = in_call(s, from, ns), receiver = in_call(s, s->in->to[i], ns);
+    double both = sender > receiver ? sender : receiver;
+    if (both > ns)
+        push(s, event(both, BOTH_IN_CALL, i)); /* the other may have left its call by then */
+    else
+        transfer(s, i, ns);
 }
 
 /* Step i begins to send; returns what its call takes for itself, if it needs not wait. */
