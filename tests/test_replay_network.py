@@ -138,3 +138,23 @@ def test_phase_times_from_the_found_network(steps: Steps) -> None:
         found.comm.sum(), rel=0.01)
     assert (found.low <= found.comm).all() and (found.comm <= found.high).all()
     assert len(begin[0]) == len(steps)
+
+
+def test_messages_vary_as_measured() -> None:
+    """Ranks that wait for each other lose time by every deviation; the mean of some runs has it."""
+    truth = network()
+    costs = recovered(truth, noise=0.3)
+    key = (1, 32768)
+    deviations = costs.spread[key]
+    assert np.median(deviations) == pytest.approx(0.0, abs=0.1 * costs.points[key].cost_ns)
+    assert np.std(deviations) == pytest.approx(0.3 * costs.points[key].cost_ns, rel=0.4)
+    steps = wave(16384, 10, 5e6)
+    section = Section("all", (0,), steps, 1, 0, 1, 1.0, ())
+    where = places(16, [0], [section], [steps], [np.arange(len(steps))], np.zeros(0, np.int64))
+    networks = (costs.network, costs.low, costs.high)
+    node_of = np.arange(16) // 4
+    typical, _ = phase_times(where, [steps], node_of, None, networks, simulate)
+    varied, _ = phase_times(where, [steps], node_of, None, networks, simulate, costs.spread)
+    again, _ = phase_times(where, [steps], node_of, None, networks, simulate, costs.spread)
+    assert varied.comm.sum() > typical.comm.sum()
+    assert (varied.comm == again.comm).all()
