@@ -26,6 +26,9 @@ from pathlib import Path
 RATE = "200mbit"
 BURST = "128kb"
 LATENCY = "100ms"
+#: Of TCP on the nodes. Congestion control by estimated bandwidth (bbr, some machines' default)
+#: makes the times of bursts vary by 10 %; a cluster's network does not shrink after an idle time.
+TCP = {"tcp_congestion_control": "reno", "tcp_slow_start_after_idle": "0"}
 NETNS = Path("/etc/netns")
 PREFIX = "p3s"
 #: One file per cluster: the process that it belongs to, and its namespaces.
@@ -153,6 +156,10 @@ class Cluster:
             (own / "hosts").write_text("\n".join(["127.0.0.1 localhost", *names, ""]))
             _do("ip", "netns", "add", space)
             _do("ip", "-n", space, "link", "set", "lo", "up")
+            for name, value in TCP.items():
+                # Each namespace has its own; `ip netns exec` mounts /sys, not /proc, anew.
+                _do("ip", "netns", "exec", space, "sh", "-c",
+                    f"echo {value} > /proc/sys/net/ipv4/{name}")
         bridges = [] if self.delay_us else ["br0"] + (["br1"] if self.trunk else [])
         for bridge in bridges:
             _do("ip", "-n", self.hub, "link", "add", bridge, "type", "bridge")
