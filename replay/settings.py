@@ -1,0 +1,43 @@
+"""How a replay is made: nodes, ranks on them, time to measure in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Kinds of pages that buffers can have; see docs/replay.md.
+PAGES = ("small", "huge")
+MAPPINGS = ("block", "cyclic")
+BUDGET_S = 30.0
+#: Seconds without a step of any process after which the job is ended.
+STALL_S = 60.0
+
+
+@dataclass(frozen=True)
+class ReplaySettings:
+    """What `p3s replay` is told; the defaults are those of the command.
+
+    ``hosts``: nodes, none: this machine. ``cores_per_node``: ranks of the full run on one node,
+    None: the cores of this machine. ``budget_s``: time to measure in, per count. ``launcher``:
+    words of the launcher, none: as found. ``mapping``: how the ranks of the full run are dealt to
+    its nodes; ``rank_file`` says it rank by rank. ``topology``: file that tells how far nodes are
+    apart. ``exhaustive``: load all pairs of ranges. ``timed``: measure whole iterations with
+    black holes that act when the absent ranks would, too. ``collectives``: algorithms to take
+    instead of the library's. ``pages``: of the buffers. ``stall_s``: see STALL_S. ``again``: do
+    not take up stored results. ``turns``: turns of a loop that are executed as one.
+    """
+
+    hosts: tuple[str, ...] = ()
+    cores_per_node: int | None = None
+    budget_s: float = BUDGET_S
+    launcher: tuple[str, ...] = ()
+    mapping: str = "block"
+    rank_file: Path | None = None
+    topology: Path | None = None
+    exhaustive: bool = False
+    timed: bool = False
+    collectives: str = ""
+    pages: str = "small"
+    stall_s: float = STALL_S
+    again: bool = False
+    turns: int = 3
