@@ -9,6 +9,7 @@ import numpy as np
 from replay.plan.build_holes import Noise
 from replay.plan.classes import Classified
 from replay.plan.loaded import Loaded
+from replay.plan.micro import link_programs, pair_programs
 from replay.plan.places import Placement, placement_of
 from replay.plan.program import Program
 from replay.plan.settle import Settled, refuse_unproven, settled
@@ -42,16 +43,14 @@ def classes(
     Messages inside a node are measured in the first placement, the others in the one that shows
     their distance, or comes nearest to it.
     """
-    from replay.plan.pairs import link_programs, pair_programs
-
     number_of = np.array([0 if cls.distance == 0 else placement_of(placements, cls.distance)
                           for cls in classified.messages], dtype=np.int64)
     both = all(world.on_node(side) for side in _SIDES)
     for number in range(len(placements)):
         which = np.flatnonzero(number_of == number)
-        programs = list(pair_programs(classified.messages, classified.calls, world, which))
+        programs = list(pair_programs(classified.messages, world, which))
         if both and number == 0 and distances - {0}:
-            programs += link_programs(classified.messages, world)
+            programs += link_programs(world)
         for program in programs:
             refuse_unproven(program, program.name)
             yield number, program

@@ -125,9 +125,9 @@ class _Table:
         if (~alone).any():
             key = rows[~alone, 1] * np.int64(self.nodes) + rows[~alone, 2]
             unique, number = np.unique(key, return_counts=True)
-            first, second = unique // self.nodes, unique % self.nodes
-            best = int(np.argmax(number + gain_alone[first] + gain_alone[second]))
-            return int(first[best]), int(second[best])
+            a, b = unique // self.nodes, unique % self.nodes
+            best = int(np.argmax(number + gain_alone[a] + gain_alone[b]))
+            return int(a[best]), int(b[best])
         first = int(np.argmax(gain_alone))
         rest = covered.copy()
         rest[rows[alone & (rows[:, 1] == first), 0]] = True

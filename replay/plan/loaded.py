@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from replay.order.sections import take
 from replay.plan.direct import fits
 from replay.plan.mapping import RankMap
 from replay.steps import Bools, Floats, Ints, Op, Steps
@@ -65,35 +67,9 @@ class Whole:
 
 
 def restrict(steps: Steps, ranks: Ints) -> tuple[Steps, Ints]:
-    """Return the steps of some ranks, ascending, and their numbers among all.
-
-    Partners and requests are numbered anew, -1 where the partner is not among the ranks.
-    """
-    where = _steps_of(steps, ranks)
-    return _taken(steps, where, np.intersect1d(ranks, steps.ranks)), where
-
-
-def _steps_of(steps: Steps, ranks: Ints) -> Ints:
-    found = [np.zeros(0, dtype=np.int64)]
-    for rank in np.sort(ranks).tolist():
-        part = steps.of(rank)
-        found.append(np.arange(part.start, part.stop))
-    return np.concatenate(found)
-
-
-def _taken(steps: Steps, where: Ints, ranks: Ints) -> Steps:
-    """Return the steps at ``where`` (ascending, whole ranks)."""
-    place = np.full(len(steps) + 1, -1, dtype=np.int64)
-    place[where] = np.arange(len(where))
-    lengths = np.array([steps.of(rank).stop - steps.of(rank).start for rank in ranks.tolist()],
-                       dtype=np.int64)
-    counts = np.diff(steps.done_start)[where]
-    spans = np.repeat(steps.done_start[where], counts) + _inside(counts)
-    return replace(
-        steps, ranks=ranks, start=_sums(lengths),
-        **{name: getattr(steps, name)[where] for name in _PLAIN},
-        done_start=_sums(counts), done=place[steps.done[spans]],
-        to=place[steps.to[where]], source=place[steps.source[where]])
+    """Return the steps of some ranks, and their numbers among all."""
+    kept = np.repeat(np.isin(steps.ranks, ranks), np.diff(steps.start))
+    return take(steps, ranks), np.flatnonzero(kept)
 
 
 def load(whole: Whole, mapping: RankMap, pair: tuple[int, int],
@@ -104,8 +80,9 @@ def load(whole: Whole, mapping: RankMap, pair: tuple[int, int],
     """
     ranks = np.unique(np.concatenate([mapping.ranks_of(node) for node in pair]))
     full = whole.full
-    where = _steps_of(full, ranks)
-    given, given_where = restrict(whole.given, ranks)
+    loaded_steps, where = restrict(full, ranks)
+    given, given_where = (loaded_steps, where) if full is whole.given else restrict(
+        whole.given, ranks)
     stays = np.zeros(len(whole.given) + 1, dtype=bool)
     stays[given_where] = fits(given, ranks)
     own = full.source[where]
@@ -118,8 +95,7 @@ def load(whole: Whole, mapping: RankMap, pair: tuple[int, int],
     else:
         sends = np.where(own >= 0, begin_ns[own], np.nan)
         takes = np.where(full.to[where] >= 0, begin_ns[full.to[where]], np.nan)
-    steps = _without_foreign(_taken(full, where, np.intersect1d(ranks, full.ranks)),
-                             stays[whole.origin[where]])
+    steps = _without_foreign(loaded_steps, stays[whole.origin[where]])
     rank = steps.rank
     loaded = Loaded(
         section=whole.section, pair=pair, steps=steps, step=where, origin=whole.origin[where],
@@ -162,7 +138,7 @@ def _with_direct(loaded: Loaded, whole: Whole, mapping: RankMap, given: Steps,
     of_direct[direct] = new[len(kept):]
 
     names = list(dict.fromkeys((*steps.calls, *given.calls)))
-    columns = {}
+    columns: dict[str, Any] = {}
     for name in _PLAIN:
         mine, other = getattr(steps, name), getattr(given, name)[direct]
         if name == "call":
@@ -221,11 +197,6 @@ def _requests(loaded: Loaded, given: Steps, given_where: Ints, of_old: Ints,
     pairs = np.unique(np.stack((np.concatenate((waits[real], more_waits[found])),
                                 np.concatenate((targets[real], more[found])))), axis=1)
     return pairs[0], pairs[1]
-
-
-def _inside(counts: Ints) -> Ints:
-    """Return 0, 1, ... inside each of some groups."""
-    return np.arange(int(counts.sum())) - np.repeat(_sums(counts)[:-1], counts)
 
 
 def _sums(counts: Ints) -> Ints:

@@ -283,8 +283,16 @@ class _Planner:
             if self.simulate is None or len(full) == 0:
                 lengths.append(steps_ns(full))
             else:
-                lengths.append(float(np.max(self.simulate(full).end_ns)))
+                lengths.append(self._simulated(full))
         return lengths
+
+    def _simulated(self, full: Steps) -> float:
+        assert self.simulate is not None
+        try:
+            return float(np.max(self.simulate(full).end_ns))
+        except P3SError as err:
+            self.notes.append(f"no simulation of all ranks, times are those of computation: {err}")
+            return steps_ns(full)
 
     def _choice(self) -> Choice:
         """Return the pairs to load."""
