@@ -5,9 +5,9 @@
 
 ``halo``: per turn four Irecv, four Isend, one Waitall on a periodic grid; ``sweep``: two receives
 and two sends of a wavefront; ``exchange``: recursive doubling by Sendrecv. Every line is measured
-in a process of its own. Rates count calls (steps) by the CPU time of the simulation alone (one core; the checks
-of its input included), least of the repeats. Memory: of the columns given to it, what the
-simulation adds to that with its results, and the whole process. It never passes or fails.
+in a process of its own. Rates count calls (steps) by the CPU time of the simulation on one core,
+the checks of its input included, least of the repeats. Memory: of the columns given to it, what
+the simulation adds to that with its results, and the whole process. It never passes or fails.
 """
 
 from __future__ import annotations
