@@ -38,6 +38,10 @@ def why_not_representative(plan: ReplayPlan) -> str | None:
 def plan_text(plan: ReplayPlan) -> str:
     """Return what a user wants to know before a replay, some thirty lines."""
     lines = [*_run(plan), *_nodes(plan), *_measured(plan), *_time(plan)]
+    if plan.collectives:
+        lines.append("collectives as messages of:")
+        lines += _bounded([f"  {used.call} of {used.bytes:,} B on {used.members} ranks: "
+                           f"{used.algorithm}" for used in plan.collectives])
     if plan.left_out:
         lines.append("left out:")
         lines += _bounded([f"  {entry.call}: {entry.events:,.0f} calls, {entry.why}"
@@ -195,6 +199,8 @@ def plan_json(plan: ReplayPlan) -> dict[str, Any]:
                      "timed_s": e.timed_s, "budget_s": e.budget_s, "all_pairs_s": e.all_pairs_s,
                      "run_s": e.run_s or None, "share_of_time": e.share_of_time,
                      "share_of_cores": e.share_of_cores, "work_scale": e.work_scale},
+        "collectives": [{"call": u.call, "members": u.members, "bytes": u.bytes,
+                         "algorithm": u.algorithm, "times": u.times} for u in plan.collectives],
         "left_out": [{"call": x.call, "why": x.why, "events": x.events} for x in plan.left_out],
         "notes": list(plan.notes),
     }
