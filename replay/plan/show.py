@@ -24,15 +24,14 @@ def roles(plan: ReplayPlan) -> dict[str, int]:
 
 def why_not_representative(plan: ReplayPlan) -> str | None:
     """Return why these hosts cannot give the times of a cluster, as far as is known before."""
-    hosts = set(plan.placements[0].hosts) if plan.placements else set()
     if not plan.programs:
         return "nothing is measured: no message between ranks can be replayed"
-    used = sum(plan.world.on_node(node) > 0 for node in range(NODES))
-    if len(hosts) <= 1 and used > 1:
-        return "all nodes are one machine"
-    if len(hosts) < used:
-        return "some of the four nodes are the same machine"
-    return None
+    hosts = plan.placements[0].hosts or ("",) * NODES
+    used = [hosts[node] for node in range(NODES) if plan.world.on_node(node)]
+    if len(set(used)) == len(used):
+        return None
+    return ("all nodes are one machine" if len(set(used)) == 1
+            else "some of the four nodes are the same machine")
 
 
 def plan_text(plan: ReplayPlan) -> str:
