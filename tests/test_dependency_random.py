@@ -44,7 +44,7 @@ def pattern(rng: np.random.Generator, *, choices: bool = True, collectives: bool
         if kind == "nonblocking":
             mine: dict[int, list[int]] = {r: [] for r in range(RANKS)}
             ops: list[tuple[int, str, int, int]] = []
-            for k in range(int(rng.integers(3, 25))):
+            for _ in range(int(rng.integers(3, 25))):
                 a, c = (int(r) for r in rng.choice(RANKS, 2, replace=bool(rng.random() < 0.1)))
                 size = int(rng.integers(0, 40000))
                 send = str(rng.choice(["MPI_Isend", "MPI_Isend", "MPI_Issend", "MPI_Start"]))

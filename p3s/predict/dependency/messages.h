@@ -36,6 +36,12 @@ static void arrive(struct sim *s, i64 i, double ns)
         known(s, s->in->to[i], WANT_HERE);
 }
 
+static double taken(const struct sim *s, i64 i)
+{
+    double ns = s->kinds[s->cost[i]].transfer + (s->in->extra ? s->in->extra[i] : 0);
+    return ns > 0 ? ns : 0;
+}
+
 static void transfer(struct sim *s, i64 i, double ns)
 {
     const struct cost *c = &s->kinds[s->cost[i]];
@@ -43,7 +49,7 @@ static void transfer(struct sim *s, i64 i, double ns)
     if (s->in->linked[c->path] && isfinite(s->in->rate))
         push(s, event(ns, EGRESS, i));
     else
-        arrive(s, i, ns + c->transfer);
+        arrive(s, i, ns + taken(s, i));
 }
 
 /* Takes bytes through a token bucket that has passed `*filled`; returns when the last has passed.
@@ -63,7 +69,7 @@ static void into_node(struct sim *s, i64 i, double ns)
     double here = pass(in, &s->ingress[in->node_of[in->peer[i]]], ns, (double)c->bytes);
     double beyond = (double)c->bytes - in->burst, alone = began + (beyond > 0 ? beyond / in->rate : 0);
     double delay = (here > gone ? here : gone) - alone;
-    arrive(s, i, began + c->transfer + (delay > 0 ? delay : 0));
+    arrive(s, i, began + taken(s, i) + (delay > 0 ? delay : 0));
 }
 
 static void out_of_node(struct sim *s, i64 i, double ns)
@@ -125,7 +131,6 @@ static double send(struct sim *s, i64 i)
         return in->post;
     int path = path_between(in, rank_of(s, i), in->peer[i]);
     s->cost[i] = cost_of(s, path, in->bytes[i]);
-    s->out->messages++;
     int meets = op == SSEND || op == ISSEND || op == START_SSEND
         || (op != BSEND && (double)in->bytes[i] > in->eager[path]);
     if (j < 0 || !meets) {

@@ -14,13 +14,14 @@ enum {
 enum { BEGUN = 1, ARRIVED = 2, USED = 4, WANT_SENT = 8, WANT_HERE = 16, MEETS = 32 };
 enum { BOTH_IN_CALL, EGRESS, INGRESS, CHOICE }; /* events of the heap, in this order at one time */
 enum { TOGETHER, FROM_ROOT, TO_ROOT, CHAIN };   /* kinds of collectives */
-enum { DONE, DEADLOCK, NO_MEMORY };
+enum { DONE, DEADLOCK, NO_MEMORY, FLAWED };
+enum { SOUND, NO_OPERATION, NO_RANK, NO_BYTES, NO_WORK, NOT_RECEIVED, NOT_SENT, NO_REQUEST };
 
 struct input {
     i64 steps, ranks, n, nodes, instances;
     const i64 *rank, *start, *op, *peer, *bytes, *peer2, *bytes2, *number, *done_start, *done;
     const i64 *to, *source;
-    const double *work, *first_ns;
+    const double *work, *first_ns, *extra; /* extra: NULL, or added to what each transfer takes */
     const i64 *node_of;
     const unsigned char *path_of;      /* nodes x nodes, or NULL: same inside, other between */
     i64 same, other;
@@ -37,7 +38,7 @@ struct input {
 struct output {
     double *begin, *end, *waiting, *software, *began, *arrival;
     unsigned char *state;
-    i64 *at, messages, queued;
+    i64 *at, queued, flaw, where;
 };
 
 struct cost { i64 bytes; int path; double transfer, send, receive, latency; };
