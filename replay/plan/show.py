@@ -12,6 +12,8 @@ from replay.plan.world import BLACK_HOLE, MEASURED, NODES, NOISE
 SCHEMA = "p3s.replay-plan"
 #: Entries of a list that are shown; the JSON has all.
 _MOST_LINES = 8
+#: A longer time than this many times another one is not said in per cent.
+_TIMES = 10
 
 
 def roles(plan: ReplayPlan) -> dict[str, int]:
@@ -128,11 +130,12 @@ def _time(plan: ReplayPlan) -> list[str]:
     over = "" if e.needed_s <= e.total_s + 1e-9 else (
         f" (budget {seconds(e.budget_s)}; {seconds(e.needed_s)} would narrow every class)")
     lines = [f"time: about {seconds(e.total_s)} for {number} program{_s(number)}{over}; all pairs "
-             f"would take {seconds(e.all_pairs_s)}"]
+             f"of nodes would take {seconds(e.all_pairs_s)}"]
     share = e.share_of_time
     if share is not None:
+        part = f"{100 * share:.2g} % of it" if share < _TIMES else f"{share:,.0f} times as long"
         lines.append(f"run: about {seconds(e.run_s)} by a rough simulation; the replay takes "
-                     f"{100 * share:.2g} % of it")
+                     f"{part}")
     if e.work_scale < 1:
         lines.append(f"computation is emulated {100 * e.work_scale:.0f} % as long, to fit the "
                      "budget")
@@ -141,6 +144,8 @@ def _time(plan: ReplayPlan) -> list[str]:
 
 def seconds(value: float) -> str:
     """Return a time for people."""
+    if value < 0.1:
+        return f"{1e3 * value:.2g} ms"
     if value < 10:
         return f"{value:.1f} s"
     if value < 600:
