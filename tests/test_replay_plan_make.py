@@ -32,7 +32,7 @@ def section(steps, name="loop 1", turns=2, run_turns=1000, entries=1.0, left_out
 def planned(sections, mapping, topology=None, **settings):
     return make_plan(
         sections, mapping, topology or flat(), PlanSettings(**settings), NETWORK,
-        expand=lambda steps: expand(steps, library_of("openmpi", "4.1.4")),
+        expand=lambda steps, which: expand(steps, library_of("openmpi", "4.1.4"), which),
         simulate=lambda steps: simulate(steps, mapping.node_of, NETWORK))
 
 

@@ -41,14 +41,14 @@ from replay.plan.places import Placement, place, placement_of
 from replay.plan.program import Program
 from replay.plan.topology import Topology, distances, node_hosts
 from replay.plan.world import World, lay_out
-from replay.steps import Floats, Ints, LeftOut, Op, Section, Steps
+from replay.steps import Bools, Floats, Ints, LeftOut, Op, Section, Steps
 
 #: A bound on the work of one replay, reached by traces with many irregular sizes only.
 MOST_PAIRS = 24
 #: Pairs of ranges that are measured as whole iterations.
 MOST_TIMED = 24
 
-Expand = Callable[[Steps], Expanded]
+Expand = Callable[[Steps, "Bools | None"], Expanded]
 Simulate = Callable[[Steps], Simulated]
 
 
@@ -153,7 +153,7 @@ def make_plan(
 ) -> ReplayPlan:
     """Plan the replay of these sections.
 
-    ``expand`` makes messages of collectives; without it they stay as they are. ``simulate`` tells
+    ``expand(steps, which)`` makes messages of collectives; without it they stay as they are. ``simulate`` tells
     how long sections take; without it their computation does. ``network``: rough costs, for the
     estimate. Errors: P3SError.
     """
@@ -196,7 +196,7 @@ class _Planner:
                 fulls.append(steps)
                 origins.append(np.arange(len(steps)))
                 continue
-            found = expand(steps)
+            found = expand(steps, None)
             fulls.append(found.steps)
             origins.append(found.origin)
             self.used += found.used
