@@ -133,9 +133,8 @@ class Cluster:
         """Make everything; what a dead process has left behind is removed first."""
         sweep()
         self.work.mkdir(parents=True, exist_ok=True)
-        for path, text in ((self.run, _RUN), (self.agent, _AGENT % {
-                "net": _NET, "name": self.name})):
-            path.write_text(text)
+        for path, text in ((self.run, _RUN), (self.agent, _AGENT)):
+            path.write_text(text % {"net": _NET, "name": self.name})
             path.chmod(0o755)
         atexit.register(self.stop)
         self._made = True
