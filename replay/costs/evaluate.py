@@ -64,7 +64,7 @@ def simulated(
     where = places(trace.n, phases, plan.sections, plan.full, plan.origin, trace.phase)
     times, begin = phase_times(
         where, plan.full, plan.mapping.node_of, plan.distance,
-        (costs.network, costs.low, costs.high), simulate)
+        (costs.network, costs.low, costs.high), simulate, costs.spread)
     return Simulation(costs, times, where, begin)
 
 

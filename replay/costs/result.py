@@ -13,7 +13,7 @@ import numpy as np
 from p3s.artefacts import write_bytes, write_json
 from replay.costs.calls import INTERPOLATED, CallCost
 from replay.costs.estimate import PhaseTimes
-from replay.costs.messages import NEAREST, NONE, PAIR, TRACE
+from replay.costs.messages import NEAREST, NONE, PAIR, PAIR_BOTH, TRACE, TRACE_BOTH
 from replay.costs.network import Costs
 from replay.costs.whole import Whole
 from replay.plan.classes import CallClass, MessageClass
@@ -157,7 +157,7 @@ def network_entry(costs: Costs) -> dict[str, Any]:
 
 def shares(classes: Sequence[MessageClass], costs: Costs) -> dict[str, float]:
     """Return the share of the run's messages by how their cost was found."""
-    found = dict.fromkeys((TRACE, PAIR, NEAREST, NONE), 0.0)
+    found = dict.fromkeys((TRACE, TRACE_BOTH, PAIR, PAIR_BOTH, NEAREST, NONE), 0.0)
     total = sum(cls.events for cls in classes)
     for entry in message_entries(classes, costs) if total > 0 else []:
         found[entry["how"]] += entry["events"] / total
