@@ -115,7 +115,7 @@ def _faults(program: Program, columns: Columns) -> tuple[str, ...]:
             found.append(f"{_event(program, columns, event)}: {why}")
 
     requests = among(code, Code.ISEND, Code.ISSEND, Code.IRECV, Code.START, Code.BUFFERED,
-                              Code.COLLECTIVE_START, Code.ANSWER)
+                     Code.COLLECTIVE_START, Code.ANSWER)
     slot = events["slot"]
     refuse(requests & ((slot < 0) | (slot >= program.slots[process])), "its slot does not exist")
     refuse(~requests & (slot >= 0), "it has a slot but leaves no request")
@@ -124,9 +124,9 @@ def _faults(program: Program, columns: Columns) -> tuple[str, ...]:
     again = np.zeros(len(events), dtype=bool)
     again[np.flatnonzero(requests)[_repeated(place)]] = True
     refuse(again, "its slot is used twice")
-    messages = among(act, Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.IRECV,
-                             Code.RECV, Code.SENDRECV, Code.SECOND, Code.BUFFERED, Code.ASK,
-                             Code.ANSWER, Code.LINK_SEND, Code.LINK_RECV)
+    messages = among(act, Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.IRECV, Code.RECV,
+                     Code.SENDRECV, Code.SECOND, Code.BUFFERED, Code.ASK, Code.ANSWER,
+                     Code.LINK_SEND, Code.LINK_RECV)
     refuse(messages & ((columns.peer < 0) | (columns.peer >= processes)), "no such process")
     refuse(columns.bytes < 0, "negative bytes")
     receives = among(act, Code.RECV, Code.IRECV, Code.SECOND)
@@ -135,6 +135,8 @@ def _faults(program: Program, columns: Columns) -> tuple[str, ...]:
            "its buffer is too small")
     sends = messages & ~receives & (act != Code.ASK) & (act != Code.LINK_RECV)
     refuse(sends & (columns.bytes > program.out_bytes[process]), "its buffer is too small")
+    if found:
+        return tuple(found)
     second = np.zeros(len(events), dtype=bool)
     second[1:] = code[:-1] == Code.SENDRECV
     refuse(second != (code == Code.SECOND), "SENDRECV and SECOND do not follow each other")
