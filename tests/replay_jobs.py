@@ -15,6 +15,7 @@ import numpy as np
 from replay.engine.inner import compile_inner
 from replay.engine.job import JobSettings, result_path, write_job
 from replay.engine.results import ProgramResult, read_result
+from replay.engine.witness import Witness
 from replay.plan.program import EVENT, FIELDS, Code, Pairing, Program
 from replay.plan.world import MEASURED, Process, World
 
@@ -112,6 +113,7 @@ class Ended:
     stdout: str
     stderr: str
     timed_out: bool
+    witness: str | None
 
     @property
     def marked(self) -> list[str]:
@@ -145,6 +147,14 @@ def run_job(directory: Path, mpi: Mpi, size: int, *, worker: Sequence[str] = (),
                                stderr=subprocess.PIPE, text=True, errors="replace",
                                start_new_session=True)
     timed_out = False
+    with Witness(directory) as witness:
+        out, err, timed_out = _wait(process, timeout_s)
+    return Ended(process.returncode, out, err, timed_out, witness.first)
+
+
+def _wait(process: subprocess.Popen[str], timeout_s: float) -> tuple[str, str, bool]:
+    """Return what a launcher printed, and whether it had to be ended."""
+    timed_out = False
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -155,7 +165,7 @@ def run_job(directory: Path, mpi: Mpi, size: int, *, worker: Sequence[str] = (),
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate(timeout=10.0)
-    return Ended(process.returncode, out, err, timed_out)
+    return out, err, timed_out
 
 
 def measure(directory: Path, mpi: Mpi, programs: Sequence[Program], size: int,

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.errors import P3SError
+from replay.engine.clocks import kernel
+from replay.engine.watchdog import pages_dir
 from replay.plan.program import EVENT, Pairing, Program
 from replay.plan.world import Process, World
 
@@ -24,6 +26,7 @@ DONE = "done.json"
 #: Kinds of pages that buffers can have: 4 KiB, huge, or what malloc gives.
 PAGES = ("small", "huge", "malloc")
 STALL_S = 60.0
+MOST_PASSES = 256
 VERSION = 1
 
 _ARRAYS = ("start", "lists", "list_start", "slots", "in_bytes", "out_bytes")
@@ -37,6 +40,7 @@ class JobSettings:
     ``library``: the compiled inner loop (replay/engine/inner.py). ``budget_s``: time to measure
     in. ``stall_s``: the job is ended when nothing moves for so long, beyond what emulated
     computation takes. ``pages``: one of PAGES. ``work_scale``: factor on emulated computation.
+    ``most_passes``: of one program, however little is known then.
     """
 
     library: Path
@@ -44,6 +48,7 @@ class JobSettings:
     stall_s: float = STALL_S
     pages: str = "small"
     work_scale: float = 1.0
+    most_passes: int = MOST_PASSES
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,7 @@ def write_job(directory: Path, programs: Sequence[Program], world: World,
     try:
         for name in (PROGRAMS, RESULTS):
             (directory / name).mkdir(parents=True, exist_ok=True)
+        pages_dir(directory, kernel()).mkdir(exist_ok=True)
         for number, program in enumerate(programs):
             _write_program(program_path(directory, number), program, world.size)
         write_json(directory / PLAN, {
@@ -160,7 +166,7 @@ def read_job(directory: Path) -> Job:
             raise P3SError(f"{path}: written by another version of P3S")
         settings = JobSettings(Path(plan["library"]), float(plan["budget_s"]),
                                float(plan["stall_s"]), str(plan["pages"]),
-                               float(plan["work_scale"]))
+                               float(plan["work_scale"]), int(plan["most_passes"]))
         world = World(tuple(Process(**process) for process in plan["processes"]))
         return Job(directory, settings, world, tuple(plan["programs"]))
     except (OSError, KeyError, TypeError, ValueError) as err:

@@ -1,14 +1,15 @@
 """Ends a replay that does not move, or whose processes die, and says what they were doing.
 
-Every process keeps a page in anonymous memory: its numbers of progress, and as text its name and
-the program it executes. The next process on the same machine holds the page open, so that it can
-still read it when the process is gone, however it went. Nothing of this has a name in a file
-system that could be left behind.
+Every process keeps a page: its numbers of progress, and as text its name and the program it
+executes. The next process on the same machine holds the page open, so that it can still read it
+when the process is gone, however it went. On the machine that the job was written on pages are
+files of the job's directory, for the launcher to read; elsewhere they are anonymous memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import mmap
 import os
 import select
@@ -18,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +43,8 @@ _SHOWN = 4
 #: the text, number of events behind it.
 PASS, INDEX, STATE, BEATS, DONE, TEXT, EVENTS = range(7)
 _OUTSIDE, _AT_START, _IN_PASS = range(3)
+#: Values of DONE: the end is no news, or the process has said itself why it failed.
+ENDED, FAILED = 1, 2
 _WORDS = 16
 _TEXT_BYTES = 512
 _HEAD_BYTES = 8 * _WORDS + _TEXT_BYTES
@@ -55,8 +59,13 @@ def say(line: str) -> None:
 class Page:
     """The page of this process."""
 
-    def __init__(self) -> None:
-        self.fd = os.memfd_create("p3s-replay", os.MFD_CLOEXEC)
+    def __init__(self, path: Path | None = None) -> None:
+        self.fd = -1
+        if path is not None:
+            with contextlib.suppress(OSError):
+                self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        if self.fd < 0:
+            self.fd = os.memfd_create("p3s-replay", os.MFD_CLOEXEC)
         os.ftruncate(self.fd, _HEAD_BYTES)
         self._head = mmap.mmap(self.fd, _HEAD_BYTES)
         self.words: Ints = np.frombuffer(self._head, dtype=np.int64, count=_WORDS)
@@ -77,9 +86,32 @@ class Page:
         os.pwrite(self.fd, events.tobytes(), _HEAD_BYTES)
         self.words[EVENTS] = len(events)
 
-    def done(self) -> None:
-        """Say that the process may end from now on."""
-        self.words[DONE] = 1
+    def done(self, how: int = ENDED) -> None:
+        """Say that the process may end from now on, and whether it is the one that failed."""
+        self.words[DONE] = how
+
+
+def pages_dir(directory: Path, kernel: str) -> Path:
+    """Return where processes on a machine keep their pages if the job was written there."""
+    return directory / f"pages-{hashlib.sha256(kernel.encode()).hexdigest()[:16]}"
+
+
+def pending(directory: Path) -> dict[int, str]:
+    """Return what each process of a job was doing that has not done all it should.
+
+    Only of processes on the machine that the job was written on; they may be gone by now.
+    """
+    found = {}
+    for path in directory.glob("pages-*/*"):
+        with contextlib.suppress(OSError, ValueError):
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                words, doing = read_page(fd)
+            finally:
+                os.close(fd)
+            if not words[DONE]:
+                found[int(path.name)] = doing
+    return dict(sorted(found.items()))
 
 
 def read_page(fd: int) -> tuple[Ints, str]:

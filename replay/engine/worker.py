@@ -33,10 +33,9 @@ from replay.engine.watchdog import ERROR_MARK, Page, Watchdog, say
 from replay.plan.program import EVENT, Program
 from replay.steps import Ints
 
-#: Passes of one batch, the fewest of a program, and the most.
+#: Passes of one batch, and the fewest of a program.
 BATCH = 8
 MIN_PASSES = 8
-MAX_PASSES = 256
 #: Half width of the 95 % interval, relative to the median, that is narrow enough.
 NARROW = 0.05
 #: Numbers that process 0 holds of one program at most.
@@ -76,6 +75,7 @@ class Worker:
         self.pages: str = head["pages"]
         self.work_scale = float(head["work_scale"])
         self.budget_s = float(head["budget_s"])
+        self.most_passes = int(head["most_passes"])
         self._tell("starting")
         library = self.job.settings.library.read_bytes() if self.job else b""
         self.loop = self._load(self._share(library))
@@ -98,7 +98,8 @@ class Worker:
         roles = [f"{p.role} {p.slot} of side {p.side}, node {p.node}"
                  for p in self.job.world.processes]
         return {"roles": roles, "pages": settings.pages, "stall_s": settings.stall_s,
-                "budget_s": settings.budget_s, "work_scale": settings.work_scale}
+                "budget_s": settings.budget_s, "work_scale": settings.work_scale,
+                "most_passes": settings.most_passes}
 
     # ---- sharing -----------------------------------------------------------------------
     def _share(self, data: bytes) -> bytes:
@@ -320,7 +321,7 @@ class Worker:
         if collector.passes < MIN_PASSES:
             # Where every pass is spoilt by somebody's late start it must end all the same.
             return collector.dropped < 4 * BATCH or spent_s < share_s
-        if (collector.passes >= MAX_PASSES or collector.values > _MOST_VALUES
+        if (collector.passes >= self.most_passes or collector.values > _MOST_VALUES
                 or spent_s + BATCH * pass_s > share_s):
             return False
         return not collector.is_known(NARROW)
@@ -353,7 +354,7 @@ class Worker:
 def _abort(comm: Any, page: Page, line: str) -> None:
     """Say why and end the job; without this the other processes would wait for ever."""
     say(f"{ERROR_MARK}{line}")
-    page.done()
+    page.done(watchdog.FAILED)
     killer = threading.Timer(_ABORT_S, os._exit, [1])
     killer.daemon = True
     killer.start()
@@ -373,10 +374,10 @@ def start(directory: Path, size: int) -> None:
     import mpi4py
 
     mpi4py.rc.threads = False  # only the main thread calls MPI; with more every call costs more
-    page = Page()
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
+    page = Page(watchdog.pages_dir(directory, clocks.kernel()) / str(comm.rank))
     page.tell(f"process {comm.rank}, starting")
     family = {"Open MPI": "openmpi"}.get(MPI.get_vendor()[0], "mpich")
     wanted = os.environ.get("P3S_REPLAY_MPI", family)
