@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,12 @@ COMM = "comm"
 
 #: Columns of the table that replay reads, and the numpy type each one becomes.
 INT_COLUMNS = ("rank", "phase", "index", "peer", "bytes", "comm", "tag", "root", "repeat")
+#: Those that tell which rule of the model a row comes from; all 0 in tables without them.
+RULE_COLUMNS = ("slot", "stage", "turn")
+
+
+def _none() -> Ints:
+    return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,8 @@ class ScaledTrace:
     before one occurrence, in ns: column compute_ns, or in older traces work, taken as time.
     ``known`` is False where the model has no law.
     ``members`` maps a communicator to the world ranks in it. ``weights`` maps a phase to the
-    number of its iterations.
+    number of its iterations, ``names`` to its name. ``slot``, ``stage``, ``turn``: the rule of
+    the model; ``place``: number of the row in the files. These four are empty when not read.
     """
 
     n: int
@@ -56,6 +63,11 @@ class ScaledTrace:
     kinds: tuple[str, ...]
     members: Mapping[int, Ints]
     weights: Mapping[int, float]
+    slot: Ints = field(default_factory=_none)
+    stage: Ints = field(default_factory=_none)
+    turn: Ints = field(default_factory=_none)
+    place: Ints = field(default_factory=_none)
+    names: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -89,13 +101,14 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
         raise P3SError(f"{scaled_dir}: holds no part-*.parquet; run p3s scale again")
     try:
         once = time_column(parts)
-        names = [*INT_COLUMNS, once, "op", "kind", "verdict"]
+        rule = _rule_columns(parts)
+        names = [*INT_COLUMNS, *rule, once, "op", "kind", "verdict"]
         tables = [pq.read_table(part, columns=names) for part in parts]
         table = pa.concat_tables(tables, promote_options="permissive")
         table = table.select(names).unify_dictionaries()
         columns = {
             name: table.column(name).to_numpy().astype(np.int64, casting="safe")
-            for name in INT_COLUMNS
+            for name in (*INT_COLUMNS, *rule)
         }
         work = table.column(once).to_numpy().astype(np.float64)
         op, ops = _codes(table.column("op"))
@@ -105,9 +118,10 @@ def read_scaled(scaled_dir: Path) -> ScaledTrace:
         why = " ".join(str(err).split())[:120]
         raise P3SError(f"{scaled_dir}: damaged ({why}); run p3s scale again") from err
     n, weights, members = _head(scaled_dir, head, comms)
+    phases = {int(phase["phase"]): str(phase.get("name", "")) for phase in head["phases"]}
     unknown = [code for code, name in enumerate(verdicts) if name == "unknown"]
     trace = build(n, columns, work, op, ops, kind, kinds, ~np.isin(verdict, unknown), members,
-                  weights)
+                  weights, phases)
     _check(scaled_dir, trace)
     return trace
 
@@ -118,6 +132,14 @@ def time_column(parts: Sequence[Path]) -> str:
 
     return "compute_ns" if all("compute_ns" in pq.read_schema(part).names for part in parts) \
         else "work"
+
+
+def _rule_columns(parts: Sequence[Path]) -> list[str]:
+    """Return which of RULE_COLUMNS all parts have."""
+    import pyarrow.parquet as pq
+
+    schemas = [pq.read_schema(part).names for part in parts]
+    return [name for name in RULE_COLUMNS if all(name in schema for schema in schemas)]
 
 
 def build(
@@ -131,9 +153,11 @@ def build(
     known: Bools,
     members: Mapping[int, Ints],
     weights: Mapping[int, float],
+    names: Mapping[int, str] | None = None,
 ) -> ScaledTrace:
-    """Put columns in the order of rank, phase and index."""
+    """Put columns in the order of rank, phase and index; those of RULE_COLUMNS may be absent."""
     order = np.lexsort((columns["index"], columns["phase"], columns["rank"]))
+    zeros = np.zeros(len(order), dtype=np.int64)
     return ScaledTrace(
         n=n,
         **{name: columns[name][order] for name in INT_COLUMNS},
@@ -145,6 +169,9 @@ def build(
         kinds=kinds,
         members=members,
         weights=weights,
+        **{name: columns.get(name, zeros)[order] for name in RULE_COLUMNS},
+        place=order,
+        names=names or {},
     )
 
 

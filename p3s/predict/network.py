@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from p3s.errors import Damaged, P3SError
+
+NETWORK_SCHEMA = "p3s.network"
+NETWORK_VERSION = 1
 
 Floats = npt.NDArray[np.float64]
 
@@ -59,6 +66,9 @@ class Network:
     each direction, inf where it is no limit; ``burst``: bytes that pass at once after a pause.
     ``post``: ns of a call that starts a request or completes one that is complete.
     ``reduce``: ns per byte of the arithmetic of a reduction. ``source``: what it was made from.
+    ``sender_buffer``: bytes that a node takes off the sender of a rendezvous message before its
+    link has carried them. ``background``: rendezvous messages begin while their ranks compute;
+    False: when both are inside a call.
     """
 
     paths: dict[int, Path]
@@ -68,7 +78,154 @@ class Network:
     reduce: float = 0.0
     source: str = ""
     detail: dict[str, float] = field(default_factory=dict)
+    sender_buffer: float = 0.0
+    background: bool = True
 
     def path(self, distance: int) -> Path:
         """Return the path of a distance; of the nearest one that is known where it is not."""
         return self.paths[min(self.paths, key=lambda known: (abs(known - distance), known))]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the network as plain data; ``rate`` is null where it is no limit."""
+        return {
+            "schema": NETWORK_SCHEMA,
+            "schema_version": NETWORK_VERSION,
+            "source": self.source,
+            "rate_bytes_per_ns": self.rate if math.isfinite(self.rate) else None,
+            "burst_bytes": self.burst,
+            "post_ns": self.post,
+            "reduce_ns_per_byte": self.reduce,
+            "sender_buffer_bytes": self.sender_buffer,
+            "background": self.background,
+            "paths": [
+                {
+                    "distance": distance,
+                    **{name: {"bytes": list(curve.nbytes), "ns": list(curve.ns)}
+                       for name, curve in (("transfer", path.transfer), ("send", path.send),
+                                           ("receive", path.receive))},
+                    "eager_bytes": path.eager_bytes if math.isfinite(path.eager_bytes) else None,
+                    "linked": path.linked,
+                }
+                for distance, path in sorted(self.paths.items())
+            ],
+            "detail": dict(self.detail),
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], where: str = "network") -> Network:
+        """Return the network of plain data; Damaged, one line, says what is wrong with it."""
+        try:
+            if data["schema"] != NETWORK_SCHEMA or data["schema_version"] != NETWORK_VERSION:
+                raise ValueError(f"not {NETWORK_SCHEMA} version {NETWORK_VERSION}")
+            rate = data["rate_bytes_per_ns"]
+            network = cls(
+                paths={int(path["distance"]): _path(path) for path in data["paths"]},
+                rate=math.inf if rate is None else _cost(rate),
+                burst=_cost(data["burst_bytes"]),
+                post=_cost(data["post_ns"]),
+                reduce=_cost(data["reduce_ns_per_byte"]),
+                source=str(data["source"]),
+                detail={str(name): float(value) for name, value in data["detail"].items()},
+                sender_buffer=_cost(data["sender_buffer_bytes"]),
+                background=bool(data["background"]),
+            )
+            if not network.paths or network.rate <= 0:
+                raise ValueError("no path" if not network.paths else "a rate of 0")
+        except (KeyError, TypeError, ValueError, AttributeError) as err:
+            why = f"{err} is missing" if isinstance(err, KeyError) else str(err)
+            raise Damaged(f"{where}: damaged ({why[:120]}); measure it again") from err
+        return network
+
+
+def _cost(value: Any) -> float:
+    number = float(value)
+    if not (math.isfinite(number) and number >= 0):
+        raise ValueError(f"{value} is no cost")
+    return number
+
+
+def _curve(data: Mapping[str, Any]) -> Curve:
+    nbytes = tuple(_cost(x) for x in data["bytes"])
+    ns = tuple(_cost(y) for y in data["ns"])
+    if not nbytes or len(nbytes) != len(ns):
+        raise ValueError("a cost without as many points as bytes")
+    if any(a >= b for a, b in zip(nbytes, nbytes[1:], strict=False)):
+        raise ValueError("the bytes of a cost do not ascend")
+    return Curve(nbytes, ns)
+
+
+def _path(data: Mapping[str, Any]) -> Path:
+    eager = data["eager_bytes"]
+    return Path(_curve(data["transfer"]), _curve(data["send"]), _curve(data["receive"]),
+                math.inf if eager is None else float(eager), bool(data["linked"]))
+
+
+def line(constant_ns: float, ns_per_byte: float = 0.0) -> Curve:
+    """Return the cost constant + bytes x per byte."""
+    if not ns_per_byte:
+        return Curve((0.0,), (constant_ns,))
+    return Curve((0.0, 1e6), (constant_ns, constant_ns + 1e6 * ns_per_byte))
+
+
+def rough_network(
+    *,
+    latency_ns: float = 2_000.0,
+    rate: float = 12.5,
+    inside_latency_ns: float = 500.0,
+    inside_rate: float = 8.0,
+    overhead_ns: float = 200.0,
+    eager_bytes: float = 16_384.0,
+    inside_eager_bytes: float = 4_096.0,
+    burst: float = 0.0,
+) -> Network:
+    """Return a network for plans and estimates, before anything is measured.
+
+    Rates in bytes per ns: a link of 100 Gbit/s by default, and memory inside of nodes. A message
+    takes latency + bytes / rate, a call ``overhead_ns``. Errors: P3SError for a rate of 0.
+    """
+    if not (rate > 0 and inside_rate > 0):
+        raise P3SError("network: a rate is 0; give bytes per ns")
+    own = line(overhead_ns)
+    return Network(
+        {0: Path(line(inside_latency_ns, 1 / inside_rate), own, own, inside_eager_bytes, False),
+         1: Path(line(latency_ns, 1 / rate), own, own, eager_bytes, True)},
+        rate=rate, burst=burst, post=overhead_ns / 2, source="rough",
+    )  # fmt: skip
+
+
+def network_from_machine(machine: Any) -> Network:
+    """Return the network of a machine file's measurement between two ranks (p3s.machine).
+
+    ``machine``: a Machine, or the content of a machine file. Transfers are the measured one-way
+    times, sends and receives the measured overheads; where none was measured for a size (a
+    rendezvous message cannot have arrived) a receive costs what the largest measured one does.
+    Two ranks of one host say nothing of links, two hosts nothing of messages inside of a host:
+    the missing path is the other one's, and ``source`` says so. The rate of a link is the one of
+    the largest messages in a stream. Errors: P3SError when there is no measurement.
+    """
+    name = machine.get("name", "") if isinstance(machine, Mapping) else machine.name
+    found = machine.get("network") if isinstance(machine, Mapping) else machine.network
+    if not found:
+        raise P3SError(f"machine {name}: its network was not measured; run p3s machine measure")
+    try:
+        sizes = found["sizes"]
+        nbytes = tuple(float(b) for b in sizes["bytes"])
+        last, receives = 0.0, []
+        for value in sizes["receive_ns"]:
+            last = last if value is None else _cost(value)
+            receives.append(last)
+        transfer = Curve(nbytes, tuple(_cost(y) for y in sizes["one_way_ns"]))
+        send = Curve(nbytes, tuple(_cost(y) for y in sizes["send_ns"]))
+        gaps = [_cost(y) for y in sizes["gap_ns"]]
+        one_host = len(set(found["hosts"])) == 1
+        eager = max(float(found["eager_bytes"]), 0.0)
+    except (KeyError, TypeError, ValueError) as err:
+        raise Damaged(f"machine {name}: its network is damaged ({err}); measure it again") from err
+    receive = Curve(nbytes, tuple(receives))
+    rate = nbytes[-1] / gaps[-1] if gaps[-1] > 0 else math.inf
+    paths = {d: Path(transfer, send, receive, eager, d > 0 and not one_host) for d in (0, 1)}
+    other = "messages between nodes as those inside" if one_host \
+        else "messages inside of nodes as those between"
+    return Network(paths, rate=math.inf if one_host else rate, post=min(send.ns + receive.ns[:1]),
+                   source=f"machine {name}: two ranks on {'one host' if one_host else 'two hosts'},"
+                          f" {other}")

@@ -2,7 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.errors import P3SError
+from replay.plan.direct import fits
+from replay.plan.logical import Messages, Transit, logical_time, messages, order_on_ranks
+from replay.plan.mapping import RankMap
+from replay.steps import RECEIVES, SENDS, WAITS, Floats, Ints, Op, Steps
+
+SEND = "send"
+RECV = "recv"
+COMPLETION = "completion"
+COLLECTIVE = "collective"
+KINDS = (SEND, RECV, COMPLETION, COLLECTIVE)
+
+#: So many different sizes are kept apart; when there are more, neighbours share a class.
+MOST_SIZES = 48
+#: A size in a class is this far from that of the class at most, unless even that gives too many.
+SIZE_TOLERANCE = 0.05
+#: Keys are packed into 64 bits.
+_PACKED = 1 << 62
+#: Nodes that are loaded at a time.
+_LOADED = 2
 
 
 @dataclass(frozen=True)
@@ -38,3 +62,292 @@ class CallClass:
     requests: int
     members: int
     events: float
+
+
+@dataclass(frozen=True)
+class Classified:
+    """The classes of some sections, and which one each step belongs to.
+
+    One array per section, one entry per step of it with all collectives expanded, -1 where there
+    is none: ``message_of``, the class of the message that a step sends or receives (of a SENDRECV:
+    sends); ``message2_of``, of the one that a SENDRECV receives; ``call_of``. ``direct_of`` has
+    one entry per step of the section as given: the call class of a collective whose members are
+    all on two nodes, so that it can be executed as such. ``transits``: what is on its way between
+    nodes in each section. ``notes``: what was merged.
+    """
+
+    messages: tuple[MessageClass, ...]
+    calls: tuple[CallClass, ...]
+    message_of: tuple[Ints, ...]
+    message2_of: tuple[Ints, ...]
+    call_of: tuple[Ints, ...]
+    direct_of: tuple[Ints, ...]
+    transits: tuple[Transit, ...]
+    notes: tuple[str, ...]
+
+
+def node_loads(sent_from: Ints, sent: Ints, taken: Ints) -> Ints:
+    """Return how many messages are on their way from the node that sends each of these.
+
+    ``sent_from``: node; ``sent``, ``taken``: ticks, the message is on its way in between. The
+    larger of the numbers when it starts and just before it is taken.
+    """
+    if len(sent) == 0:
+        return np.zeros(0, dtype=np.int64)
+    taken = np.maximum(taken, sent + 1)
+    span = np.int64(max(int(taken.max()), 0) + 2)
+    begin, end = np.sort(sent_from * span + sent), np.sort(sent_from * span + taken)
+
+    def on_the_way(tick: Ints) -> Ints:
+        key = sent_from * span + tick
+        return np.asarray(np.searchsorted(begin, key, "right")
+                          - np.searchsorted(end, key, "right"), dtype=np.int64)
+
+    return np.maximum(on_the_way(sent), on_the_way(taken - 1))
+
+
+def power_of_two(values: Ints) -> Ints:
+    """Round up to a power of two."""
+    safe = np.maximum(values, 1)
+    return np.asarray(2 ** np.ceil(np.log2(safe)).astype(np.int64), dtype=np.int64)
+
+
+def size_bins(sizes: Ints, most: int = MOST_SIZES) -> tuple[Ints, Ints, float]:
+    """Return the class of each of these ascending sizes, the size of each class, and the tolerance.
+
+    Nothing is merged (tolerance 0) up to ``most`` sizes; beyond, sizes within SIZE_TOLERANCE of
+    the middle of their class, and more if there would still be too many classes.
+    """
+    if len(sizes) <= most:
+        return np.arange(len(sizes)), sizes.copy(), 0.0
+    tolerance = SIZE_TOLERANCE
+    while True:
+        start, firsts = 0, []
+        width = (1 + tolerance) / (1 - tolerance)
+        while start < len(sizes):
+            firsts.append(start)
+            start = int(np.searchsorted(sizes, max(sizes[start] * width, sizes[start]), "right"))
+        # Twice as many as without merging: the tolerance is worth more than a short list.
+        if len(firsts) <= 4 * most:
+            break
+        tolerance = min(tolerance * 1.5, 0.9)
+    edges = np.array([*firsts, len(sizes)], dtype=np.int64)
+    low, high = sizes[edges[:-1]], sizes[edges[1:] - 1]
+    middle = np.where(low == high, low, (low + high) // 2)
+    return np.repeat(np.arange(len(firsts)), np.diff(edges)), middle, tolerance
+
+
+class _Sizes:
+    """Sizes of all sections, merged where there are too many."""
+
+    def __init__(self, parts: Sequence[Ints], what: str) -> None:
+        self.sizes = np.unique(np.concatenate([np.unique(part) for part in parts])) if any(
+            len(part) for part in parts) else np.zeros(0, dtype=np.int64)
+        self.bin, self.middle, tolerance = size_bins(self.sizes)
+        self.notes: tuple[str, ...] = ()
+        if tolerance:
+            self.notes = (f"{len(self.sizes)} sizes of {what} are taken together in "
+                          f"{len(self.middle)} classes, sizes within {100 * tolerance:.0f} % of "
+                          "their class",)
+
+    def of(self, values: Ints) -> Ints:
+        """Return the class of each size; ``middle`` has the bytes of each class."""
+        return self.bin[np.searchsorted(self.sizes, values)]
+
+
+def classify(
+    sections: Sequence[Steps], full: Sequence[Steps], mapping: RankMap, distance: Ints
+) -> Classified:
+    """Give the messages and calls of every section their classes.
+
+    ``sections``: steps as given; ``full``: the same with collectives expanded (``full[i]``'s
+    steps may be those of ``sections[i]``). ``distance``: hops, nodes x nodes.
+    """
+    drafts = [_Draft(steps, mapping, distance) for steps in full]
+    direct = [_direct(steps, mapping, distance) for steps in sections]
+    sizes = _Sizes([draft.bytes for draft in drafts], "messages")
+    message_keys = [np.stack((sizes.of(d.bytes), d.distance, d.load)) for d in drafts]
+    weights = [d.weight for d in drafts]
+    unique, codes, events = _coded(message_keys, weights)
+    unique[0] = sizes.middle[unique[0]]
+    found = tuple(MessageClass(int(b), int(d), int(load), float(e))
+                  for (b, d, load), e in zip(unique.T.tolist(), events.tolist(), strict=True))
+    message_of, message2_of = [], []
+    for draft, code in zip(drafts, codes, strict=True):
+        one, two = draft.spread(code)
+        message_of.append(one)
+        message2_of.append(two)
+
+    names: dict[str, int] = {}
+    call_keys, call_rows, call_weights = [], [], []
+    for draft, steps, one, two in zip(drafts, full, message_of, message2_of, strict=True):
+        rows, keys = draft.calls(steps, unique, one, two, names)
+        call_rows.append(rows)
+        call_keys.append(keys)
+        call_weights.append(steps.weight[rows])
+    direct_rows = []
+    for steps, (rows, far, members) in zip(sections, direct, strict=True):
+        keys = np.stack((_names(steps, names)[steps.call[rows]],
+                         np.full(len(rows), KINDS.index(COLLECTIVE)), steps.bytes[rows], far,
+                         np.ones(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=np.int64),
+                         members)).astype(np.int64)
+        direct_rows.append(rows)
+        call_keys.append(keys)
+        call_weights.append(steps.weight[rows])
+    call_sizes = _Sizes([keys[2] for keys in call_keys], "calls")
+    for keys in call_keys:
+        keys[2] = call_sizes.of(keys[2])
+    unique_calls, call_codes, call_events = _coded(call_keys, call_weights)
+    unique_calls[2] = call_sizes.middle[unique_calls[2]]
+    texts = list(names)
+    calls = tuple(
+        CallClass(texts[call], KINDS[kind], nbytes, far, load, requests, members, float(events))
+        for (call, kind, nbytes, far, load, requests, members), events in zip(
+            unique_calls.T.tolist(), call_events.tolist(), strict=True))
+    call_of = [_placed(len(steps), rows, code)
+               for steps, rows, code in zip(full, call_rows, call_codes, strict=False)]
+    direct_of = [_placed(len(steps), rows, code) for steps, rows, code in zip(
+        sections, direct_rows, call_codes[len(full):], strict=True)]
+    return Classified(found, calls, tuple(message_of), tuple(message2_of), tuple(call_of),
+                      tuple(direct_of), tuple(draft.transit() for draft in drafts),
+                      tuple(dict.fromkeys(note for draft in drafts for note in draft.notes))
+                      + sizes.notes + call_sizes.notes)
+
+
+def _placed(total: int, rows: Ints, code: Ints) -> Ints:
+    found = np.full(total, -1, dtype=np.int64)
+    found[rows] = code
+    return found
+
+
+def _names(steps: Steps, names: dict[str, int]) -> Ints:
+    """Return the numbers of a section's call names in a list common to all sections."""
+    return np.array([names.setdefault(name, len(names)) for name in steps.calls] or [0],
+                    dtype=np.int64)
+
+
+def _coded(keys: Sequence[Ints], weights: Sequence[Floats]) -> tuple[Ints, list[Ints], Floats]:
+    """Return the different columns of all keys, the number of each column, and summed weights."""
+    together = np.concatenate(keys, axis=1)
+    total = together.shape[1]
+    packed = np.zeros(total, dtype=np.int64)
+    room = 1
+    for row in together if total else ():
+        low, high = int(row.min()), int(row.max())
+        room *= high - low + 1
+        if room >= _PACKED:  # cannot happen with less than a million sizes
+            values, packed = np.unique(packed, return_inverse=True)
+            room = len(values) * (high - low + 1)
+        packed = packed * (high - low + 1) + (row - low)
+    _, first, code = np.unique(packed, return_index=True, return_inverse=True)
+    code = code.reshape(-1)
+    all_weights = np.concatenate(list(weights))
+    events = np.bincount(code, weights=all_weights, minlength=len(first))
+    cuts = np.cumsum([key.shape[1] for key in keys])[:-1]
+    return together[:, first], np.split(code, cuts), events.astype(np.float64)
+
+
+class _Draft:
+    """Messages of one section: bytes, distance, load and weight of each."""
+
+    def __init__(self, steps: Steps, mapping: RankMap, distance: Ints) -> None:
+        found: Messages = messages(steps)
+        rank = steps.rank
+        self.steps, self.found = steps, found
+        self.bytes = steps.bytes[found.sent]
+        source = mapping.node_of[rank[found.sent]]
+        target = mapping.node_of[rank[found.received]]
+        self.distance = distance[source, target]
+        self.weight = steps.weight[found.sent]
+        self.notes: tuple[str, ...] = ()
+        try:
+            begin, end = logical_time(steps)
+        except P3SError as err:
+            begin, end = order_on_ranks(steps)
+            self.notes = (f"how many messages share a link is counted rank by rank: {err}",)
+        self.end = int(end.max()) if len(steps) else 1
+        self.sent = begin[found.sent]
+        taken = np.where(found.taken >= 0, end[np.maximum(found.taken, 0)], self.end)
+        self.taken = np.maximum(taken, self.sent + 1)
+        self.source, self.target = source, target
+        self.load = np.ones(len(source), dtype=np.int64)
+        away = source != target
+        self.load[away] = power_of_two(
+            node_loads(source[away], self.sent[away], self.taken[away]))
+
+    def transit(self) -> Transit:
+        """Return the messages that are on their way between nodes."""
+        away = self.source != self.target
+        return Transit(self.source[away], self.target[away], self.sent[away], self.taken[away],
+                       self.bytes[away], self.end)
+
+    def spread(self, code: Ints) -> tuple[Ints, Ints]:
+        """Return the class of the message of each step, and of the second half of SENDRECVs."""
+        one = np.full(len(self.steps), -1, dtype=np.int64)
+        two = np.full(len(self.steps), -1, dtype=np.int64)
+        both = self.steps.op[self.found.received] == Op.SENDRECV
+        one[self.found.received[~both]] = code[~both]
+        two[self.found.received[both]] = code[both]
+        one[self.found.sent] = code
+        return one, two
+
+    def calls(self, steps: Steps, classes: Ints, one: Ints, two: Ints,
+              names: dict[str, int]) -> tuple[Ints, Ints]:
+        """Return the steps that are calls, and (name, kind, bytes, distance, load, requests,
+        members) of each."""
+        total = len(steps)
+        # Without a partner among the steps: its own bytes, distance and load not known.
+        columns = np.concatenate((classes, np.zeros((3, 1), dtype=np.int64)), axis=1)
+        nbytes = np.where(one >= 0, columns[0][one], steps.bytes)
+        far, load = columns[1][one], np.maximum(columns[2][one], 1)
+        far = np.where(two >= 0, np.maximum(far, columns[1][two]), far)
+        load = np.where(two >= 0, np.maximum(load, columns[2][two]), load)
+        requests = np.zeros(total, dtype=np.int64)
+        members = np.zeros(total, dtype=np.int64)
+        kind = np.full(total, -1, dtype=np.int64)
+        kind[steps.is_op(*RECEIVES)] = KINDS.index(RECV)
+        kind[steps.is_op(*SENDS)] = KINDS.index(SEND)
+        collective = steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE)
+        kind[collective] = KINDS.index(COLLECTIVE)
+        sizes = {comm: len(ranks) for comm, ranks in steps.members.items()}
+        for comm in np.unique(steps.comm[collective]).tolist():
+            members[collective & (steps.comm == comm)] = sizes.get(comm, steps.n)
+        waits = np.flatnonzero(steps.is_op(*WAITS))
+        if len(waits):
+            kind[waits] = KINDS.index(COMPLETION)
+            listed = np.diff(steps.done_start)
+            # Only waits have requests, so those of one wait follow each other in `done`.
+            sums = np.concatenate(([0], np.cumsum(nbytes[steps.done])))
+            total_bytes = np.diff(sums[steps.done_start])[waits]
+            takes = np.where(steps.op[waits] == Op.WAIT, listed[waits],
+                             np.minimum(np.maximum(steps.number[waits], 1), listed[waits]))
+            share = takes / np.maximum(listed[waits], 1)
+            nbytes = nbytes.copy()
+            nbytes[waits] = np.rint(total_bytes * share).astype(np.int64)
+            requests[waits] = takes
+            some = waits[listed[waits] > 0]
+            if len(some):
+                begin = steps.done_start[some]
+                far[some] = np.maximum.reduceat(far[steps.done], begin)
+                load[some] = np.maximum.reduceat(load[steps.done], begin)
+        rows = np.flatnonzero(kind >= 0)
+        keys = np.stack((_names(steps, names)[steps.call[rows]], kind[rows], nbytes[rows],
+                         far[rows], load[rows], requests[rows], members[rows]))
+        return rows, keys.astype(np.int64)
+
+
+def _direct(steps: Steps, mapping: RankMap, distance: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the collectives whose members are on two nodes at most, distance and members."""
+    collective = np.flatnonzero(fits(steps, steps.ranks))
+    comms = steps.comm[collective]
+    near: dict[int, tuple[int, int]] = {}
+    for comm in np.unique(comms).tolist():
+        ranks = steps.members[comm]
+        nodes = np.unique(mapping.node_of[ranks])
+        if len(nodes) <= _LOADED:
+            near[comm] = (int(distance[nodes[0], nodes[-1]]), len(ranks))
+    rows = collective[np.isin(comms, list(near))] if near else collective[:0]
+    far = np.array([near[comm][0] for comm in steps.comm[rows].tolist()], dtype=np.int64)
+    size = np.array([near[comm][1] for comm in steps.comm[rows].tolist()], dtype=np.int64)
+    return rows, far, size
+

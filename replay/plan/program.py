@@ -53,6 +53,11 @@ class Collective(IntEnum):
     EXSCAN = 11
 
 
+#: Tags of the messages that start the noise and of those that are noise, and the first free one.
+TAG_GO = 1
+TAG_NOISE = 2
+FIRST_TAG = 16
+
 #: Layout of struct event in inner.c: 64-bit integers. ``at_ns``: do it this long after the start
 #: of the pass at the earliest (-1: at once). ``sample``: >= 0 where begin and end are of interest.
 FIELDS = ("code", "peer", "tag", "bytes", "offset", "work_ns", "arg", "comm", "slot", "first",
@@ -91,7 +96,10 @@ class Program:
     ``comms``: replay ranks of each communicator that collectives need, in its order.
     ``persistent``: per process EVENT records of the operations that START starts (code ISEND,
     ISSEND or IRECV). ``timed``: black holes act by the schedule ``at_ns``. ``what``: one of
-    "trace", "timed", "pair", "link"; ``name`` for people.
+    "trace", "timed", "pair", "link"; ``name`` for people. ``own``: of a program that measures what
+    calls cost by themselves, pairs of (position in ``events``, kind): "send" (of an eager
+    message), "late" (a blocking send whose receiver comes late), "receive" (of a message that is
+    there already), "post" (of a request) or "wait" (for a complete request).
     """
 
     what: str
@@ -111,6 +119,7 @@ class Program:
     timed: bool
     noise: bool
     classes: tuple[int, ...] = field(default=())
+    own: tuple[tuple[int, str], ...] = field(default=())
 
     def of(self, process: int) -> npt.NDArray[np.void]:
         """Return the events of one process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 MEASURED = "measured"
@@ -46,3 +47,20 @@ class World:
     def on_node(self, node: int) -> int:
         """Return how many processes live on a node."""
         return sum(process.node == node for process in self.processes)
+
+
+def lay_out(
+    slots: tuple[int, int], black_holes: Iterable[tuple[int, int]], noise: bool
+) -> World:
+    """Make a world with ``slots`` measured processes per side and these (side, slot) black holes.
+
+    Ranks are given node by node, so that a launcher that fills nodes in order puts them right.
+    """
+    processes = [
+        Process(MEASURED, side, side, slot) for side in (0, 1) for slot in range(slots[side])
+    ]
+    served = sorted(set(black_holes))
+    processes += [Process(BLACK_HOLE, BLACK_HOLE_NODE[side], side, slot) for side, slot in served]
+    if noise:
+        processes += [Process(NOISE, NOISE_NODE[side], side, 0) for side in (0, 1)]
+    return World(tuple(sorted(processes, key=lambda p: (p.node, p.role, p.side, p.slot))))

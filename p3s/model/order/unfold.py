@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,14 +32,42 @@ class Unfolder:
 
     def sequence(self, rank: int) -> Ints:
         """Return the number of its row for every event of a rank, in program order."""
-        a, b = np.searchsorted(self.rows.rank, [rank, rank + 1])
-        mine = self._columns[:, a:b]
-        key = mine.tobytes()
+        a, b = (int(x) for x in np.searchsorted(self.rows.rank, [rank, rank + 1]))
+        key = self._kind(a, b)
+        if key not in self._known:
+            self._known[key] = _Rank(self, self._columns[:, a:b], self.rows.peer[a:b]).order()[0]
+        return self._known[key] + a
+
+    def kinds(self) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
+        """Yield ranks that have one order, each one's first row, and that order.
+
+        ranks and first rows: one entry per rank. The order is rows, counted from the first one of
+        the rank, and turns, shape (events, levels): the index in each loop around, -1 for none.
+        All turns of a walk over partners count as one.
+        """
+        ranks, first = np.unique(self.rows.rank, return_index=True)
+        bounds = [*first.tolist(), len(self.rows.rank)]
+        alike: dict[bytes, list[int]] = {}
+        for k in range(len(ranks)):
+            alike.setdefault(self._kind(bounds[k], bounds[k + 1]), []).append(k)
+        for them in alike.values():
+            a, b = bounds[them[0]], bounds[them[0] + 1]
+            rank = _Rank(self, self._columns[:, a:b], self.rows.peer[a:b])
+            rows, keys = rank.order()
+            turns = keys[:, 1::2]
+            for k, (_, number) in rank.place.items():
+                level = len(self.loops[k]["at"]) - 1
+                inside = np.array([len(around) > level and around[level] == k
+                                   for around in rank.loops])[rows]
+                turns[inside, level] //= number
+            yield ranks[them], first[them], rows, turns
+
+    def _kind(self, a: int, b: int) -> bytes:
+        """Return what is the same for ranks that have one order; a, b: the rows of one."""
+        key = self._columns[:, a:b].tobytes()
         if self.by_peer:
             key += np.argsort(self.rows.peer[a:b], kind="stable").tobytes()
-        if key not in self._known:
-            self._known[key] = _Rank(self, mine, self.rows.peer[a:b]).order()
-        return self._known[key] + int(a)
+        return key
 
 
 def grid_env(grid: GridAt) -> dict[str, int]:
@@ -111,8 +139,11 @@ class _Rank:
             return base >> np.minimum(around.index[:, law["level"]], 40)
         return np.full(m, base, dtype=np.int64)
 
-    def order(self) -> Ints:
-        """Return the rank's rows, one entry per event, in program order."""
+    def order(self) -> tuple[Ints, Ints]:
+        """Return the row of every event in program order, and the places and turns that sort them.
+
+        The second has the shape (events, 2 * levels + 1): place, index of the loop there, ...
+        """
         rules: dict[tuple[int, int], list[int]] = {}
         for x, (i, k) in enumerate(zip(self.item.tolist(), self.slot.tolist(), strict=True)):
             one = self.all.items[i]["kind"] == COMPLETION
@@ -125,9 +156,10 @@ class _Rank:
             which.append(rows)
             keys.append(key)
         if not which:
-            return np.zeros(0, dtype=np.int64)
+            return np.zeros(0, dtype=np.int64), np.zeros((0, 2 * depth + 1), dtype=np.int64)
         row, key = np.concatenate(which), np.concatenate(keys)
-        return row[np.lexsort((row, *key.T[::-1]))]
+        sorted_ = np.lexsort((row, *key.T[::-1]))
+        return row[sorted_], key[sorted_]
 
     def _when(self, rules: list[dict[str, Any]], loops: list[int]) -> list[Pattern] | None:
         if len(rules) == 1 and rules[0]["items"] is None:

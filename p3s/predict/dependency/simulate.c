@@ -1,0 +1,296 @@
+/* Dependency simulation of the calls of all ranks; simulate.py says what each number means.
+ *
+ * Every rank runs ahead until a call needs what is not known yet. What several messages share (a
+ * node's link, the order in which WAITANY finds them) is decided from a heap by time, and only when
+ * no rank can go on: all that happens later is then later than the heap's least time, so that links
+ * serve first come, first served and the result does not depend on the order ranks are taken in.
+ */
+#include "state.h"
+
+#include "messages.h"
+
+#include "ends.h"
+
+/* ---- collectives that are not expanded ---- */
+
+static void over(struct sim *s, i64 call, double began, double ns)
+{
+    i64 step = s->in->call_step[call];
+    s->live[step].began = began;
+    s->live[step].arrival = ns;
+    s->live[step].state |= ARRIVED;
+    known(s, step, WANT_HERE);
+}
+
+static void all_over(struct sim *s, i64 instance, double least)
+{
+    const struct input *in = s->in;
+    for (i64 m = in->member_start[instance]; m < in->member_start[instance + 1]; m++) {
+        i64 call = in->member[m], step = in->call_step[call];
+        double began = s->live[step].begin;
+        if ((s->live[step].state & (BEGUN | ARRIVED)) != BEGUN)
+            continue;
+        began = began > least ? began : least;
+        over(s, call, began, began + in->call_ns[call]);
+    }
+}
+
+/* Members before are over: goes along the chain as far as members have begun. */
+static void along_chain(struct sim *s, i64 instance)
+{
+    const struct input *in = s->in;
+    i64 m = in->member_start[instance] + s->next[instance];
+    for (; m < in->member_start[instance + 1]; m++, s->next[instance]++) {
+        i64 call = in->member[m], step = in->call_step[call];
+        if (!(s->live[step].state & BEGUN))
+            return;
+        double began = s->live[step].begin;
+        began = began > s->latest[instance] ? began : s->latest[instance];
+        s->latest[instance] = began + in->call_ns[call];
+        over(s, call, began, s->latest[instance]);
+    }
+}
+
+static void join(struct sim *s, i64 r, i64 i)
+{
+    const struct input *in = s->in;
+    i64 call = s->call[r]++, g = in->call_instance[call], root = in->root[g];
+    double ns = s->live[i].begin;
+    s->arrived[g]++;
+    if (in->kind[g] == CHAIN) {
+        along_chain(s, g);
+        return;
+    }
+    if (in->kind[g] == FROM_ROOT) {
+        double from = root < 0 ? ns : s->live[in->call_step[root]].begin;
+        if (call == root)
+            all_over(s, g, ns);
+        else if (root < 0 || s->live[in->call_step[root]].state & BEGUN)
+            over(s, call, from > ns ? from : ns, (from > ns ? from : ns) + in->call_ns[call]);
+        return;
+    }
+    s->latest[g] = s->latest[g] > ns ? s->latest[g] : ns;
+    if (in->kind[g] == TO_ROOT && call != root) {
+        double own = in->post;
+        if (in->peer[i] >= 0) {
+            int path = path_between(in, rank_of(s, i), in->peer[i]);
+            own = s->kinds[cost_of(s, path, in->bytes[i])].send;
+        }
+        over(s, call, ns, ns + own);
+    }
+    if (s->arrived[g] < in->expected[g])
+        return;
+    if (in->kind[g] == TOGETHER)
+        all_over(s, g, s->latest[g]);
+    else if (root >= 0)
+        over(s, root, s->latest[g], s->latest[g] + in->call_ns[root]);
+}
+
+static int collective(struct sim *s, i64 r, i64 i)
+{
+    double till = 0, timely = 0;
+    if (!(s->live[i].state & ARRIVED)) {
+        s->live[i].state |= WANT_HERE;
+        s->pending[r]++;
+        return 0;
+    }
+    count(s->live[i].arrival, s->live[i].began, s->live[i].begin, &till, &timely);
+    close(s, r, i, 0, 0, 0, till, timely);
+    return 1;
+}
+
+/* ---- steps ---- */
+
+/* Tries to end the step that rank r is in. */
+static int finish(struct sim *s, i64 r, i64 i)
+{
+    switch (s->in->op[i]) {
+    case WAIT:
+        return wait_all(s, r, i);
+    case WAITANY: case WAITSOME:
+        return choose(s, r, i, 0);
+    case COLLECTIVE:
+        return collective(s, r, i);
+    default:
+        return blocking(s, r, i);
+    }
+}
+
+/* Goes on with rank r until it has to wait or is done. */
+static void run(struct sim *s, i64 r)
+{
+    const struct input *in = s->in;
+    for (i64 i = s->out->at[r]; i < in->start[r + 1]; i = s->out->at[r]) {
+        int first = !(s->live[i].state & BEGUN);
+        if (first) {
+            s->live[i].begin = s->clock[r] + in->work[i];
+            s->live[i].state |= BEGUN;
+        }
+        switch (in->op[i]) {
+        case REST:
+            go_on(s, r, i, 0);
+            continue;
+        case ISEND: case ISSEND: case START_SEND: case START_SSEND: case BSEND:
+            go_on(s, r, i, send(s, i));
+            continue;
+        case IRECV: case START_RECV:
+            post_receive(s, i);
+            go_on(s, r, i, in->post);
+            continue;
+        case ICOLLECTIVE:
+            join(s, r, i);
+            go_on(s, r, i, in->post);
+            continue;
+        case SEND: case SSEND: case SENDRECV:
+            if (first)
+                send(s, i);
+            if (first && in->op[i] == SENDRECV)
+                post_receive(s, i);
+            break;
+        case RECV:
+            if (first)
+                post_receive(s, i);
+            break;
+        case COLLECTIVE:
+            if (first)
+                join(s, r, i);
+        }
+        if (!finish(s, r, i))
+            return;
+    }
+}
+
+static void handle(struct sim *s, struct event e)
+{
+    i64 what = e.what & (((i64)1 << 56) - 1);
+    switch (e.what >> 56) {
+    case BOTH_IN_CALL:
+        both_in_call(s, what, e.ns);
+        break;
+    case EGRESS:
+        out_of_node(s, what, e.ns);
+        break;
+    case INGRESS:
+        into_node(s, what, e.ns);
+        break;
+    default:
+        if (s->choice[what] == e.ns) {
+            s->choice[what] = INFINITY;
+            if (choose(s, what, s->out->at[what], 1))
+                wake(s, what);
+        }
+    }
+}
+
+static void *room(struct sim *s, i64 number, size_t size)
+{
+    void *found = calloc((size_t)(number > 0 ? number : 1), size);
+    s->failed |= !found;
+    return found;
+}
+
+/* What is wrong with step i of the rank whose steps begin at `first`; SOUND: nothing. */
+static int flaw(const struct sim *s, i64 i, i64 first)
+{
+    const struct input *in = s->in;
+    i64 op = in->op[i], to = in->to[i], source = in->source[i];
+    int sends = (op >= SEND && op <= START_SSEND) || op == SENDRECV;
+    int receives = op >= RECV && op <= SENDRECV;
+    if (op < SEND || op > REST)
+        return NO_OPERATION;
+    if (in->peer[i] >= in->n || in->peer2[i] >= in->n)
+        return NO_RANK;
+    if (in->bytes[i] < 0 || in->bytes2[i] < 0)
+        return NO_BYTES;
+    if (!(in->work[i] >= 0 && isfinite(in->work[i])))
+        return NO_WORK;
+    if (to >= in->steps || (to >= 0 && (!sends || in->source[to] != i
+                                        || in->peer[i] != in->rank[s->live[to].owner])))
+        return NOT_RECEIVED;
+    if (source >= in->steps || (source >= 0 && (!receives || in->to[source] != i)))
+        return NOT_SENT;
+    for (i64 d = in->done_start[i]; d < in->done_start[i + 1]; d++) {
+        i64 q = in->done[d], asked = q < first || q >= i ? REST : in->op[q];
+        if (!((asked >= ISEND && asked <= START_SSEND) || asked == IRECV || asked == START_RECV
+              || asked == ICOLLECTIVE))
+            return NO_REQUEST;
+    }
+    return SOUND;
+}
+
+static int prepare(struct sim *s)
+{
+    const struct input *in = s->in;
+    i64 longest = 1;
+    s->live = s->out->live;
+    s->pending = room(s, in->ranks, sizeof *s->pending);
+    s->queued = room(s, in->ranks, 1);
+    s->clock = room(s, in->ranks, sizeof *s->clock);
+    s->choice = room(s, in->ranks, sizeof *s->choice);
+    s->runnable = room(s, in->ranks, sizeof *s->runnable);
+    s->call = room(s, in->ranks, sizeof *s->call);
+    s->egress = room(s, in->nodes, sizeof *s->egress);
+    s->ingress = room(s, in->nodes, sizeof *s->ingress);
+    s->latest = room(s, in->instances, sizeof *s->latest);
+    s->arrived = room(s, in->instances, sizeof *s->arrived);
+    s->next = room(s, in->instances, sizeof *s->next);
+    if (s->failed || !grow_costs(s))
+        return 0;
+    for (i64 i = 0; i < in->nodes; i++)
+        s->egress[i] = s->ingress[i] = -INFINITY;
+    for (i64 i = 0; i < in->instances; i++)
+        s->latest[i] = -INFINITY;
+    for (i64 r = in->ranks - 1; r >= 0; r--) {
+        for (i64 i = in->start[r]; i < in->start[r + 1]; i++) {
+            i64 listed = in->done_start[i + 1] - in->done_start[i];
+            longest = listed > longest ? listed : longest;
+            s->live[i].owner = (uint32_t)r;
+            s->live[i].cost = 0;
+            s->live[i].state = 0;
+            s->live[i].began = s->live[i].arrival = NAN;
+        }
+        s->out->at[r] = in->start[r];
+        s->clock[r] = in->first_ns[r];
+        s->call[r] = in->call_start[r];
+        s->choice[r] = INFINITY;
+        wake(s, r);
+    }
+    for (i64 r = 0; r < in->ranks; r++)
+        for (i64 i = in->start[r]; i < in->start[r + 1]; i++)
+            if ((s->out->flaw = flaw(s, i, in->start[r]))) {
+                s->out->where = i;
+                return 0;
+            }
+    s->items = room(s, longest, sizeof *s->items);
+    s->picks = room(s, longest, sizeof *s->picks);
+    return !s->failed;
+}
+
+int p3s_simulate(const struct input *in, struct output *out)
+{
+    struct sim sim = {.in = in, .out = out}, *s = &sim;
+    int result = DONE;
+    out->queued = out->flaw = 0;
+    if (!prepare(s))
+        result = FLAWED;
+    else
+        for (;;) {
+            while (s->runnables && !s->failed) {
+                i64 r = s->runnable[--s->runnables];
+                s->queued[r] = 0;
+                run(s, r);
+            }
+            if (!s->events || s->failed)
+                break;
+            handle(s, pop(s));
+        }
+    for (i64 r = 0; r < in->ranks && !s->failed && result != FLAWED; r++)
+        if (out->at[r] < in->start[r + 1])
+            result = DEADLOCK;
+    void *all[] = {s->pending, s->table, s->queued, s->clock, s->choice,
+                   s->egress, s->ingress, s->latest, s->runnable, s->call, s->arrived, s->next,
+                   s->kinds, s->heap, s->items, s->picks};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    return s->failed ? NO_MEMORY : result;
+}

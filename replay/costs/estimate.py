@@ -1,0 +1,123 @@
+"""Time of every rank in every phase, from the dependency simulation fed with measured costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p3s.predict.network import Network
+from replay.costs.spread import Spread, draw, repeats_of
+from replay.steps import Floats, Ints, Section, Steps
+
+Simulate = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class PhaseTimes:
+    """Communication of the whole run per rank and phase in ns; arrays (ranks, phases).
+
+    ``comm``: all time in calls, waiting included; ``waiting``, ``transfer``, ``software``: its
+    parts; ``work``: computation of the steps; ``low`` and ``high``: ``comm`` with the costs at
+    the ends of their 95 % intervals.
+    """
+
+    phases: tuple[int, ...]
+    comm: Floats
+    low: Floats
+    high: Floats
+    waiting: Floats
+    transfer: Floats
+    software: Floats
+    work: Floats
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the times of fully expanded steps go: cell of (ranks, phases), weight; per section."""
+
+    phases: tuple[int, ...]
+    n: int
+    cell: tuple[Ints, ...]
+    weight: tuple[Floats, ...]
+
+    def total(self, per_step: Sequence[Floats]) -> Floats:
+        """Sum weight x value of the steps of all sections; shape (ranks, phases)."""
+        shape = (self.n, len(self.phases))
+        whole = np.zeros(shape[0] * shape[1])
+        for cell, weight, value in zip(self.cell, self.weight, per_step, strict=True):
+            whole += np.bincount(cell, weights=weight * value, minlength=len(whole))
+        return np.asarray(whole.reshape(shape), dtype=np.float64)
+
+
+def places(
+    n: int, phases: Sequence[int], sections: Sequence[Section], full: Sequence[Steps],
+    origin: Sequence[Ints], phase_of_row: Ints,
+) -> Places:
+    """Return where the time of every fully expanded step belongs.
+
+    The time of the messages of a collective belongs to the call, with its weight.
+    ``phases``: ascending. ``phase_of_row``: phase of every row of the scaled trace. Steps without
+    a row belong to the first phase of their section.
+    """
+    number = np.asarray(phases, dtype=np.int64)
+    column_of_row = np.searchsorted(number, phase_of_row)
+    cells, weights = [], []
+    for section, steps, where in zip(sections, full, origin, strict=True):
+        of = _origins(where)
+        row = section.steps.row[of]
+        first = int(np.searchsorted(number, section.phases[0])) if section.phases else 0
+        column = np.full(len(row), first, dtype=np.int64)
+        known = row >= 0
+        column[known] = column_of_row[row[known]]
+        cells.append(steps.rank * len(phases) + column)
+        weights.append(np.asarray(section.steps.weight[of], dtype=np.float64))
+    return Places(tuple(phases), n, tuple(cells), tuple(weights))
+
+
+def _origins(origin: Ints) -> Ints:
+    """Return the section's step of every full step; those without one take the one before."""
+    of = np.asarray(origin, dtype=np.int64)
+    if not (of < 0).any():
+        return of
+    at = np.where(of >= 0, np.arange(len(of)), -1)
+    return np.asarray(np.maximum(of[np.maximum(np.maximum.accumulate(at), 0)], 0))
+
+
+def phase_times(
+    where: Places, full: Sequence[Steps], node_of: Ints, distance: Ints | None,
+    networks: tuple[Network, Network, Network], simulate: Simulate, spread: Spread | None = None,
+) -> tuple[PhaseTimes, tuple[Floats, ...]]:
+    """Simulate all sections; ``networks``: the costs, their low ends, their high ends.
+
+    With a ``spread``, times are means over some simulations in which messages vary. Returns the
+    times and, per section, when each step begins (the schedule of timed black holes).
+    """
+    found: list[list[Floats]] = [[] for _ in range(7)]
+    for steps in full:
+        times = [np.zeros(len(steps)) for _ in found]
+        repeats = repeats_of(steps) if spread else 1
+        for repeat in range(repeats):
+            for which, network in enumerate(networks):
+                more: dict[str, Any] = {}
+                if spread:
+                    rng = np.random.default_rng(repeat)
+                    more["extra_ns"] = draw(steps, node_of, distance, network, spread, rng)
+                result = simulate(steps, node_of, network, distance=distance, **more)
+                long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
+                values = [long] if which else [
+                    long, result.waiting_ns, result.transfer_ns, result.software_ns,
+                    result.begin_ns]
+                for into, value in zip(times[4 + which:] if which else times, values,
+                                       strict=False):
+                    into += np.asarray(value) / repeats
+        for column, value in zip(found, times, strict=True):
+            column.append(value)
+    comm, waiting, transfer, software = (where.total(column) for column in found[:4])
+    low, high = (where.total(column) for column in found[5:])
+    times_of = PhaseTimes(
+        where.phases, comm, np.minimum(low, comm), np.maximum(high, comm), waiting, transfer,
+        software, where.total([steps.work_ns for steps in full]))
+    return times_of, tuple(found[4])

@@ -1,0 +1,140 @@
+"""From the results of programs to the result of the replay; pure, no MPI, no files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p3s.study import REPLAY_SCHEMA, REPLAY_VERSION
+from replay.costs.calls import CallCost, call_costs, interpolated
+from replay.costs.estimate import PhaseTimes, Places, phase_times, places
+from replay.costs.network import Costs, network_of
+from replay.costs.result import (
+    ESTIMATOR,
+    call_entries,
+    columns,
+    message_entries,
+    network_entry,
+    phase_entries,
+    set_up,
+    shares,
+    unmeasured,
+    why_not_representative,
+)
+from replay.costs.thesis import charged, composed, thesis_sum
+from replay.costs.whole import Whole, whole_times
+from replay.engine.results import ProgramResult
+from replay.plan.program import Program
+from replay.scaled import ScaledTrace
+from replay.steps import Floats
+
+if TYPE_CHECKING:
+    from replay.plan.plan import ReplayPlan
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What the first launch tells: costs, times of all ranks, and the schedule for the second.
+
+    ``begin``: per section when each fully expanded step begins, in ns after the section's start.
+    """
+
+    costs: Costs
+    times: PhaseTimes
+    where: Places
+    begin: tuple[Floats, ...]
+
+
+def simulated(
+    trace: ScaledTrace, plan: ReplayPlan, results: Mapping[int, ProgramResult], *,
+    work_scale: float = 1.0, simulate: Any = None,
+) -> Simulation:
+    """Return costs from the results of ``plan.programs`` and the simulation fed with them."""
+    if simulate is None:
+        from p3s.predict.dependency import simulate as core
+
+        simulate = core.simulate
+    costs = network_of(plan.messages, plan.programs, results, plan.world, simulate,
+                       work_scale=work_scale)
+    phases = sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))
+    where = places(trace.n, phases, plan.sections, plan.full, plan.origin, trace.phase)
+    times, begin = phase_times(
+        where, plan.full, plan.mapping.node_of, plan.distance,
+        (costs.network, costs.low, costs.high), simulate, costs.spread)
+    return Simulation(costs, times, where, begin)
+
+
+def evaluate(
+    trace: ScaledTrace, plan: ReplayPlan, results: Mapping[int, ProgramResult],
+    simulation: Simulation, places_of: Sequence[Any], *,
+    timed: Sequence[Program] = (), timed_results: Mapping[int, ProgramResult] | None = None,
+    nodes: Sequence[str] = (), wall_s: float = 0.0,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the content of the JSON file and the columns of the table.
+
+    ``places_of``: per process, with name, kernel and cores. ``timed``: programs with timed black
+    holes and their results by position.
+    """
+    costs, times = simulation.costs, simulation.times
+    calls = calls_of(plan, results, costs)
+    of_step = [charged(call_of, origin, direct_of, calls) for call_of, origin, direct_of in
+               zip(plan.call_of, plan.origin, plan.direct_of, strict=True)]
+    thesis = thesis_sum(simulation.where, of_step, calls)
+    whole: Whole | None = None
+    if timed and timed_results:
+        whole = whole_times(timed, timed_results, plan.world, plan.full, simulation.where)
+    why_not = why_not_representative(plan.world, places_of) if places_of else (
+        "nothing was measured: no message between ranks can be replayed" if trace.n > 1 else None)
+    every = [*results.values(), *(timed_results or {}).values()]
+    by_how = shares(plan.messages, costs)
+    content = {
+        "schema": REPLAY_SCHEMA,
+        "schema_version": REPLAY_VERSION,
+        "n": trace.n,
+        "nodes": list(nodes),
+        "iterations": len(plan.iterations),
+        "pairs": [list(iteration.pair) for iteration in plan.iterations],
+        "programs": len(plan.programs) + len(timed),
+        "programs_skipped": len(plan.programs) + len(timed) - len(every),
+        "passes": sum(result.passes for result in every),
+        "wall_s": wall_s,
+        "representative": why_not is None,
+        "why_not_representative": why_not,
+        "estimator": ESTIMATOR,
+        "timed": whole is not None,
+        "network": network_entry(costs),
+        "messages": message_entries(plan.messages, costs),
+        "classes": call_entries(plan.calls, calls),
+        "phases": phase_entries(times, thesis, whole),
+        "shares": by_how,
+        "measured_share": sum(share for how, share in by_how.items() if how.startswith("measured")),
+        "unmeasured": unmeasured(plan.messages, costs, plan.left_out),
+        "left_out": set_up(plan.left_out),
+        "as_blocking": [],
+        "clock_error_ns": max((result.clock_error_ns for result in every), default=0.0),
+        "work_error_ns": _work_error(every),
+        "notes": list(plan.notes),
+    }
+    return content, columns(times, thesis, whole)
+
+
+def calls_of(plan: ReplayPlan, results: Mapping[int, ProgramResult], costs: Costs
+             ) -> tuple[CallCost, ...]:
+    """Return the costs of all call classes; composed where no pair of ranges can load them."""
+    measured = call_costs(plan.calls, plan.programs, results)
+    with_waits = composed(plan.calls, measured, plan.call_of, plan.full, plan.mapping.node_of,
+                          plan.distance, costs.network)
+    return interpolated(plan.calls, with_waits)
+
+
+def _work_error(results: Sequence[ProgramResult]) -> dict[str, float]:
+    """Return median and 95 % of what emulated computation took beyond its length."""
+    errors = [result.work_error_ns for result in results if len(result.work_error_ns)]
+    if not errors:
+        return {}
+    every = np.concatenate(errors)
+    return {"p50": float(np.median(every)), "p95": float(np.percentile(every, 95)),
+            "number": float(len(every))}

@@ -1,0 +1,135 @@
+"""Rate and burst of a node's link, from floods of messages between two nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from replay.steps import Floats
+
+#: A link is a token bucket only where it slows the flood down by this much after its burst.
+_KNEE = 1.25
+#: So much of what k senders could do alone may be missing before they share something.
+_SHARED = 0.8
+#: Fewest messages that a line is put through.
+_FEWEST = 4
+
+
+@dataclass(frozen=True)
+class Flood:
+    """One flood: ``senders`` processes of a node send; after ``sent`` bytes, ``ns`` had passed.
+
+    Both ascend; times of several passes are reduced to their median before.
+    """
+
+    senders: int
+    sent: Floats
+    ns: Floats
+
+
+@dataclass(frozen=True)
+class Link:
+    """A node's link: bytes per ns (inf: no limit found), bytes that pass at once after a pause.
+
+    ``residual``: median distance of the measured times from the fitted ones, relative to the
+    duration of the flood; ``low`` and ``high`` bound the rate; ``why`` tells what it rests on.
+    """
+
+    rate: float
+    burst: float
+    residual: float
+    low: float
+    high: float
+    why: str
+
+
+NO_LINK = Link(math.inf, 0.0, 0.0, math.inf, math.inf, "no flood was measured: no limit")
+
+
+def fit_link(floods: Sequence[Flood]) -> Link:
+    """Return the link that explains the floods.
+
+    One flood: a token bucket where it becomes slower after a while, else its steady rate. Where
+    more senders carry as much more, nothing that they share limits them: rate inf.
+    """
+    usable = [f for f in floods if len(f.sent) >= _FEWEST and f.ns[-1] > f.ns[0]]
+    if not usable:
+        return NO_LINK
+    most = max(usable, key=lambda f: f.senders)
+    fewest = min(usable, key=lambda f: f.senders)
+    best = _bucket(most)
+    if most.senders > fewest.senders:
+        alone = _bucket(fewest)
+        if best.rate >= _SHARED * alone.rate * most.senders / fewest.senders:
+            return Link(math.inf, 0.0, best.residual, math.inf, math.inf,
+                        f"no limit found: {most.senders} senders carry "
+                        f"{best.rate / alone.rate:.1f} times as much as {fewest.senders}")
+        if alone.residual < best.residual and _close(alone, best):
+            return alone
+    return best
+
+
+def _close(one: Link, other: Link) -> bool:
+    return abs(one.rate - other.rate) <= 0.1 * other.rate
+
+
+def _bucket(flood: Flood) -> Link:
+    """Return the token bucket through one flood: t = a + c B up to the knee, then (B - b) / r.
+
+    The knee is where two straight lines leave the smallest squares.
+    """
+    sent, ns = np.asarray(flood.sent, np.float64), np.asarray(flood.ns, np.float64)
+    count = len(sent)
+    whole = _line(sent, ns)
+    best: tuple[float, int, tuple[float, float], tuple[float, float]] | None = None
+    for knee in range(2, count - _FEWEST + 1):
+        first, second = _line(sent[:knee], ns[:knee]), _line(sent[knee:], ns[knee:])
+        square = _squares(sent[:knee], ns[:knee], first) + _squares(sent[knee:], ns[knee:], second)
+        if best is None or square < best[0]:
+            best = (square, knee, first, second)
+    who = f"{flood.senders} sender{'s' if flood.senders > 1 else ''}"
+    if best is None or best[3][1] <= _KNEE * max(best[2][1], 0.0):
+        # A constant rate from the first byte on: the last part is the steady one.
+        tail = max(count // 4, 0)
+        low, high = _slopes(sent[tail:], ns[tail:])
+        slope = max(whole[1], 1e-12)
+        return Link(1.0 / slope, 0.0, _residual(sent, ns, [whole], count), 1.0 / max(high, 1e-12),
+                    1.0 / max(low, 1e-12), f"steady rate of a flood of {who}")
+    _, knee, first, second = best
+    # What passes at once costs its own time too; the bucket starts to be filled with the flood.
+    start = max(min(first[0], float(ns[0])), 0.0)
+    rate = 1.0 / second[1]
+    burst = max((start - second[0]) * rate, 0.0)
+    low, high = _slopes(sent[knee:], ns[knee:])
+    return Link(rate, burst, _residual(sent, ns, [first, second], knee), 1.0 / max(high, 1e-12),
+                1.0 / max(low, 1e-12), f"token bucket through a flood of {who}")
+
+
+def _line(x: Floats, y: Floats) -> tuple[float, float]:
+    """Return intercept and slope of the least-squares line; of two points the line through."""
+    dx = x - x.mean()
+    spread = float((dx * dx).sum())
+    slope = float((dx * (y - y.mean())).sum()) / spread if spread > 0 else 0.0
+    return float(y.mean()) - slope * float(x.mean()), slope
+
+
+def _squares(x: Floats, y: Floats, line: tuple[float, float]) -> float:
+    return float(((y - line[0] - line[1] * x) ** 2).sum())
+
+
+def _slopes(x: Floats, y: Floats) -> tuple[float, float]:
+    """Return the quartiles of the slopes between points half the range apart."""
+    half = max(len(x) // 2, 1)
+    if len(x) <= half:
+        return (0.0, math.inf)
+    slopes = (y[half:] - y[:-half]) / (x[half:] - x[:-half])
+    return float(np.percentile(slopes, 25)), float(np.percentile(slopes, 75))
+
+
+def _residual(x: Floats, y: Floats, lines: Sequence[tuple[float, float]], knee: int) -> float:
+    fitted = np.concatenate([lines[0][0] + lines[0][1] * x[:knee],
+                             lines[-1][0] + lines[-1][1] * x[knee:]])
+    return float(np.median(np.abs(y - fitted)) / max(float(y[-1]), 1e-12))

@@ -1,0 +1,151 @@
+"""What messages cost: transfers of every message class, from trace programs and pair programs.
+
+The transfer of a message is its completion minus the later of the two starts. It is kept only
+where somebody waited for it, and where the completion waits for nothing else: a Waitall contains
+all of its messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from replay.costs.stats import NOTHING, Estimate, median_interval
+from replay.engine.results import ProgramResult
+from replay.plan.classes import MessageClass
+from replay.plan.program import Code, Program
+from replay.plan.world import World
+from replay.steps import Floats, Ints
+
+TRACE = "measured in the trace"
+TRACE_BOTH = "measured in the trace, both ways at once"
+PAIR = "measured in a pair"
+PAIR_BOTH = "measured in a pair, both ways at once"
+NEAREST = "from the nearest sizes"
+NONE = "none"
+
+#: Best origin first, and the fewest samples that make it worth to be taken.
+_PREFERRED = ((TRACE, 5), (TRACE_BOTH, 5), (PAIR, 1), (TRACE, 1), (PAIR_BOTH, 1), (TRACE_BOTH, 1))
+
+Key = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Samples of messages of one size over one distance in one program.
+
+    ``key``: (distance, bytes). ``cls``: message class, -1: a size that no message of the run has.
+    ``message``: positions in the program's pairing; ``ns``: (passes, messages), NaN: none.
+    """
+
+    key: Key
+    cls: int
+    how: str
+    program: int
+    message: Ints
+    ns: Floats
+
+    @property
+    def number(self) -> int:
+        """Number of samples."""
+        return int((~np.isnan(self.ns)).sum())
+
+
+@dataclass(frozen=True)
+class MessageCost:
+    """Transfer of a class as it was measured, queueing included; where it comes from."""
+
+    estimate: Estimate
+    how: str
+    observed: tuple[Observed, ...] = ()
+
+
+def message_costs(classes: Sequence[MessageClass], observed: Sequence[Observed]
+                  ) -> tuple[MessageCost, ...]:
+    """Return the measured transfer of every class; NONE where no program has a sample of it."""
+    found: dict[tuple[int, str], list[Observed]] = {}
+    for one in observed:
+        found.setdefault((one.cls, one.how), []).append(one)
+    costs = []
+    for cls in range(len(classes)):
+        for how, fewest in _PREFERRED:
+            these = tuple(found.get((cls, how), ()))
+            if sum(o.number for o in these) >= fewest:
+                costs.append(MessageCost(level(these), how, these))
+                break
+        else:
+            costs.append(MessageCost(NOTHING, NONE))
+    return tuple(costs)
+
+
+def level(observed: Sequence[Observed]) -> Estimate:
+    """Return the cost: mean of the class's messages in a pass, median over passes and programs."""
+    means = [pass_means(o.ns) for o in observed]
+    return median_interval(np.concatenate(means) if means else [],
+                           sum(o.number for o in observed))
+
+
+def pass_means(ns: Floats) -> Floats:
+    """Return the mean of every pass that has a sample; ``ns``: (passes, messages), NaN: none."""
+    has = ~np.isnan(ns)
+    count = has.sum(axis=1)
+    total = np.where(has, ns, 0.0).sum(axis=1)
+    return np.asarray(total[count > 0] / count[count > 0], dtype=np.float64)
+
+
+def typical(ns: Floats) -> Floats:
+    """Return the median over the passes of every message; NaN where nobody ever waited."""
+    found = np.full(ns.shape[1], np.nan)
+    has = (~np.isnan(ns)).any(axis=0)
+    if has.any():
+        found[has] = np.nanmedian(ns[:, has], axis=0)
+    return found
+
+
+def observations(
+    classes: Sequence[MessageClass], programs: Sequence[Program],
+    results: Mapping[int, ProgramResult], world: World,
+) -> list[Observed]:
+    """Return all usable samples of trace and pair programs.
+
+    Of messages that complete alone, and of calls that send and receive at once; what the own
+    send adds there is known to the simulation. Not of completions of several messages.
+    """
+    found = []
+    nodes = np.array([process.node for process in world.processes])
+    for number, result in sorted(results.items()):
+        program = programs[number]
+        pairing = program.pairing
+        if pairing is None or program.what not in ("trace", "pair") or not result.passes:
+            continue
+        if result.transfer_ns.shape[1:] != pairing.cls.shape:
+            continue
+        has = (~np.isnan(result.transfer_ns)).any(axis=0)
+        got = program.start[pairing.receiver] + pairing.received
+        alone = pairing.alone.astype(bool)
+        both = ~alone & (program.events["code"][got] == Code.SENDRECV)
+        away = nodes[pairing.sender] != nodes[pairing.receiver]
+        hops = max((classes[c].distance for c in np.unique(pairing.cls).tolist() if c >= 0),
+                   default=1)
+        nbytes = program.events["bytes"][program.start[pairing.sender] + pairing.sent]
+        origins = (TRACE, TRACE_BOTH) if program.what == "trace" else (PAIR, PAIR_BOTH)
+        for mask, how in zip((alone, both), origins, strict=True):
+            keys = np.stack([pairing.cls, np.where(away, max(hops, 1), 0), nbytes])
+            usable = mask & has
+            for cls, distance, size in np.unique(keys[:, usable], axis=1).T.tolist():
+                same = (keys == np.array([[cls], [distance], [size]])).all(axis=0)
+                message = np.flatnonzero(usable & same)
+                key = (classes[cls].distance, classes[cls].bytes) if cls >= 0 else \
+                    (distance, size)
+                found.append(Observed(key, cls, how, number, message,
+                                      result.transfer_ns[:, message]))
+    return found
+
+
+def chosen(costs: Sequence[MessageCost], observed: Sequence[Observed]) -> list[Observed]:
+    """Return the samples that costs rest on: those of the classes, and of sizes beside them."""
+    known = {o.key for cost in costs for o in cost.observed}
+    return [*(o for cost in costs for o in cost.observed),
+            *(o for o in observed if o.cls < 0 and o.how == PAIR and o.key not in known)]

@@ -1,0 +1,156 @@
+"""The network that a replay has measured: curves per distance, link, software, eager limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from p3s.predict.network import Curve, Network, Path
+from replay.costs.correct import FLOOR, Simulate, corrected
+from replay.costs.link import Flood, Link, fit_link
+from replay.costs.messages import Key, MessageCost, Observed, chosen, message_costs, observations
+from replay.costs.messages import level as level_of
+from replay.costs.software import (
+    RECEIVE,
+    SEND,
+    below,
+    curve_of,
+    eager_limit,
+    own_costs,
+    post_cost,
+)
+from replay.costs.spread import Spread, spread_of
+from replay.costs.stats import Estimate
+from replay.engine.results import ProgramResult
+from replay.plan.classes import MessageClass
+from replay.plan.program import Code, Program
+from replay.plan.world import World
+from replay.steps import Floats
+
+#: ns of software costs that nothing has measured.
+_SEND, _RECEIVE, _POST = 2_000.0, 2_000.0, 500.0
+#: How late the receiver comes where a program looks for the eager limit (replay/plan/micro.py).
+LATE_NS = 5e6
+
+
+@dataclass(frozen=True)
+class Costs:
+    """All that the simulation is fed with.
+
+    ``network``, and ``low`` and ``high`` with the ends of the 95 % intervals. ``messages``: per
+    message class, queueing included. ``points``: (distance, bytes) -> transfer without it.
+    ``checked``: per message class measured minus simulated transfer, relative; NaN: no sample.
+    ``spread``: how transfers vary.
+    """
+
+    network: Network
+    low: Network
+    high: Network
+    messages: tuple[MessageCost, ...]
+    link: Link
+    points: dict[Key, Estimate]
+    eager: dict[int, str]
+    checked: Floats
+    spread: Spread
+
+
+def network_of(
+    classes: Sequence[MessageClass], programs: Sequence[Program],
+    results: Mapping[int, ProgramResult], world: World, simulate: Simulate, *,
+    work_scale: float = 1.0,
+) -> Costs:
+    """Return the costs of messages that a replay has measured.
+
+    The curves hold what a message needs on an idle network: the executed programs are simulated
+    with them, and what the simulation adds by queueing is taken off, until both agree.
+    """
+    observed = observations(classes, programs, results, world)
+    costs = message_costs(classes, observed)
+    use = chosen(costs, observed)
+    link = fit_link(floods(programs, results))
+    points = pooled(use)
+    own = own_costs(programs, results, world)
+    distances = sorted({d for d, _ in points} | {0, 1})
+    eager = {d: eager_limit(own, min(d, 1), LATE_NS) for d in distances}
+    post = post_cost(own, eager)
+
+    def build(which: str, shift: Mapping[Key, float]) -> Network:
+        paths = {}
+        for d in distances:
+            curve = transfer_curve(points, shift, d, which)
+            if curve is None:
+                continue
+            near, most = min(d, 1), eager[d][0]
+            paths[d] = Path(curve, below(curve_of(own, SEND, near, most), curve, _SEND),
+                            below(curve_of(own, RECEIVE, near, most), curve, _RECEIVE), most,
+                            linked=d > 0)
+        rate = {"low_ns": link.high, "high_ns": link.low}.get(which, link.rate)
+        return Network(paths, rate=rate, burst=link.burst,
+                       post=post.cost_ns if post else _POST, source="replay",
+                       detail={"link_residual": link.residual})
+
+    shift, checked = corrected(classes, use, points, programs, world,
+                               lambda shift: build("cost_ns", shift), simulate,
+                               work_scale=work_scale)
+    return Costs(build("cost_ns", shift), build("low_ns", shift), build("high_ns", shift), costs,
+                 link, {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()},
+                 {d: why for d, (_, why) in eager.items()}, checked, spread_of(use))
+
+
+def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) -> list[Flood]:
+    """Return what link programs have measured: median over the passes of every arrival."""
+    found = []
+    for number, result in sorted(results.items()):
+        program = programs[number]
+        if program.what != "link" or not result.passes or not result.link_ns.size:
+            continue
+        sends = program.events[program.events["code"] == Code.LINK_SEND]
+        if not len(sends):
+            continue
+        nbytes = np.concatenate([np.full(int(e["number"]), float(e["bytes"])) for e in sends])
+        ns = np.sort(result.link_ns, axis=1)
+        if ns.shape[1] != len(nbytes):
+            continue
+        found.append(Flood(len(sends), np.cumsum(nbytes), np.nanmedian(ns, axis=0)))
+    return found
+
+
+def pooled(use: Sequence[Observed]) -> dict[Key, Estimate]:
+    """Return (distance, bytes) -> measured transfer; classes of several loads by samples."""
+    groups: dict[Key, dict[int, list[Observed]]] = {}
+    for observed in use:
+        groups.setdefault(observed.key, {}).setdefault(observed.cls, []).append(observed)
+    points = {}
+    for key, by_class in groups.items():
+        estimates = [level_of(these) for these in by_class.values()]
+        weight = np.array([max(e.n_samples, 1) for e in estimates], dtype=np.float64)
+        values = np.array([(e.cost_ns, e.low_ns, e.high_ns) for e in estimates])
+        cost, low, high = (weight[:, None] * values).sum(axis=0) / weight.sum()
+        points[key] = Estimate(float(cost), float(low), float(high), int(weight.sum()))
+    return points
+
+
+def transfer_curve(
+    points: Mapping[Key, Estimate], shift: Mapping[Key, float],
+    distance: int, which: str = "cost_ns",
+) -> Curve | None:
+    """Return the transfer over bytes of a distance, of the nearest one that was measured."""
+    known = sorted({d for d, _ in points if (d > 0) == (distance > 0)} or
+                   {d for d, _ in points}, key=lambda d: (abs(d - distance), d))
+    if not known:
+        return None
+    sizes = sorted(nbytes for d, nbytes in points if d == known[0])
+    keys = [(known[0], size) for size in sizes]
+    ns = [max(getattr(points[key], which) + shift.get(key, 0.0), FLOOR * points[key].cost_ns)
+          for key in keys]
+    return Curve(tuple(map(float, sizes)), tuple(ns))
+
+
+def without_queue(costs: Costs) -> Network:
+    """Return the network without a link: what queueing is worth."""
+    return replace(costs.network, rate=float("inf"), burst=0.0)
+
+
+__all__ = ["Costs", "network_of", "floods", "pooled", "transfer_curve", "without_queue"]

@@ -1,0 +1,224 @@
+"""The result of a replay: content of its JSON file and columns of its table (docs/formats.md)."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p3s.artefacts import write_bytes, write_json
+from replay.costs.calls import INTERPOLATED, CallCost
+from replay.costs.estimate import PhaseTimes
+from replay.costs.messages import NEAREST, NONE, PAIR, PAIR_BOTH, TRACE, TRACE_BOTH
+from replay.costs.network import Costs
+from replay.costs.whole import Whole
+from replay.plan.classes import CallClass, MessageClass
+from replay.plan.world import NODES, World
+from replay.steps import Floats, LeftOut
+
+#: 2: columns and keys of the dependency simulation beside those of version 1.
+ESTIMATOR = ("dependency simulation of all ranks, fed with the costs of message classes; beside "
+             "it the sum of call costs (thesis_ns) and whole iterations (whole_ns)")
+#: Calls without communication of a phase: constructors, set-up, calls the replay does not know.
+SETUP_REASONS = ("communicators are not constructed in the replay",
+                 "the replay does not know this call")
+
+
+def columns(times: PhaseTimes, thesis: Floats, whole: Whole | None) -> dict[str, Any]:
+    """Return the table: one row per rank and phase, times in ns over the whole run.
+
+    ``whole_ns`` is NaN where no timed iteration has loaded the rank.
+    """
+    ranks, number = times.comm.shape
+    nothing = np.full((ranks, number), np.nan)
+    return {
+        "rank": np.repeat(np.arange(ranks, dtype=np.int32), number),
+        "phase": np.tile(np.asarray(times.phases, dtype=np.int32), ranks),
+        "comm_ns": times.comm.reshape(-1),
+        "comm_low_ns": times.low.reshape(-1),
+        "comm_high_ns": times.high.reshape(-1),
+        "waiting_ns": times.waiting.reshape(-1),
+        "transfer_ns": times.transfer.reshape(-1),
+        "software_ns": times.software.reshape(-1),
+        "thesis_ns": thesis.reshape(-1),
+        "whole_ns": (whole.comm if whole is not None else nothing).reshape(-1),
+    }
+
+
+def write_result(out_json: Path, content: Mapping[str, Any], table: Mapping[str, Any]) -> None:
+    """Write the JSON file and, beside it, the table as Parquet; both atomically."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({name: pa.array(values) for name, values in table.items()}), buffer)
+    write_bytes(Path(out_json).with_suffix(".parquet"), buffer.getvalue())
+    write_json(Path(out_json), dict(content))
+
+
+def phase_entries(times: PhaseTimes, thesis: Floats, whole: Whole | None) -> list[dict[str, Any]]:
+    """Return one entry per phase: means and largest over the ranks, in ns."""
+    entries = []
+    for i, phase in enumerate(times.phases):
+        comm, both = times.comm[:, i], times.comm[:, i] + times.work[:, i]
+        slowest = int(np.argmax(both)) if len(both) else 0
+        entry: dict[str, Any] = {
+            "phase": phase,
+            "comm_ns_mean": float(comm.mean()),
+            "comm_ns_max": float(comm.max()),
+            "waiting_ns_mean": float(times.waiting[:, i].mean()),
+            "transfer_ns_mean": float(times.transfer[:, i].mean()),
+            "software_ns_mean": float(times.software[:, i].mean()),
+            "thesis_ns_mean": float(thesis[:, i].mean()),
+            "time_ns": float(both[slowest]),
+            "slowest_rank": slowest,
+        }
+        if whole is not None and not np.isnan(whole.comm[:, i]).all():
+            loaded = ~np.isnan(whole.comm[:, i])
+            entry["whole_ns_mean"] = float(whole.comm[loaded, i].mean())
+            entry["whole_ranks"] = int(loaded.sum())
+            simulated = float(comm[loaded].mean())
+            entry["whole_over_simulated"] = \
+                entry["whole_ns_mean"] / simulated if simulated > 0 else None
+            entry["whole_time_ns"] = float((whole.comm + times.work)[loaded, i].max())
+        entries.append(entry)
+    return entries
+
+
+def message_entries(classes: Sequence[MessageClass], costs: Costs) -> list[dict[str, Any]]:
+    """Return one entry per message class."""
+    entries = []
+    for cls, cost, off in zip(classes, costs.messages, costs.checked.tolist(), strict=True):
+        how = cost.how
+        estimate = cost.estimate
+        idle = costs.points.get((cls.distance, cls.bytes))
+        path = costs.network.paths.get(cls.distance) if costs.network.paths else None
+        if how == NONE and costs.network.paths:
+            how = NEAREST
+            path = costs.network.path(cls.distance)
+        on_idle = idle.cost_ns if idle else float(path.transfer.at(cls.bytes)) if path else 0.0
+        entries.append({
+            "bytes": cls.bytes, "distance": cls.distance, "load": cls.load,
+            "events": cls.events, "n_samples": estimate.n_samples,
+            "cost_ns": estimate.cost_ns if cost.how != NONE else on_idle,
+            "ci_low_ns": estimate.low_ns if cost.how != NONE else on_idle,
+            "ci_high_ns": estimate.high_ns if cost.how != NONE else on_idle,
+            "idle_ns": on_idle, "how": how,
+            "simulation_off": None if math.isnan(off) else off,
+        })
+    return entries
+
+
+def call_entries(classes: Sequence[CallClass], costs: Sequence[CallCost]) -> list[dict[str, Any]]:
+    """Return one entry per call class, with the keys of version 1."""
+    entries = []
+    for cls, cost in zip(classes, costs, strict=True):
+        entry: dict[str, Any] = {
+            "op": cls.call, "kind": cls.kind, "bytes": cls.bytes, "distance": cls.distance,
+            "load": cls.load, "events": cls.events, "n_samples": cost.estimate.n_samples,
+            "cost_ns": cost.estimate.cost_ns, "ci_low_ns": cost.estimate.low_ns,
+            "ci_high_ns": cost.estimate.high_ns, "how": cost.how,
+        }
+        if cost.detail:
+            entry["detail"] = cost.detail
+        if cls.requests:
+            entry["requests"] = cls.requests
+        if cls.members:
+            entry["members"] = cls.members
+        entries.append(entry)
+    return entries
+
+
+def network_entry(costs: Costs) -> dict[str, Any]:
+    """Return the network that the simulation was fed with; rate null: no limit."""
+    network = costs.network
+    return {
+        "link_bytes_per_ns": network.rate if math.isfinite(network.rate) else None,
+        "link_burst_bytes": network.burst,
+        "link_from": costs.link.why,
+        "link_residual": costs.link.residual,
+        "post_ns": network.post,
+        "paths": [{
+            "distance": d,
+            "eager_bytes": path.eager_bytes if math.isfinite(path.eager_bytes) else None,
+            "eager_from": costs.eager.get(d, ""),
+            "transfer": [list(path.transfer.nbytes), list(path.transfer.ns)],
+            "send": [list(path.send.nbytes), list(path.send.ns)],
+            "receive": [list(path.receive.nbytes), list(path.receive.ns)],
+        } for d, path in sorted(network.paths.items())],
+    }
+
+
+def shares(classes: Sequence[MessageClass], costs: Costs) -> dict[str, float]:
+    """Return the share of the run's messages by how their cost was found."""
+    found = dict.fromkeys((TRACE, TRACE_BOTH, PAIR, PAIR_BOTH, NEAREST, NONE), 0.0)
+    total = sum(cls.events for cls in classes)
+    for entry in message_entries(classes, costs) if total > 0 else []:
+        found[entry["how"]] += entry["events"] / total
+    return found
+
+
+def unmeasured(
+    classes: Sequence[MessageClass], costs: Costs, left_out: Sequence[LeftOut]
+) -> list[dict[str, Any]]:
+    """Return messages whose class was never measured, and calls that were not executed."""
+    groups: dict[tuple[int, str], dict[str, Any]] = {}
+    for entry in message_entries(classes, costs):
+        if entry["how"] not in (NEAREST, NONE) or not entry["events"]:
+            continue
+        group = groups.setdefault((entry["distance"], entry["how"]), {
+            "op": "message", "kind": "message", "distance": entry["distance"],
+            "reason": "no program measured its class",
+            "cost": INTERPOLATED if entry["how"] == NEAREST else "none", "events": 0,
+            "bytes_min": entry["bytes"], "bytes_max": entry["bytes"],
+        })
+        group["events"] += entry["events"]
+        group["bytes_min"] = min(group["bytes_min"], entry["bytes"])
+        group["bytes_max"] = max(group["bytes_max"], entry["bytes"])
+    calls: dict[tuple[str, str], float] = {}
+    for left in left_out:
+        if left.why not in SETUP_REASONS:
+            calls[left.call, left.why] = calls.get((left.call, left.why), 0.0) + left.events
+    found = [*groups.values(), *({"op": call, "kind": "call", "reason": why, "cost": "none",
+                                  "events": events} for (call, why), events in calls.items())]
+    return sorted(found, key=lambda entry: -float(entry["events"]))
+
+
+def set_up(left_out: Sequence[LeftOut]) -> list[dict[str, Any]]:
+    """Return the set-up calls that the replay does not make, with their number."""
+    events: dict[str, float] = {}
+    for left in left_out:
+        if left.why in SETUP_REASONS:
+            events[left.call] = events.get(left.call, 0.0) + left.events
+    return [{"op": call, "events": number} for call, number in sorted(events.items())]
+
+
+def why_not_representative(world: World, places: Sequence[Any]) -> str | None:
+    """Return why the times do not stand for a cluster's, or None if they do.
+
+    ``places``: per process, with ``kernel`` (which machine it really is) and ``cores``.
+    """
+    kernels: list[set[str]] = [set() for _ in range(NODES)]
+    # A launcher may bind each process to a core of its own: together they have more.
+    cores: dict[str, frozenset[int]] = {}
+    users: dict[str, int] = {}
+    for process, place in zip(world.processes, places, strict=True):
+        kernels[process.node].add(place.kernel)
+        cores[place.kernel] = cores.get(place.kernel, frozenset()) | frozenset(place.cores)
+        users[place.kernel] = users.get(place.kernel, 0) + 1
+    reasons = []
+    used = [kernel for names in kernels for kernel in names]
+    if len(set(used)) == 1 and len(used) > 1:
+        reasons.append("all nodes are one machine")
+    elif len(set(used)) < len(used):
+        reasons.append("some of the four nodes are the same machine")
+    shared = [kernel for kernel, count in users.items() if count > len(cores[kernel])]
+    if shared:
+        least = min(len(cores[kernel]) for kernel in shared)
+        plural = "s" if least != 1 else ""
+        reasons.append(f"measured ranks share the {least} core{plural} of a node")
+    return "; ".join(reasons) or None

@@ -1,0 +1,119 @@
+"""What calls cost their own process, and which messages are eager, from pair programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.predict.network import Curve
+from replay.costs.stats import Estimate, median_interval
+from replay.engine.results import ProgramResult
+from replay.plan.program import Code, Program
+from replay.plan.world import World
+from replay.steps import Floats
+
+SEND, RECEIVE, POST, WAIT, LATE = "send", "receive", "post", "wait", "late"
+
+#: Bytes up to which a message is eager, by distance (0: inside a node, 1: between nodes), where
+#: nothing tells: Open MPI 4 and 5, btl_vader_eager_limit and btl_tcp_eager_limit less the header.
+EAGER = {0: 4096.0 - 56.0, 1: 65536.0 - 56.0}
+#: A call of the sender that takes less than this share of the receiver's delay did not wait.
+_WAITED = 0.5
+
+
+@dataclass(frozen=True)
+class Own:
+    """Samples of one kind of own cost: bytes, distance class (0 or 1), (passes,) in ns.
+
+    ``sends``: the call sends something.
+    """
+
+    kind: str
+    bytes: int
+    distance: int
+    ns: Floats
+    sends: bool
+
+
+def own_costs(programs: Sequence[Program], results: Mapping[int, ProgramResult], world: World
+              ) -> tuple[Own, ...]:
+    """Return the samples of all events that measure a call's own cost."""
+    found = []
+    for number, result in sorted(results.items()):
+        program = programs[number]
+        own = getattr(program, "own", ())
+        if not own or not result.passes:
+            continue
+        column = {int(event): i for i, event in enumerate(result.event.tolist())}
+        for position, kind in own:
+            if position not in column:
+                continue
+            event = program.events[position]
+            process = int(np.searchsorted(program.start, position, side="right")) - 1
+            peer = int(event["peer"])
+            if int(event["code"]) == Code.WAIT or peer < 0:
+                distance, nbytes = -1, 0
+            else:
+                here, there = (world.processes[p].node for p in (process, peer))
+                distance, nbytes = int(here != there), int(event["bytes"])
+            found.append(Own(kind, nbytes, distance, result.event_ns[:, column[position]],
+                             int(event["code"]) in (Code.SEND, Code.ISEND)))
+    return tuple(found)
+
+
+def curve_of(own: Sequence[Own], kind: str, distance: int, most: float = math.inf
+             ) -> Curve | None:
+    """Return the cost over bytes, from messages up to ``most``; None where nothing was measured."""
+    by_bytes: dict[int, list[Floats]] = {}
+    for o in own:
+        if o.kind == kind and o.distance == distance and o.bytes <= most:
+            by_bytes.setdefault(o.bytes, []).append(o.ns)
+    if not by_bytes:
+        return None
+    sizes = sorted(by_bytes)
+    costs = [median_interval(np.concatenate(by_bytes[size])).cost_ns for size in sizes]
+    return Curve(tuple(map(float, sizes)), tuple(costs))
+
+
+def below(curve: Curve | None, transfer: Curve, otherwise: float) -> Curve:
+    """Return the cost of a call, nowhere more than the transfer of the message it is about."""
+    known = curve or Curve((1.0,), (otherwise,))
+    return Curve(known.nbytes, tuple(np.minimum(known.ns, transfer.at(known.nbytes)).tolist()))
+
+
+def post_cost(own: Sequence[Own], eager: Mapping[int, tuple[float, str]]) -> Estimate | None:
+    """Return what a call costs that starts a request or completes one that is complete.
+
+    An Isend of an eager message does more than that.
+    """
+    samples = [o.ns for o in own if o.kind == WAIT or (
+        o.kind == POST and not (o.sends and o.bytes <= eager[o.distance][0]))]
+    return median_interval(np.concatenate(samples)) if samples else None
+
+
+def eager_limit(own: Sequence[Own], distance: int, delay_ns: float) -> tuple[float, str]:
+    """Return up to which bytes a send does not wait for its receive, and how that is known.
+
+    From sends whose receiver comes ``delay_ns`` late; between the largest that did not wait and
+    the smallest that did lies the limit: the library's known one if it fits, else the largest.
+    """
+    known = EAGER[min(distance, 1)]
+    waited: dict[int, list[Floats]] = {}
+    for o in own:
+        if o.kind == LATE and o.distance == distance:
+            waited.setdefault(o.bytes, []).append(o.ns)
+    if not waited:
+        return known, "known of Open MPI"
+    late = {size: float(np.median(np.concatenate(ns))) > _WAITED * delay_ns
+            for size, ns in waited.items()}
+    eager = max((size for size, is_late in late.items() if not is_late), default=-1)
+    meets = min((size for size, is_late in late.items() if is_late and size > eager),
+                default=-1)
+    if eager <= known and (known < meets or meets < 0):
+        return known, "known of Open MPI, not contradicted"
+    if eager < 0:
+        return 0.0, "measured: every message waits"
+    return float(eager), "measured: the largest message that did not wait"

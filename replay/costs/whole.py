@@ -1,0 +1,75 @@
+"""Whole iterations with timed black holes: what loaded ranks took, a check of the simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from replay.costs.estimate import Places
+from replay.costs.stats import Estimate, median_interval
+from replay.engine.results import ProgramResult
+from replay.plan.program import Program
+from replay.plan.world import MEASURED, World
+from replay.steps import Floats, Steps
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Communication in whole iterations; ``comm``: (ranks, phases) in ns, NaN: not measured.
+
+    ``wall``: per section and rank, how long one execution of the section took it.
+    """
+
+    comm: Floats
+    wall: Mapping[tuple[int, int], Estimate]
+
+
+def whole_times(
+    programs: Sequence[Program], results: Mapping[int, ProgramResult], world: World,
+    full: Sequence[Steps], where: Places,
+) -> Whole:
+    """Return what every rank took in the timed iterations it was loaded in.
+
+    Per pass the sum of weight x time over its events of a phase, median over the passes of all
+    iterations that the rank takes part in: waiting moves between events from pass to pass, so
+    that medians of single events do not add up.
+    """
+    number = len(where.phases)
+    sums: dict[tuple[int, int], dict[int, list[Floats]]] = {}
+    walls: dict[tuple[int, int], list[Floats]] = {}
+    for index, result in sorted(results.items()):
+        program = programs[index]
+        if program.what != "timed" or not result.passes:
+            continue
+        steps = full[program.section]
+        rank_of_step = steps.rank
+        for process, entry in enumerate(world.processes):
+            if entry.role != MEASURED:
+                continue
+            begin, end = int(program.start[process]), int(program.start[process + 1])
+            own = program.step[begin:end]
+            if not (own >= 0).any():
+                continue
+            rank = int(rank_of_step[own[own >= 0][0]])
+            walls.setdefault((program.section, rank), []).append(result.pass_ns[:, process])
+            column = np.flatnonzero((result.event >= begin) & (result.event < end))
+            step = program.step[result.event[column]]
+            column, step = column[step >= 0], step[step >= 0]
+            weight = where.weight[program.section][step]
+            phase = where.cell[program.section][step] % number
+            weighted = result.event_ns[:, column] * weight
+            for p in np.unique(phase).tolist():
+                sums.setdefault((rank, p), {}).setdefault(program.section, []).append(
+                    weighted[:, phase == p].sum(axis=1))
+    comm = np.full((where.n, number), np.nan)
+    needed: dict[tuple[int, int], set[int]] = {}
+    for section, (cell, weight) in enumerate(zip(where.cell, where.weight, strict=True)):
+        for key in np.unique(cell[weight > 0]).tolist():
+            needed.setdefault((key // number, key % number), set()).add(section)
+    for key, sections in sums.items():
+        if needed.get(key, set()) <= set(sections):
+            comm[key] = sum(float(np.median(np.concatenate(s))) for s in sections.values())
+    wall = {key: median_interval(np.concatenate(parts)) for key, parts in walls.items()}
+    return Whole(comm, wall)

@@ -1,0 +1,238 @@
+"""The program of one iteration: what measured ranks, their black holes and the noise pair execute.
+
+A measured rank makes the calls of its steps in their order. Messages between loaded ranks are
+real; those with absent partners go to the rank's black hole, with a tag of its own per partner.
+"trace": the rank asks its black hole for every message that an absent partner would send, ahead
+of a blocking receive and after a nonblocking one, and the black hole answers at once. "timed": no
+questions; the black hole posts and sends at the times at which the absent partners would.
+Source: thesis ch. 7.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.errors import P3SError
+from replay.plan.build_blocks import Blocks, Table, waited
+from replay.plan.build_buffers import receive_offsets
+from replay.plan.build_holes import Noise, add_answers, add_noise, add_timed
+from replay.plan.build_pairs import pairing_of
+from replay.plan.build_persistent import persistent_of
+from replay.plan.build_traffic import Traffic, needs_hole, traffic_of
+from replay.plan.direct import collective_numbers
+from replay.plan.loaded import Loaded
+from replay.plan.program import Code, Program
+from replay.plan.world import World
+from replay.steps import REQUESTS, Bools, Ints, Op
+
+__all__ = ["Built", "Noise", "build_program", "built", "needs_hole"]
+
+_CODES = {
+    Op.SEND: Code.SEND, Op.SSEND: Code.SSEND, Op.BSEND: Code.BUFFERED, Op.ISEND: Code.ISEND,
+    Op.ISSEND: Code.ISSEND, Op.START_SEND: Code.START, Op.START_SSEND: Code.START,
+    Op.RECV: Code.RECV, Op.IRECV: Code.IRECV, Op.START_RECV: Code.START,
+    Op.SENDRECV: Code.SENDRECV, Op.WAIT: Code.WAIT, Op.WAITANY: Code.WAITANY,
+    Op.WAITSOME: Code.WAITSOME, Op.COLLECTIVE: Code.COLLECTIVE,
+    Op.ICOLLECTIVE: Code.COLLECTIVE_START, Op.REST: Code.NOTHING,
+}
+_CODE_OF = np.zeros(max(Op) + 1, dtype=np.int64)
+_CODE_OF[list(map(int, _CODES))] = list(map(int, _CODES.values()))
+
+
+@dataclass(frozen=True)
+class Built:
+    """A program and what it leaves out."""
+
+    program: Program
+    traffic: Traffic
+
+
+def build_program(
+    loaded: Loaded, world: World, *, what: str = "trace", noise: Noise | None = None,
+    buffered_bytes: int = -1, excluded: tuple[Bools, Bools] | None = None, name: str = "",
+) -> Program:
+    """Return the program of two loaded ranges; see ``built``."""
+    return built(loaded, world, what=what, noise=noise, buffered_bytes=buffered_bytes,
+                 excluded=excluded, name=name).program
+
+
+def built(
+    loaded: Loaded, world: World, *, what: str = "trace", noise: Noise | None = None,
+    buffered_bytes: int = -1, excluded: tuple[Bools, Bools] | None = None, name: str = "",
+) -> Built:
+    """Return the program of two loaded ranges and what runs of their steps.
+
+    ``what``: "trace" or "timed" (needs the schedule in ``loaded``). Blocking sends between loaded
+    ranks of up to ``buffered_bytes`` become sends that return at once; ``excluded`` halves of
+    steps (send, receive) are left out. The program is not proven yet: replay/plan/settle.py.
+    """
+    if what not in ("trace", "timed"):
+        raise P3SError(f"replay: no such kind of program: {what}")
+    traffic = traffic_of(loaded, world, excluded)
+    taken, counts = _requests(loaded, traffic)
+    kept = traffic.send | traffic.receive | traffic.direct | (counts > 0)
+    blocks = Blocks(world.size)
+    comms = _measured(blocks, loaded, traffic, kept, taken, counts, what, buffered_bytes)
+    if what == "trace":
+        starter = add_answers(blocks, loaded, traffic)
+    else:
+        starter = add_timed(blocks, loaded, traffic)
+    has_noise = add_noise(blocks, world, noise, starter, timed=what == "timed")
+    table = blocks.finish(loaded.step)
+    lists, list_start = _lists(table, loaded, taken, counts)
+    persistent = persistent_of(table, loaded, traffic, world.size)
+    pairing = pairing_of(table, loaded, traffic)
+    program = Program(
+        what, name or f"ranges {loaded.pair[0]} and {loaded.pair[1]}", loaded.section,
+        table.events, table.start, table.step, lists, list_start, table.slots,
+        table.in_bytes(persistent), table.out_bytes, comms, persistent, pairing,
+        timed=what == "timed", noise=has_noise,
+        classes=_classes(table, pairing.cls))
+    return Built(program, traffic)
+
+
+def _classes(table: Table, messages: Ints) -> tuple[int, ...]:
+    """Return the message classes that the program measures."""
+    return tuple(np.unique(messages[messages >= 0]).tolist())
+
+
+def _requests(loaded: Loaded, traffic: Traffic) -> tuple[Bools, Ints]:
+    """Return which entries of ``done`` are requests that run, and how many each step has."""
+    steps = loaded.steps
+    leaves = steps.is_op(*REQUESTS) & (traffic.send | traffic.receive | traffic.direct)
+    taken = leaves[steps.done]
+    total = np.concatenate(([0], np.cumsum(taken)))
+    return taken, total[steps.done_start[1:]] - total[steps.done_start[:-1]]
+
+
+def _count(flags: Bools, start: Ints) -> Ints:
+    total = np.concatenate(([0], np.cumsum(flags)))
+    return total[start[1:]] - total[start[:-1]]
+
+
+def _work(loaded: Loaded, kept: Bools) -> tuple[Ints, Ints]:
+    """Return the computation before each kept step and what is left at the end of each rank."""
+    steps = loaded.steps
+    total = np.concatenate(([0.0], np.cumsum(steps.work_ns)))
+    at = np.flatnonzero(kept)
+    rank = np.searchsorted(steps.start, at, side="right") - 1
+    before = np.empty(len(at))
+    before[:1] = 0
+    before[1:] = total[at[:-1] + 1]
+    first = np.ones(len(at), dtype=bool)
+    first[1:] = rank[1:] != rank[:-1]
+    before[first] = total[steps.start[rank[first]]]
+    work = np.zeros(len(steps), dtype=np.int64)
+    work[at] = np.rint(total[at + 1] - before).astype(np.int64)
+    done = total[steps.start[:-1]].copy()
+    last = np.ones(len(at), dtype=bool)
+    last[:-1] = rank[1:] != rank[:-1]
+    done[rank[last]] = total[at[last] + 1]
+    return work, np.rint(total[steps.start[1:]] - done).astype(np.int64)
+
+
+def _samples(loaded: Loaded, traffic: Traffic, taken: Bools, counts: Ints, what: str) -> Ints:
+    """Return the class of each call that gets a sample, else -1.
+
+    With immediate black holes a call counts only if all its messages are between loaded ranks.
+    """
+    steps = loaded.steps
+    if what == "timed":
+        return np.maximum(loaded.call_class, 0)
+    whole = ~traffic.outside & (traffic.why_send == 0) & (traffic.why_receive == 0)
+    waits = steps.is_op(Op.WAIT, Op.WAITANY, Op.WAITSOME)
+    inside = _count(taken & whole[steps.done], steps.done_start)
+    whole &= ~waits | (inside == np.diff(steps.done_start))
+    return np.where(whole, loaded.call_class, -1)
+
+
+def _measured(blocks: Blocks, loaded: Loaded, traffic: Traffic, kept: Bools, taken: Bools,
+              counts: Ints, what: str, buffered_bytes: int) -> tuple[tuple[int, ...], ...]:
+    """Add the events of the measured ranks; return the communicators of their collectives."""
+    steps = loaded.steps
+    work, rest = _work(loaded, kept)
+    sample = _samples(loaded, traffic, taken, counts, what)
+    asks = traffic.receive & ~traffic.receive_in
+    ask_first = asks & steps.is_op(Op.RECV, Op.SENDRECV)
+    if what == "timed":
+        asks = ask_first = np.zeros(len(steps), dtype=bool)
+    for chosen, sub in ((ask_first, 0), (asks & ~ask_first, 3)):
+        i = np.flatnonzero(chosen)
+        blocks.add(
+            traffic.process[i], i * 8 + sub, i, code=Code.ASK, peer=traffic.receive_from[i],
+            tag=traffic.receive_tag[i], bytes=loaded.arrives[i], arg=steps.call[i],
+            work_ns=np.where(ask_first, work, 0)[i])
+
+    i = np.flatnonzero(kept)
+    send, receive = traffic.send[i], traffic.receive[i]
+    both = send & receive
+    code = _CODE_OF[steps.op[i]]
+    double = steps.op[i] == Op.SENDRECV
+    code = np.where(double & ~send, Code.RECV, np.where(double & ~receive, Code.SEND, code))
+    code = np.where((code == Code.SEND) & (steps.bytes[i] <= buffered_bytes)
+                    & traffic.send_in[i], Code.BUFFERED, code)
+    offset, second_offset = receive_offsets(loaded, traffic, taken, counts)
+    collective = traffic.direct[i]
+    number, comm, root, comms = _collectives(loaded, traffic)
+    blocks.add(
+        traffic.process[i], i * 8 + 1, i, main=True, code=code,
+        peer=np.where(collective, root[i], np.where(
+            send, traffic.send_to[i], np.where(receive, traffic.receive_from[i], -1))),
+        tag=np.where(send, traffic.send_tag[i], np.where(receive, traffic.receive_tag[i], 0)),
+        bytes=np.where(send | collective, steps.bytes[i],
+                       np.where(receive, loaded.arrives[i], 0)),
+        offset=np.where(both, 0, offset[i]), work_ns=np.where(ask_first, 0, work)[i],
+        arg=np.where(collective, number[i], np.where(
+            steps.op[i] == Op.WAITSOME, np.minimum(np.maximum(steps.number[i], 1), counts[i]), 0)),
+        comm=comm[i], number=counts[i], sample=sample[i])
+    i = i[both]
+    blocks.add(
+        traffic.process[i], i * 8 + 2, i, code=Code.SECOND, peer=traffic.receive_from[i],
+        tag=traffic.receive_tag[i], bytes=loaded.arrives[i], offset=second_offset[i])
+    left = np.flatnonzero(rest > 0)
+    last = steps.start[left + 1] - 1
+    blocks.add(traffic.process[last], last * 8 + 7, np.full(len(last), -1), code=Code.NOTHING,
+               work_ns=rest[left])
+    return comms
+
+
+def _collectives(
+    loaded: Loaded, traffic: Traffic
+) -> tuple[Ints, Ints, Ints, tuple[tuple[int, ...], ...]]:
+    """Return number, communicator and root's process per step, and the communicators."""
+    steps = loaded.steps
+    number = collective_numbers(steps.calls)[steps.call] if steps.calls else steps.call
+    process = np.full(steps.n + 1, -1, dtype=np.int64)  # the last one: no root
+    process[steps.rank] = traffic.process
+    used = np.unique(steps.comm[traffic.direct])
+    comm = np.full(len(steps), -1, dtype=np.int64)
+    comm[traffic.direct] = np.searchsorted(used, steps.comm[traffic.direct])
+    comms = tuple(tuple(process[steps.members[int(c)]].tolist()) for c in used)
+    return number, comm, process[steps.peer], comms
+
+
+def _lists(table: Table, loaded: Loaded, taken: Bools, counts: Ints) -> tuple[Ints, Ints]:
+    """Fill in where the request list of each wait begins; return the lists and their starts."""
+    steps = loaded.steps
+    events = table.events
+    slot_of = np.full(len(steps), -1, dtype=np.int64)
+    here = table.main & (events["slot"] >= 0)
+    slot_of[table.local[here]] = events["slot"][here]
+    slots = slot_of[steps.done[taken]]
+    first = np.concatenate(([0], np.cumsum(counts)))
+    waits = np.flatnonzero(np.isin(events["code"], (Code.WAIT, Code.WAITANY, Code.WAITSOME)))
+    by_step = table.local[waits] >= 0
+    number = events["number"][waits]
+    begin = np.where(by_step, first[table.local[waits]], 0)
+    entries = waited(begin, number)
+    own = np.repeat(by_step, number)
+    lists = np.where(own, slots[np.where(own, entries, 0)] if len(slots) else 0,
+                     entries + np.repeat(table.open_before[waits] - number, number))
+    process = table.process[waits]
+    position = np.concatenate(([0], np.cumsum(number)))
+    per_process = np.bincount(process, weights=number, minlength=len(table.start) - 1)
+    list_start = np.concatenate(([0], np.cumsum(per_process))).astype(np.int64)
+    events["first"][waits] = position[:-1] - list_start[process]
+    return lists.astype(np.int64), list_start

@@ -1,0 +1,79 @@
+"""Where in its buffer a measured rank receives what."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from replay.plan.build_traffic import Traffic, dense
+from replay.plan.loaded import Loaded
+from replay.steps import Bools, Ints, Op
+
+ALIGNMENT = 64
+#: Receives of one process share room beyond this size; nobody looks at what they receive.
+BUFFER_LIMIT_BYTES = 256 << 20
+
+
+def aligned(nbytes: Ints) -> Ints:
+    """Return sizes rounded up to the alignment of buffers."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def wrapped(offset: Ints, nbytes: Ints, limit: int) -> Ints:
+    """Return offsets at which messages end before ``limit`` (or begin at 0)."""
+    room = np.maximum(limit - nbytes, 0) // ALIGNMENT * ALIGNMENT + ALIGNMENT
+    return np.where(offset + nbytes > limit, offset % room, offset)
+
+
+def receive_offsets(
+    loaded: Loaded, traffic: Traffic, taken: Bools, counts: Ints
+) -> tuple[Ints, Ints]:
+    """Return the offset of what each step receives, and of the receive half of a SENDRECV.
+
+    Blocking receives and collectives share the beginning; persistent operations have their own
+    room; other requests come after it, from the start again whenever none is outstanding.
+    """
+    steps = loaded.steps
+    size = np.where(traffic.receive, aligned(loaded.arrives), 0)
+    size = np.where(traffic.direct, aligned(steps.bytes), size)
+    persistent = traffic.receive & (steps.op == Op.START_RECV)
+    request = (traffic.receive & (steps.op == Op.IRECV)) | (
+        traffic.direct & (steps.op == Op.ICOLLECTIVE))
+    blocking = ~persistent & ~request
+    rank = np.repeat(np.arange(len(steps.ranks)), np.diff(steps.start))
+    first = np.zeros(len(steps.ranks), dtype=np.int64)
+    np.maximum.at(first, rank[blocking], size[blocking])
+
+    offset = np.zeros(len(steps), dtype=np.int64)
+    second = first.copy()
+    at = np.flatnonzero(persistent)
+    if len(at):
+        key = dense(rank[at], steps.peer[at], steps.comm[at], steps.tag[at], loaded.arrives[at])
+        _, one, place = np.unique(key, return_index=True, return_inverse=True)
+        owner, room = rank[at[one]], size[at[one]]
+        where = np.cumsum(room) - room
+        begin = np.full(len(first), np.iinfo(np.int64).max)
+        np.minimum.at(begin, owner, where)
+        where = first[owner] + where - begin[owner]
+        np.maximum.at(second, owner, where + room)
+        offset[at] = where[place.reshape(-1)]
+    offset[request] = second[rank[request]] + _epochs(loaded, request, size, traffic, counts)[
+        request]
+    return wrapped(offset, np.maximum(size, 0), BUFFER_LIMIT_BYTES), np.zeros_like(offset)
+
+
+def _epochs(loaded: Loaded, request: Bools, size: Ints, traffic: Traffic, counts: Ints) -> Ints:
+    """Return offsets that count from 0 wherever no request of the rank is outstanding."""
+    steps = loaded.steps
+    leaves = (traffic.send | traffic.receive | traffic.direct) & steps.is_op(
+        Op.ISEND, Op.ISSEND, Op.START_SEND, Op.START_SSEND, Op.IRECV, Op.START_RECV,
+        Op.ICOLLECTIVE)
+    some = steps.is_op(Op.WAITANY, Op.WAITSOME)
+    change = leaves.astype(np.int64) - np.where(
+        some, np.minimum(np.maximum(steps.number, 1), counts), counts)
+    total = np.concatenate(([0], np.cumsum(change)))[:-1]
+    base = np.repeat(total[np.minimum(steps.start[:-1], max(len(total) - 1, 0))],
+                     np.diff(steps.start)) if len(total) else total
+    fresh = total - base <= 0
+    fresh[steps.start[:-1][np.diff(steps.start) > 0]] = True
+    bytes_before = np.cumsum(np.where(request, size, 0)) - np.where(request, size, 0)
+    return bytes_before - np.maximum.accumulate(np.where(fresh, bytes_before, 0))

@@ -1,0 +1,218 @@
+"""Which messages of the loaded ranks run, and between which processes they go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from p3s.errors import P3SError
+from replay.plan.direct import fits
+from replay.plan.loaded import Loaded
+from replay.plan.program import FIRST_TAG
+from replay.plan.world import BLACK_HOLE, MEASURED, World
+from replay.steps import RECEIVES, SENDS, Bools, Ints, Op
+
+#: Larger messages are not replayed; their cost is extrapolated.
+MAX_MESSAGE_BYTES = 64 << 20
+#: No two processes use more tags than every MPI library allows.
+_MAX_TAGS = (1 << 19) - FIRST_TAG
+_MOST_CODES = 1 << 62
+
+
+class Why(IntEnum):
+    """Why a message or call of a loaded rank is not executed."""
+
+    RUNS = 0
+    NO_PARTNER = 1
+    TOO_LARGE = 2
+    DEADLOCK = 3
+    NOT_REPLAYED = 4
+
+
+WHY_TEXT = {
+    Why.NO_PARTNER: "no call of the partner matches it",
+    Why.TOO_LARGE: "the message is larger than the replay sends",
+    Why.DEADLOCK: "executed in the order of the trace it would wait for ever",
+    Why.NOT_REPLAYED: "the replay does not know this call",
+}
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """The halves of the steps that run; every array has one entry per step.
+
+    ``send``, ``receive``: which steps send and receive a message in the replay; ``send_in``,
+    ``receive_in``: those with a partner that is loaded, the others go to the black hole.
+    ``direct``: collectives that run as such. ``process``: of the step's rank. ``send_to``,
+    ``receive_from``: process at the other end (-1: none), ``send_tag``, ``receive_tag``: tag of
+    the replay. ``why_send``, ``why_receive``: a Why; of collectives in ``why_send``.
+    """
+
+    send: Bools
+    receive: Bools
+    send_in: Bools
+    receive_in: Bools
+    direct: Bools
+    process: Ints
+    send_to: Ints
+    receive_from: Ints
+    send_tag: Ints
+    receive_tag: Ints
+    why_send: Ints
+    why_receive: Ints
+
+    @property
+    def outside(self) -> Bools:
+        """Return which steps have a message with an absent partner."""
+        return (self.send & ~self.send_in) | (self.receive & ~self.receive_in)
+
+
+@dataclass(frozen=True)
+class _Halves:
+    """Send half and receive half of every step: whether it has one, and its partner."""
+
+    send: Bools
+    receive: Bools
+    target: Ints
+    source: Ints
+    target_in: Bools
+    source_in: Bools
+
+
+def _halves(loaded: Loaded) -> _Halves:
+    steps = loaded.steps
+    double = steps.op == Op.SENDRECV
+    source = np.where(double, steps.peer2, steps.peer)
+    send = steps.is_op(*SENDS) & (steps.peer >= 0)
+    receive = steps.is_op(*RECEIVES) & (source >= 0)
+    return _Halves(send, receive, steps.peer, source,
+                   np.isin(steps.peer, steps.ranks), np.isin(source, steps.ranks))
+
+
+def needs_hole(loaded: Loaded) -> set[tuple[int, int]]:
+    """Return (side, slot) of the loaded ranks that talk to absent partners."""
+    halves = _halves(loaded)
+    away = (halves.send & ~halves.target_in) | (halves.receive & ~halves.source_in)
+    return set(zip(loaded.side[away].tolist(), loaded.slot[away].tolist(), strict=True))
+
+
+def traffic_of(
+    loaded: Loaded, world: World, excluded: tuple[Bools, Bools] | None = None
+) -> Traffic:
+    """Return what runs; ``excluded`` send and receive halves are left out with their other end.
+
+    Raises P3SError when a rank or its black hole is not in the world.
+    """
+    steps = loaded.steps
+    halves = _halves(loaded)
+    send, receive = halves.send, halves.receive
+    why_send = np.zeros(len(steps), dtype=np.int64)
+    why_receive = np.zeros(len(steps), dtype=np.int64)
+    for why, half, inside, other in ((why_send, send, halves.target_in, steps.to),
+                                     (why_receive, receive, halves.source_in, steps.source)):
+        why[half & inside & (other < 0)] = Why.NO_PARTNER
+    why_send[send & (steps.bytes > MAX_MESSAGE_BYTES)] = Why.TOO_LARGE
+    why_receive[receive & (loaded.arrives > MAX_MESSAGE_BYTES)] = Why.TOO_LARGE
+    if excluded is not None:
+        why_send[send & excluded[0]] = Why.DEADLOCK
+        why_receive[receive & excluded[1]] = Why.DEADLOCK
+    # What is left out at one end is left out at the other.
+    a = np.flatnonzero(send & halves.target_in & (steps.to >= 0))
+    b = steps.to[a]
+    both = np.maximum(why_send[a], why_receive[b])
+    why_send[a] = both
+    why_receive[b] = both
+    send = send & (why_send == Why.RUNS)
+    receive = receive & (why_receive == Why.RUNS)
+    collective = steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE)
+    direct = fits(steps, steps.ranks) if collective.any() else collective
+    why_send[collective & ~direct] = Why.NOT_REPLAYED
+
+    send_in, receive_in = send & halves.target_in, receive & halves.source_in
+    process, hole = _processes(loaded, world, (send & ~send_in) | (receive & ~receive_in))
+    of_rank = np.full(steps.n, -1, dtype=np.int64)
+    of_rank[steps.rank] = process
+    send_to = np.where(send_in, of_rank[halves.target], hole)
+    receive_from = np.where(receive_in, of_rank[halves.source], hole)
+    send_tag, receive_tag = _tags(loaded, halves, send, receive, process, send_to, receive_from)
+    return Traffic(
+        send, receive, send_in, receive_in, direct, process,
+        np.where(send, send_to, -1), np.where(receive, receive_from, -1), send_tag, receive_tag,
+        why_send, why_receive)
+
+
+def _processes(loaded: Loaded, world: World, away: Bools) -> tuple[Ints, Ints]:
+    """Return the process and the black hole of every step's rank (-1: it has none)."""
+    places = loaded.side * (int(loaded.slot.max(initial=0)) + 1) + loaded.slot
+    distinct, first, place = np.unique(places, return_index=True, return_inverse=True)
+    found = []
+    for role, wanted in ((MEASURED, np.ones(len(away), dtype=bool)), (BLACK_HOLE, away)):
+        rank_of = world.rank_of(role)
+        table = np.array([rank_of.get((int(loaded.side[i]), int(loaded.slot[i])), -1)
+                          for i in first.tolist()], dtype=np.int64)
+        column = table[place.reshape(-1)] if len(distinct) else np.zeros(0, dtype=np.int64)
+        if (column[wanted] < 0).any():
+            i = int(np.flatnonzero(wanted & (column < 0))[0])
+            raise P3SError(f"replay: rank {loaded.steps.rank[i]} has no {role} process in the "
+                           "layout; this is a fault of the plan")
+        found.append(column)
+    return found[0], found[1]
+
+
+def dense(*columns: Ints) -> Ints:
+    """Number the distinct rows of some columns, in their order."""
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    if len(code) == 0:
+        return code
+    values = 1
+    for column in columns:
+        low = int(column.min())
+        width = int(column.max()) - low + 1
+        if values * width > _MOST_CODES:
+            code, values = _ranked(code, values)
+            if values * width > _MOST_CODES:
+                column, width = _ranked(column - low, width)
+                low = 0
+        code = code * width + (column - low)
+        values *= width
+    return _ranked(code, values)[0]
+
+
+def _ranked(code: Ints, values: int) -> tuple[Ints, int]:
+    """Return the rank of each number from 0 to ``values`` among those that occur, and how many."""
+    if values <= 8 * len(code):  # a table is faster than sorting
+        found = np.zeros(values, dtype=bool)
+        found[code] = True
+        rank = np.cumsum(found) - 1
+        return rank[code], int(rank[-1]) + 1
+    distinct, inverse = np.unique(code, return_inverse=True)
+    return inverse.reshape(-1).astype(np.int64), len(distinct)
+
+
+def _tags(loaded: Loaded, halves: _Halves, send: Bools, receive: Bools, process: Ints,
+          send_to: Ints, receive_from: Ints) -> tuple[Ints, Ints]:
+    """Return the tags of the replay: one per communicator, tag and absent partner.
+
+    Tags of one pair of processes count from FIRST_TAG, so that they stay small.
+    """
+    steps = loaded.steps
+    tag2 = np.where(steps.op == Op.SENDRECV, steps.tag2, steps.tag)
+    s, r = np.flatnonzero(send), np.flatnonzero(receive)
+    absent = np.concatenate((np.where(halves.target_in, -1, halves.target)[s],
+                             np.where(halves.source_in, -1, halves.source)[r]))
+    pair = dense(np.concatenate((process[s], receive_from[r])),
+                 np.concatenate((send_to[s], process[r])))
+    channel = dense(pair, absent, np.concatenate((steps.comm[s], steps.comm[r])),
+                    np.concatenate((steps.tag[s], tag2[r])))
+    first = np.full(int(pair.max(initial=-1)) + 1, len(channel), dtype=np.int64)
+    np.minimum.at(first, pair, channel)
+    number = channel - first[pair]
+    if number.max(initial=0) > _MAX_TAGS:
+        raise P3SError("replay: two ranks use more tags than MPI allows; take fewer turns")
+    send_tag = np.full(len(steps), -1, dtype=np.int64)
+    receive_tag = send_tag.copy()
+    send_tag[s] = FIRST_TAG + number[:len(s)]
+    receive_tag[r] = FIRST_TAG + number[len(s):]
+    return send_tag, receive_tag

@@ -1,0 +1,292 @@
+"""Small programs that measure one thing at a time: messages of each class, calls, links.
+
+"one way": for each class of messages a process of one node sends to one of the other and back,
+after a pause in which the link comes to rest; the receiver waits already. With a load of k, k
+pairs of processes do so at the same time. "exchange": the same with MPI_Sendrecv, both ways at
+once. "calls": what calls cost by themselves. "link": messages back to back from one node to the
+other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from replay.plan.build_buffers import aligned
+from replay.plan.build_traffic import MAX_MESSAGE_BYTES
+from replay.plan.classes import MessageClass
+from replay.plan.program import EVENT, FIRST_TAG, Code, Collective, Pairing, Program
+from replay.plan.settle import refuse_unproven
+from replay.plan.world import MEASURED, World
+from replay.steps import Ints
+
+#: Pause before a message inside a node, and bounds of the pause before one between nodes: as
+#: long as a link of 10 MB/s needs for it, so that a slow link has nothing left to send.
+_PAUSE_INSIDE_NS = 200_000
+_PAUSE_NS = (1_000_000, 20_000_000)
+_PAUSE_NS_PER_BYTE = 100
+#: How much later than the send a late receive comes.
+_LATE_NS = 5_000_000
+#: Sizes at which calls are measured in any case.
+_SIZES = (1, 1024)
+_HANDSHAKE_TAG = FIRST_TAG + 1
+
+
+@dataclass
+class _Message:
+    cls: int
+    sender: int
+    receiver: int
+    sent: int
+    sent_end: int
+    posted: int
+    received: int
+    alone: int
+
+
+@dataclass
+class Sheet:
+    """Events of a micro-program under construction."""
+
+    processes: int
+    events: list[list[dict[str, int]]] = field(init=False)
+    lists: list[list[int]] = field(init=False)
+    slots: list[int] = field(init=False)
+    comms: dict[tuple[int, ...], int] = field(default_factory=dict)
+    messages: list[_Message] = field(default_factory=list)
+    own: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.events = [[] for _ in range(self.processes)]
+        self.lists = [[] for _ in range(self.processes)]
+        self.slots = [0] * self.processes
+
+    def add(self, process: int, code: Code, *, own: str = "", **columns: int) -> int:
+        """Append an event and return its position in the list of its process."""
+        event = {"code": int(code), "peer": -1, "comm": -1, "slot": -1, "at_ns": -1,
+                 "sample": -1, **columns}
+        if code in (Code.ISEND, Code.IRECV):
+            event["slot"] = self.slots[process]
+            self.slots[process] += 1
+        self.events[process].append(event)
+        if own:
+            self.own.append((process, len(self.events[process]) - 1, own))
+        return len(self.events[process]) - 1
+
+    def wait(self, process: int, posted: int, sample: int) -> None:
+        """Append a wait, for the request that an event left behind, whose cost is measured."""
+        self.lists[process].append(self.events[process][posted]["slot"])
+        self.add(process, Code.WAIT, own="wait", first=len(self.lists[process]) - 1, number=1,
+                 sample=sample)
+
+    def together(self, processes: Sequence[int]) -> None:
+        """Let processes of one node go on at the same time."""
+        if len(processes) < 2:
+            return
+        comm = self.comms.setdefault(tuple(processes), len(self.comms))
+        for process in processes:
+            self.add(process, Code.COLLECTIVE, arg=int(Collective.BARRIER), comm=comm)
+
+    def pause(self, processes: Sequence[int], duration_ns: int) -> None:
+        """Let processes compute."""
+        for process in processes:
+            self.add(process, Code.NOTHING, work_ns=duration_ns)
+
+    def program(self, what: str, name: str) -> Program:
+        """Return the program; it is proven to end."""
+        for process in range(self.processes):
+            self.add(process, Code.END)
+        lengths = [len(events) for events in self.events]
+        start = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+        table = np.zeros(int(start[-1]), dtype=EVENT)
+        rows = [row for events in self.events for row in events]
+        for column in EVENT.names or ():
+            table[column] = [row.get(column, 0) for row in rows]
+        largest = np.array([max((row.get("bytes", 0) for row in events), default=0)
+                            for events in self.events], dtype=np.int64)
+        columns = {name: np.array([getattr(m, name) for m in self.messages], dtype=np.int64)
+                   for name in _Message.__dataclass_fields__}
+        list_start = np.concatenate(([0], np.cumsum([len(x) for x in self.lists])))
+        program = Program(
+            what, name, -1, table, start, np.full(len(table), -1, dtype=np.int64),
+            np.array([slot for entries in self.lists for slot in entries], dtype=np.int64),
+            list_start.astype(np.int64), np.array(self.slots, dtype=np.int64), aligned(largest),
+            largest, tuple(self.comms),
+            tuple(np.zeros(0, dtype=EVENT) for _ in range(self.processes)),
+            Pairing(**columns) if self.messages else None, False, False,
+            tuple(sorted({m.cls for m in self.messages if m.cls >= 0})),
+            tuple((int(start[process]) + at, kind) for process, at, kind in self.own))
+        refuse_unproven(program, name)
+        return program
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Processes that send and those that receive, for one class (-1: none)."""
+
+    cls: int
+    bytes: int
+    inside: bool
+    pairs: tuple[tuple[int, int], ...]
+
+    @property
+    def pause_ns(self) -> int:
+        """Idle time before a message."""
+        if self.inside:
+            return _PAUSE_INSIDE_NS
+        wanted = self.bytes * len(self.pairs) * _PAUSE_NS_PER_BYTE
+        return min(max(wanted, _PAUSE_NS[0]), _PAUSE_NS[1])
+
+
+def partners(world: World, distance: int, load: int) -> tuple[tuple[int, int], ...]:
+    """Return up to ``load`` pairs of measured processes on two nodes, or one inside a node."""
+    measured = world.rank_of(MEASURED)
+    if distance > 0:
+        both = [slot for side, slot in measured if side == 0 and (1, slot) in measured]
+        return tuple((measured[0, slot], measured[1, slot]) for slot in sorted(both)[:load])
+    for side in (0, 1):
+        if (side, 0) in measured and (side, 1) in measured:
+            return ((measured[side, 0], measured[side, 1]),)
+    return ()
+
+
+def pair_programs(messages: Sequence[MessageClass], world: World, which: Ints | None = None, *,
+                  times: int = 1) -> tuple[Program, ...]:
+    """Return the programs "one way", "exchange" and "calls" for classes of messages.
+
+    ``which``: numbers of the classes (default: all). A class that no two measured processes can
+    show is in none of them. ``times``: messages each way per class and pass.
+    """
+    numbers = range(len(messages)) if which is None else which.tolist()
+    jobs = []
+    for number in numbers:
+        cls = messages[number]
+        pairs = partners(world, cls.distance, max(cls.load, 1))
+        if pairs and cls.bytes <= MAX_MESSAGE_BYTES:
+            jobs.append(_Job(number, cls.bytes, cls.distance == 0, pairs))
+    if not jobs:
+        return ()
+    singles: dict[tuple[int, bool], _Job] = {}
+    for job in jobs:
+        singles.setdefault((job.bytes, job.inside), _Job(job.cls, job.bytes, job.inside,
+                                                         job.pairs[:1]))
+    for inside in {job.inside for job in jobs}:
+        pairs = partners(world, 0 if inside else 1, 1)
+        for nbytes in _SIZES:
+            singles.setdefault((nbytes, inside), _Job(-1, nbytes, inside, pairs))
+    one_way, exchange, calls = (Sheet(world.size) for _ in range(3))
+    for job in jobs:
+        for _ in range(times):
+            _send(one_way, job)
+            _send(one_way, _Job(job.cls, job.bytes, job.inside,
+                                tuple((b, a) for a, b in job.pairs)))
+            _exchange(exchange, job)
+    for job in singles.values():
+        if job.cls < 0:
+            _send(one_way, job)
+            _send(one_way, _Job(-1, job.bytes, job.inside, tuple((b, a) for a, b in job.pairs)))
+        _late(calls, job)
+        _posted(calls, job)
+    return (one_way.program("pair", "one way"), exchange.program("pair", "exchange"),
+            calls.program("pair", "calls"))
+
+
+def _send(sheet: Sheet, job: _Job) -> None:
+    """Let all pairs send one message at once; receivers wait already."""
+    senders = [a for a, _ in job.pairs]
+    sample = max(job.cls, 0)
+    received = [sheet.add(b, Code.RECV, peer=a, tag=FIRST_TAG, bytes=job.bytes, sample=sample)
+                for a, b in job.pairs]
+    sheet.pause(senders, job.pause_ns)
+    sheet.together(senders)
+    for (a, b), at in zip(job.pairs, received, strict=True):
+        own = "send" if len(job.pairs) == 1 else ""
+        sent = sheet.add(a, Code.SEND, own=own, peer=b, tag=FIRST_TAG, bytes=job.bytes,
+                         sample=sample)
+        sheet.messages.append(_Message(job.cls, a, b, sent, sent, at, at, 1))
+
+
+def _exchange(sheet: Sheet, job: _Job) -> None:
+    """Let all pairs exchange a message each way at once."""
+    at = {}
+    for side in (0, 1):
+        group = [pair[side] for pair in job.pairs]
+        sheet.pause(group, job.pause_ns)
+        if not job.inside:
+            sheet.together(group)
+    for a, b in job.pairs:
+        for me, other in ((a, b), (b, a)):
+            at[me] = sheet.add(me, Code.SENDRECV, peer=other, tag=FIRST_TAG, bytes=job.bytes,
+                               sample=max(job.cls, 0))
+            sheet.add(me, Code.SECOND, peer=other, tag=FIRST_TAG, bytes=job.bytes)
+    for a, b in job.pairs:
+        for me, other in ((a, b), (b, a)):
+            sheet.messages.append(
+                _Message(job.cls, me, other, at[me], at[me], at[other], at[other], 0))
+
+
+def _late(sheet: Sheet, job: _Job) -> None:
+    """Send a message whose receive comes late, both ways."""
+    (first, second), sample = job.pairs[0], max(job.cls, 0)
+    for a, b in ((first, second), (second, first)):
+        _handshake(sheet, (first, second), 0)
+        sheet.pause([a], job.pause_ns)
+        sheet.pause([b], job.pause_ns + _LATE_NS)
+        sent = sheet.add(a, Code.SEND, own="late", peer=b, tag=FIRST_TAG, bytes=job.bytes,
+                         sample=sample)
+        at = sheet.add(b, Code.RECV, own="receive", peer=a, tag=FIRST_TAG, bytes=job.bytes,
+                       sample=sample)
+        sheet.messages.append(_Message(job.cls, a, b, sent, sent, at, at, 0))
+
+
+def _handshake(sheet: Sheet, pair: tuple[int, int], work_ns: int) -> None:
+    """Let two processes meet after some computation."""
+    for a, b in (pair, pair[::-1]):
+        sheet.add(a, Code.SENDRECV, work_ns=work_ns, peer=b, tag=_HANDSHAKE_TAG)
+        sheet.add(a, Code.SECOND, peer=b, tag=_HANDSHAKE_TAG)
+
+
+def _posted(sheet: Sheet, job: _Job) -> None:
+    """Post requests on both sides, let them become complete, and wait for them."""
+    sample = max(job.cls, 0)
+    requests = {}
+    (first, second) = job.pairs[0]
+    sides = ((first, second), (second, first))
+    for a, b in sides:
+        receive = sheet.add(a, Code.IRECV, own="post", peer=b, tag=FIRST_TAG, bytes=job.bytes,
+                            sample=sample)
+        send = sheet.add(a, Code.ISEND, own="post", peer=b, tag=FIRST_TAG, bytes=job.bytes,
+                         sample=sample)
+        requests[a] = (receive, send)
+    for _ in range(2):  # the second one finds what the first one has set going
+        _handshake(sheet, (first, second), job.pause_ns)
+    for a, _ in sides:
+        for request in requests[a]:
+            sheet.wait(a, request, sample)
+
+
+def link_programs(world: World, nbytes: int = 1 << 16, number: int = 64, *,
+                  pause_ns: int = 20_000_000) -> tuple[Program, ...]:
+    """Return floods of ``number`` messages from node 0 to node 1: by one process, by all.
+
+    Nothing when the world has measured processes on one node only.
+    """
+    found: list[Program] = []
+    everybody = partners(world, 1, world.size)
+    for pairs in (everybody[:1], everybody):
+        if not pairs or (found and len(pairs) == 1):
+            continue
+        sheet = Sheet(world.size)
+        each = max(number // len(pairs), 1)
+        senders = [a for a, _ in pairs]
+        sheet.pause(senders, pause_ns)
+        sheet.together(senders)
+        for a, b in pairs:
+            sheet.add(a, Code.LINK_SEND, peer=b, tag=FIRST_TAG, bytes=nbytes, number=each,
+                      sample=0)
+            sheet.add(b, Code.LINK_RECV, peer=a, tag=FIRST_TAG, bytes=nbytes, number=each,
+                      sample=0)
+        found.append(sheet.program("link", f"link, {len(pairs)} sending"))
+    return tuple(found)

@@ -1,0 +1,160 @@
+/* What Open MPI sends and receives for its collectives, message by message.
+ *
+ * Arguments: a file of lines "CALL BYTES ROOT" and a prefix; rank r writes prefix.r, one line per
+ * call: words like i3:64 - letter (s send, i nonblocking send, r receive, q nonblocking receive),
+ * peer, bytes (of a receive: of its buffer). BYTES as in a scaled trace; gatherv, scatterv,
+ * allgatherv: member r has BYTES * (r % 3).
+ */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, size;
+static FILE *told;
+static int noting;
+
+/* Open MPI's table of point-to-point functions (ompi/mca/pml/pml.h); its collectives go through
+ * it. Version 5 has one more entry before those of interest. */
+extern struct {
+    void *entry[16];
+} mca_pml;
+#define AT(i) ((i) + (OMPI_MAJOR_VERSION >= 5))
+enum { IRECV = AT(7), RECV = AT(8), ISEND_INIT = AT(9), ISEND = AT(10), SEND = AT(11),
+       IRECV_INIT = AT(6) };
+
+typedef int isend_fn(const void *, size_t, MPI_Datatype, int, int, int, MPI_Comm, void **);
+typedef int send_fn(const void *, size_t, MPI_Datatype, int, int, int, MPI_Comm);
+typedef int irecv_fn(void *, size_t, MPI_Datatype, int, int, MPI_Comm, void **);
+typedef int recv_fn(void *, size_t, MPI_Datatype, int, int, MPI_Comm, MPI_Status *);
+static isend_fn *real_isend, *real_isend_init;
+static send_fn *real_send;
+static irecv_fn *real_irecv, *real_irecv_init;
+static recv_fn *real_recv;
+
+static void note(char what, int peer, size_t count, MPI_Datatype type, MPI_Comm comm) {
+    int unit, same;
+    if (!noting) return;
+    MPI_Type_size(type, &unit);
+    MPI_Comm_compare(comm, MPI_COMM_WORLD, &same);
+    if (same != MPI_IDENT && peer >= 0) { /* a communicator of the library's own */
+        MPI_Group inner, world;
+        int mine = peer;
+        MPI_Comm_group(comm, &inner), MPI_Comm_group(MPI_COMM_WORLD, &world);
+        MPI_Group_translate_ranks(inner, 1, &mine, world, &peer);
+        MPI_Group_free(&inner), MPI_Group_free(&world);
+    }
+    fprintf(told, "%c%d:%zu ", what, peer, count * unit);
+}
+
+static int my_isend(const void *b, size_t n, MPI_Datatype t, int to, int tag, int mode, MPI_Comm c,
+                    void **request) {
+    note('i', to, n, t, c);
+    return real_isend(b, n, t, to, tag, mode, c, request);
+}
+static int my_isend_init(const void *b, size_t n, MPI_Datatype t, int to, int tag, int mode,
+                         MPI_Comm c, void **request) {
+    note('i', to, n, t, c);
+    return real_isend_init(b, n, t, to, tag, mode, c, request);
+}
+static int my_send(const void *b, size_t n, MPI_Datatype t, int to, int tag, int mode, MPI_Comm c) {
+    note('s', to, n, t, c);
+    return real_send(b, n, t, to, tag, mode, c);
+}
+static int my_irecv(void *b, size_t n, MPI_Datatype t, int from, int tag, MPI_Comm c, void **r) {
+    note('q', from, n, t, c);
+    return real_irecv(b, n, t, from, tag, c, r);
+}
+static int my_irecv_init(void *b, size_t n, MPI_Datatype t, int from, int tag, MPI_Comm c,
+                         void **r) {
+    note('q', from, n, t, c);
+    return real_irecv_init(b, n, t, from, tag, c, r);
+}
+static int my_recv(void *b, size_t n, MPI_Datatype t, int from, int tag, MPI_Comm c,
+                   MPI_Status *status) {
+    note('r', from, n, t, c);
+    return real_recv(b, n, t, from, tag, c, status);
+}
+
+static void interpose(void) {
+    real_isend = mca_pml.entry[ISEND], mca_pml.entry[ISEND] = my_isend;
+    real_isend_init = mca_pml.entry[ISEND_INIT], mca_pml.entry[ISEND_INIT] = my_isend_init;
+    real_send = mca_pml.entry[SEND], mca_pml.entry[SEND] = my_send;
+    real_irecv = mca_pml.entry[IRECV], mca_pml.entry[IRECV] = my_irecv;
+    real_irecv_init = mca_pml.entry[IRECV_INIT], mca_pml.entry[IRECV_INIT] = my_irecv_init;
+    real_recv = mca_pml.entry[RECV], mca_pml.entry[RECV] = my_recv;
+}
+
+static void call(const char *name, long bytes, int root) {
+    int unit = bytes % 8 ? (bytes % 4 ? 1 : 4) : 8;
+    MPI_Datatype type = unit == 8 ? MPI_DOUBLE : unit == 4 ? MPI_INT : MPI_BYTE;
+    MPI_Op op = unit == 1 ? MPI_BOR : MPI_SUM;
+    int count = bytes / unit, v = !strcmp(name + strlen(name) - 2, "rv");
+    long total = (bytes + 64) * (long)(size + 1) * 3;
+    char *in = calloc(1, total), *out = calloc(1, total);
+    int *counts = calloc(size, sizeof *counts), *at = calloc(size + 1, sizeof *at);
+    for (int r = 0; r < size; r++) {
+        counts[r] = v ? count * (r % 3) : count;
+        at[r + 1] = at[r] + counts[r];
+    }
+    MPI_Comm w = MPI_COMM_WORLD;
+    if (!strcmp(name, "barrier")) MPI_Barrier(w);
+    if (!strcmp(name, "bcast")) MPI_Bcast(in, count, type, root, w);
+    if (!strcmp(name, "reduce")) MPI_Reduce(in, out, count, type, op, root, w);
+    if (!strcmp(name, "allreduce")) MPI_Allreduce(in, out, count, type, op, w);
+    if (!strcmp(name, "scan")) MPI_Scan(in, out, count, type, op, w);
+    if (!strcmp(name, "exscan")) MPI_Exscan(in, out, count, type, op, w);
+    if (!strcmp(name, "gather")) MPI_Gather(in, count, type, out, count, type, root, w);
+    if (!strcmp(name, "scatter")) MPI_Scatter(in, count, type, out, count, type, root, w);
+    if (!strcmp(name, "allgather")) MPI_Allgather(in, count, type, out, count, type, w);
+    if (!strcmp(name, "gatherv"))
+        MPI_Gatherv(in, counts[rank], type, out, counts, at, type, root, w);
+    if (!strcmp(name, "scatterv"))
+        MPI_Scatterv(in, counts, at, type, out, counts[rank], type, root, w);
+    if (!strcmp(name, "allgatherv"))
+        MPI_Allgatherv(in, counts[rank], type, out, counts, at, type, w);
+    if (!strcmp(name, "alltoall"))
+        MPI_Alltoall(in, count / size, type, out, count / size, type, w);
+    if (!strcmp(name, "reduce_scatter_block"))
+        MPI_Reduce_scatter_block(in, out, count / size, type, op, w);
+    if (!strcmp(name, "reduce_scatter") || !strcmp(name, "alltoallv") ||
+        !strcmp(name, "alltoallw")) {
+        int *one = calloc(size, sizeof *one), *zero = calloc(size, sizeof *zero);
+        MPI_Datatype *types = calloc(size, sizeof *types);
+        int even = !strcmp(name, "reduce_scatter");
+        for (int r = 0; r < size; r++) {
+            one[r] = count / size + (even && r < count % size);
+            types[r] = type;
+        }
+        if (even) MPI_Reduce_scatter(in, out, one, type, op, w);
+        if (!strcmp(name, "alltoallv")) MPI_Alltoallv(in, one, zero, type, out, one, zero, type, w);
+        if (!strcmp(name, "alltoallw"))
+            MPI_Alltoallw(in, one, zero, types, out, one, zero, types, w);
+        free(one), free(zero), free(types);
+    }
+    free(in), free(out), free(counts), free(at);
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc < 3) MPI_Abort(MPI_COMM_WORLD, 2);
+    char path[4096], name[64];
+    long bytes;
+    int root;
+    snprintf(path, sizeof path, "%s.%d", argv[2], rank);
+    FILE *list = fopen(argv[1], "r");
+    told = fopen(path, "w");
+    if (!list || !told) MPI_Abort(MPI_COMM_WORLD, 2);
+    interpose();
+    while (fscanf(list, "%63s %ld %d", name, &bytes, &root) == 3) {
+        noting = 1;
+        call(name, bytes, root);
+        noting = 0;
+        fprintf(told, "\n");
+    }
+    fclose(told);
+    MPI_Finalize();
+    return 0;
+}
