@@ -128,17 +128,17 @@ def settings_of(mpi: Mpi, **values: object) -> JobSettings:
 
 
 def run_job(directory: Path, mpi: Mpi, size: int, *, worker: Sequence[str] = (),
-            timeout_s: float = 60.0, extra: Sequence[str] = ()) -> Ended:
+            timeout_s: float = 60.0, sharing: bool = True) -> Ended:
     """Start the processes of a job that is written, and wait for their end."""
     from signature_runner.launch import _environment
     from signature_runner.mpi import library_of
 
     library = library_of(str(compile_inner(mpi.mpicc)))
-    env = {**_environment(True, "replay-jobs"), "PYTHONPATH": str(ROOT),
+    env = {**_environment(sharing, "replay-jobs"), "PYTHONPATH": str(ROOT),
            "P3S_REPLAY_MPI": mpi.family}
     if library and library[1]:
         env["MPI4PY_LIBMPI"] = library[1]
-    words = [mpi.mpiexec, *extra, "-n", str(size), "/usr/bin/env",
+    words = [mpi.mpiexec, "-n", str(size), "/usr/bin/env",
              *(f"{name}={env[name]}" for name in ("PYTHONPATH", "P3S_REPLAY_MPI",
                                                   "MPI4PY_LIBMPI") if name in env),
              sys.executable, "-P", *(worker or ("-m", "replay.engine.worker")), str(directory),

@@ -153,8 +153,8 @@ PROGRAMS = [ping_pong, halo, some_and_any, persistent, collectives, black_hole, 
 @both
 def test_programs_of_every_kind(tmp_path: Path, mpi: object) -> None:
     programs = [make() for make in PROGRAMS]
-    found = dict(zip([program.name for program in programs],
-                     measure(tmp_path, mpi, programs, 4, budget_s=600.0, most_passes=16), strict=True))
+    results = measure(tmp_path, mpi, programs, 4, budget_s=600.0, most_passes=16)
+    found = dict(zip([program.name for program in programs], results, strict=True))
     for program in programs:
         result = found[program.name]
         sampled = np.flatnonzero(program.events["sample"] >= 0)

@@ -28,6 +28,10 @@ PAGES = ("small", "huge", "malloc")
 STALL_S = 60.0
 MOST_PASSES = 256
 VERSION = 1
+#: What a pass and an event take beside computation, to share the budget by: a guess is enough.
+_PASS_S = 0.005
+_NS_PER_EVENT = 20_000.0
+_NS_PER_BYTE = 10.0
 
 _ARRAYS = ("start", "lists", "list_start", "slots", "in_bytes", "out_bytes")
 _PAIRING = ("cls", "sender", "receiver", "sent", "sent_end", "posted", "received", "alone")
@@ -59,6 +63,13 @@ class Job:
     settings: JobSettings
     world: World
     heads: tuple[Mapping[str, Any], ...]
+
+    def pass_s(self, number: int) -> float:
+        """Return how long a pass of a program takes, roughly; budgets are shared by this."""
+        head = self.heads[number]
+        wait_ns = max(head["work_ns"] * self.settings.work_scale, head["last_ns"])
+        return (_PASS_S + 1e-9 * (wait_ns + _NS_PER_BYTE * head["bytes"]
+                                  + _NS_PER_EVENT * head["events"]))
 
     def program(self, number: int) -> Program:
         """Read a program; ``step`` and ``classes`` are not part of a job and come back empty."""
@@ -133,7 +144,12 @@ def write_job(directory: Path, programs: Sequence[Program], world: World,
 
 
 def _head(program: Program) -> dict[str, Any]:
+    sizes = [(float(mine["work_ns"].sum()), float(mine["bytes"].clip(0).sum()), len(mine))
+             for mine in map(program.of, range(len(program.start) - 1))]
+    work_ns, nbytes, events = (max(column) for column in zip(*sizes, strict=True))
     return {
+        "work_ns": work_ns, "bytes": nbytes, "events": events,
+        "last_ns": float(program.events["at_ns"].max(initial=0)) if program.timed else 0.0,
         "what": program.what, "name": program.name, "section": int(program.section),
         "comms": [[int(rank) for rank in members] for members in program.comms],
         "timed": bool(program.timed), "noise": bool(program.noise),

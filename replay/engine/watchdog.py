@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,8 @@ _POLL_S = 0.2
 #: Time for the other processes to print their line before the first one takes the job down.
 _GRACE_S = 2.0
 _SHOWN = 4
+#: Asks a process to say what it waits for.
+_SAY = signal.SIGUSR1
 
 #: Fields of struct progress in inner.c, then our own: process has done all it should, length of
 #: the text, number of events behind it.
@@ -181,20 +183,23 @@ class Watchdog(threading.Thread):
         self._allowed_s = 0.0
         self._outstanding = outstanding
         self._neighbour: Neighbour | None = None
+        self._others: Sequence[int] = ()
+        self._said = False
         self._stopped = False
         self._woken, self._wake = os.pipe()
         for fd in (self._woken, self._wake):
             os.set_blocking(fd, False)
 
     def start(self) -> None:
-        """Start watching; SIGTERM is handled here, as the main thread is in an MPI call."""
-        signal.signal(signal.SIGTERM, lambda _number, _frame: None)
+        """Start watching; signals are handled here, as the main thread is in an MPI call."""
+        for number in (signal.SIGTERM, _SAY):
+            signal.signal(number, lambda _number, _frame: None)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         super().start()
 
-    def watch(self, other: Neighbour | None) -> None:
-        """Watch another process, too."""
-        self._neighbour = other
+    def watch(self, other: Neighbour | None, everybody: Sequence[int]) -> None:
+        """Watch another process, too; ``everybody``: process ids of the job on this machine."""
+        self._neighbour, self._others = other, everybody
 
     def allow(self, seconds: float) -> None:
         """Let nothing move for so much longer: computation is emulated somewhere."""
@@ -213,9 +218,12 @@ class Watchdog(threading.Thread):
             ready = select.select(fds, [], [], _POLL_S)[0]
             if self._stopped:
                 return
-            if self._woken in ready and signal.SIGTERM in os.read(self._woken, 64):
+            got = os.read(self._woken, 64) if self._woken in ready else b""
+            if signal.SIGTERM in got:
                 self._check_neighbour()
                 self._end(128 + signal.SIGTERM)
+            if _SAY in got:
+                self._say_pending()
             if ready:
                 self._check_neighbour()
             now = words[:4].tolist()
@@ -242,9 +250,17 @@ class Watchdog(threading.Thread):
         os._exit(code)
 
     def _give_up(self) -> None:
-        say(f"{STALL_MARK}{self.pending()}")
+        self._say_pending()
+        for pid in self._others:  # some may be allowed to stand still for longer
+            with contextlib.suppress(OSError):
+                os.kill(pid, _SAY)
         time.sleep(_GRACE_S)
         self._end(EXIT_STALLED)
+
+    def _say_pending(self) -> None:
+        if not self._said:
+            say(f"{STALL_MARK}{self.pending()}")
+        self._said = True
 
     def pending(self) -> str:
         """Return what this process is doing, with its outstanding requests."""

@@ -89,7 +89,9 @@ class Worker:
         self.places = self._places()
         self.kernels = [place["kernel"] for place in self.places]
         self.shared_cores = self._shares_cores()
-        self.watchdog.watch(self._neighbour())
+        siblings = self._siblings()
+        self.watchdog.watch(self._next_of(siblings),
+                            [self.places[rank]["pid"] for rank in siblings if rank != self.rank])
         self.errors_ns: list[Any] = []
 
     def _head(self) -> dict[str, Any]:
@@ -174,11 +176,14 @@ class Worker:
             cores |= int(self.places[rank]["cores"], 16)
         return len(here) > cores.bit_count()
 
-    def _neighbour(self) -> watchdog.Neighbour | None:
-        """Return the next process of this machine, to be watched."""
-        here = [rank for rank in self._here()
+    def _siblings(self) -> list[int]:
+        """Return the processes that can be seen from here, this one among them."""
+        return [rank for rank in self._here()
                 if self.places[rank]["world"] == self.places[self.rank]["world"]]
-        other = self.places[here[(here.index(self.rank) + 1) % len(here)]]
+
+    def _next_of(self, siblings: list[int]) -> watchdog.Neighbour | None:
+        """Return the next process of this machine, to be watched."""
+        other = self.places[siblings[(siblings.index(self.rank) + 1) % len(siblings)]]
         if other["pid"] == os.getpid():
             return None
         return watchdog.neighbour(other["pid"], other["page"])
@@ -189,14 +194,15 @@ class Worker:
         self._tell("measuring how sleeps overshoot")
         self.loop.calibrate()
         deadline = time.monotonic() + self.budget_s
-        numbers = self._share_json(self._to_do() if self.job else None)
+        to_do = self._share_json(self._to_do() if self.job else None)
+        numbers, needs_s = [number for number, _ in to_do], [need_s for _, need_s in to_do]
         passes = skipped = 0
         for index, number in enumerate(numbers):
             left_s = deadline - time.monotonic()
             if self._agree(left_s < -_OVERTIME * self.budget_s):
                 skipped += 1
                 continue
-            share_s = max(left_s, 0.0) / (len(numbers) - index)
+            share_s = max(left_s, 0.0) * needs_s[index] / sum(needs_s[index:])
             passes += self.program(number, share_s, len(numbers) - index - 1)
         self._tell("finishing")
         self.loop.close()
@@ -208,9 +214,10 @@ class Worker:
                 "work_error_ns": self._work_error(),
                 "sleep_overshoot_ns": self.loop.overshoot_ns.tolist()}
 
-    def _to_do(self) -> list[int]:
+    def _to_do(self) -> list[tuple[int, float]]:
+        """Return the programs without a result, and how long a pass of each takes roughly."""
         assert self.job is not None
-        return [number for number in range(len(self.job.heads))
+        return [(number, self.job.pass_s(number)) for number in range(len(self.job.heads))
                 if not result_path(self.directory, number).exists()]
 
     def _work_error(self) -> dict[str, float]:
@@ -225,7 +232,7 @@ class Worker:
         """Run one program until enough is known; return the number of passes."""
         program = self.job.program(number) if self.job else None
         record = recorded(program) if program else None
-        head = self._share_json(self._program_head(program) if program else None)
+        head = self._share_json(self._program_head(number, program) if program else None)
         self._tell(f"program {number} {head['name']}")
         self.watchdog.allow(head["allowed_s"])
         part = self._own(program, record)
@@ -243,13 +250,12 @@ class Worker:
             print(f"measured {head['name']}: {passes} passes, {left} programs left", flush=True)
         return passes
 
-    def _program_head(self, program: Program) -> dict[str, Any]:
+    def _program_head(self, number: int, program: Program) -> dict[str, Any]:
         """Return what everybody must know of a program, with how long nothing may move in it."""
-        work_s = max((program.of(p)["work_ns"].sum() for p in range(self.comm.size)), default=0)
-        at_s = program.events["at_ns"].max(initial=0) if program.timed else 0
+        assert self.job is not None
         return {"name": program.name, "timed": program.timed,
                 "comms": [list(members) for members in program.comms],
-                "allowed_s": 2e-9 * float(work_s * self.work_scale + at_s)}
+                "allowed_s": 2.0 * self.job.pass_s(number)}
 
     def _own(self, program: Program | None, record: Ints | None) -> Part:
         """Return this process's part of a program; process 0 hands them out."""
