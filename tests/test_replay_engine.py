@@ -205,6 +205,18 @@ def test_what_is_measured_is_not_measured_again(tmp_path: Path) -> None:
         f"program-{number:03d}.npz" for number in range(3)}
 
 
+@pytest.mark.mpi
+def test_a_spent_budget_leaves_programs_out_but_none_of_a_kind(tmp_path: Path) -> None:
+    mpi = FOUND[0]
+    write_job(tmp_path, [link(), ping_pong(), ping_pong(), halo(), timed_black_hole()],
+              world_of(4), settings_of(mpi, budget_s=1e-6))
+    ended = run_job(tmp_path, mpi, 4)
+    assert ended.code == 0, ended.stderr
+    there = [result_path(tmp_path, number).exists() for number in range(5)]
+    assert there == [True, True, False, False, True]
+    assert json.loads((tmp_path / DONE).read_text())["skipped"] == 2
+
+
 OTHER_KERNELS = """
 import os, sys
 from replay.engine import clocks, worker
