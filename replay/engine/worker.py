@@ -219,7 +219,8 @@ class Worker:
     def _to_do(self) -> list[tuple[int, float, str]]:
         """Return the programs without a result, how long a pass takes roughly, and their kind."""
         assert self.job is not None
-        return [(number, self.job.pass_s(number), self.job.heads[number]["what"]) for number in range(len(self.job.heads))
+        return [(number, self.job.pass_s(number), head["what"])
+                for number, head in enumerate(self.job.heads)
                 if not result_path(self.directory, number).exists()]
 
     def _work_error(self) -> dict[str, float]:
