@@ -120,7 +120,7 @@ def remove_shared_memory(since: float) -> list[str]:
                         and facts.st_ctime >= since - 1.0 and path.is_file()):
                     left[str(path)] = path
     if left:
-        for name in _in_use():
+        for name in in_use():
             left.pop(name, None)
     for path in left.values():
         with contextlib.suppress(OSError):
@@ -128,7 +128,7 @@ def remove_shared_memory(since: float) -> list[str]:
     return sorted(left)
 
 
-def _in_use() -> Iterable[str]:
+def in_use() -> Iterable[str]:
     """Return files below /dev/shm that living processes have mapped or open."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
