@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,7 @@ from p3s.cli.common import Progress, say
 from p3s.cli.runs import MIN_COUNTS
 from p3s.errors import Damaged, P3SError
 from p3s.study import Study
-
-
-@dataclass(frozen=True)
-class ReplaySettings:
-    """How communication is measured: nodes, cores of each, seconds per count, launcher."""
-
-    hosts: tuple[str, ...] | None = None
-    cores_per_node: int | None = None
-    budget_s: float = 30.0
-    launcher: tuple[str, ...] | None = None
+from replay.settings import ReplaySettings
 
 
 def changed_ns(path: Path) -> int | None:
@@ -221,15 +211,9 @@ def run_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) ->
     import replay
 
     bar.start(f"n={n}: measuring communication")
-    result = replay.run(
-        study.scaled_dir(n),
-        study.replay_path(n),
-        hosts=list(settings.hosts) if settings.hosts is not None else None,
-        cores_per_node=settings.cores_per_node,
-        budget_s=settings.budget_s,
-        launcher=list(settings.launcher) if settings.launcher is not None else None,
-        progress=lambda text: bar.start(f"n={n}: {text}"),
-    )
+    result = replay.run(study.scaled_dir(n), study.replay_path(n), settings,
+                        machine=study.root / "machine.json",
+                        progress=lambda text: bar.start(f"n={n}: {text}"))
     bar.done(f"n={n}: communication measured")
     return result
 

@@ -118,18 +118,15 @@ def match(sends: Half, receives: Half) -> tuple[Ints, Ints]:
     tag = np.where(kind == MESSAGE, np.concatenate((sends.tag, receives.tag)), 0)
     channel = dense(kind, np.concatenate((sends.process, receives.peer)),
                     np.concatenate((sends.peer, receives.process)), tag)
-    mine = []
-    for part in (channel[:len(sends.event)], channel[len(sends.event):]):
+    parts = channel[:len(sends.event)], channel[len(sends.event):]
+    channels = int(channel.max(initial=-1)) + 1
+    counts = [np.bincount(part, minlength=channels) for part in parts]
+    first = np.concatenate(([0], np.cumsum(np.maximum(*counts))))
+    ends = np.full((2, int(first[-1])), -1, dtype=np.int64)
+    for end, part, count in zip(ends, parts, counts, strict=True):
         order = np.argsort(part, kind="stable")
-        begin = np.searchsorted(part[order], part[order])
-        ordinal = np.empty(len(part), dtype=np.int64)
-        ordinal[order] = np.arange(len(part)) - begin
-        mine.append(ordinal)
-    message = dense(channel, np.concatenate(mine))
-    number = int(message.max(initial=-1)) + 1
-    ends = np.full((2, number), -1, dtype=np.int64)
-    ends[0, message[:len(sends.event)]] = np.arange(len(sends.event))
-    ends[1, message[len(sends.event):]] = np.arange(len(receives.event))
+        begin = np.cumsum(count) - count
+        end[first[part[order]] + np.arange(len(part)) - begin[part[order]]] = order
     return ends[0], ends[1]
 
 

@@ -74,8 +74,7 @@ def _best(names: Sequence[str], hops: Ints, distance: int) -> tuple[int, int, in
     a, b = int(min(first, second)), int(max(first, second))
     rest = [i for i in range(number) if i not in (a, b)]
     if len(rest) < 2:  # two or three hosts: they play more than one node
-        four = [a, b, *rest]
-        return a, b, four[2 % len(four)], four[3 % len(four)]
+        return (a, b, rest[0], rest[0]) if rest else (a, b, a, b)
     best, least = (rest[0], rest[1]), np.inf
     for third in rest[:64]:
         for fourth in rest[:64]:
