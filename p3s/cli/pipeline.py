@@ -11,7 +11,7 @@ from typing import Any
 from p3s.cli.common import Progress, say
 from p3s.cli.runs import MIN_COUNTS
 from p3s.errors import Damaged, P3SError
-from p3s.study import Study
+from p3s.study import Study, is_old_replay
 from replay.settings import ReplaySettings
 
 
@@ -220,7 +220,8 @@ def run_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) ->
 
 def ensure_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) -> None:
     """Measure the communication at ``n`` when it is missing or older than the scaled trace."""
-    if is_stale(study.replay_path(n), [study.scaled_path(n)]):
+    path = study.replay_path(n)
+    if is_stale(path, [study.scaled_path(n)]) or is_old_replay(path):
         run_replay(study, n, settings, bar)
 
 
