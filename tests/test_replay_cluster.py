@@ -20,7 +20,6 @@ from replay_jobs import Script, program_of
 from p3s.errors import P3SError
 from replay.engine.inner import compile_inner
 from replay.engine.job import JobSettings, write_job
-from replay.launch.landing import check_landing
 from replay.launch.launcher import Mpi, find_mpi, on_hosts
 from replay.launch.run import in_use, run_job
 from replay.launch.store import ResultStore
@@ -98,10 +97,9 @@ def test_processes_land_on_their_hosts(cluster: Cluster, tmp_path: Path, family:
     key = store.key(_program(), WORLD, {"hosts": hosts})
     with store.job([key]) as directory:
         _write(directory, _program(), mpi)
-        outcome = run_job(directory, mpi, WORLD, timeout_s=TIMEOUT_S)
+        outcome = run_job(directory, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=hosts)
     assert [place.name for place in outcome.places] == [
         hosts[process.node] for process in WORLD.processes]
-    check_landing(WORLD, outcome.places, hosts)
     result = store.get(key)
     assert result is not None and result.passes > 0 and np.all(result.event_ns > 0)
     assert cluster.processes() == [] and not _left(before)
@@ -112,9 +110,9 @@ def test_ranks_that_landed_elsewhere_are_refused(cluster: Cluster, tmp_path: Pat
     words = [*openmpi_words(cluster), "-n", "{np}", "--host", f"{cluster.hosts[0]}:4"]
     mpi = on_hosts(find_mpi(words), cluster.hosts, WORLD)
     _write(tmp_path, _program(), mpi)
-    outcome = run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S)
     with pytest.raises(P3SError, match=f"were started on {cluster.hosts[0]}"):
-        check_landing(WORLD, outcome.places, cluster.hosts)
+        run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S, hosts=cluster.hosts)
+    assert not list(tmp_path.glob("results/*"))
 
 
 @pytest.mark.parametrize("victim", ["rank", pytest.param("launcher", marks=pytest.mark.slow)])
@@ -142,6 +140,8 @@ def test_a_killed_job_leaves_nothing(cluster: Cluster, tmp_path: Path, victim: s
         run_job(tmp_path, mpi, WORLD, timeout_s=TIMEOUT_S)
     killer.join()
     assert "\n" not in str(error.value) and "timed out" not in str(error.value)
+    if victim == "rank":
+        assert "the process is gone" in str(error.value)
     assert cluster.processes() == [] and not _left(before)
 
 

@@ -122,13 +122,13 @@ def test_the_output_tells_what_failed() -> None:
     assert lines[2:] == ["process 2 (y), event 1 WAIT", "process 10 (x), event 3 RECV"]
     assert "pending: process 2 (y), event 1 WAIT; process 10" in str(said.failure())
     said("stderr", "p3s replay: error: process 4: killed")
-    assert said.failure() == "the replay failed: process 4: killed"
+    assert said.failure() == "process 4: killed"
 
 
 def test_the_end_of_a_traceback_is_what_failed() -> None:
     said = _Output(None)
     said("stderr", "Traceback:\n  File x\n    y\nValueError: no such thing\nmpiexec: bye\n")
-    assert said.failure() == "the replay failed: ValueError: no such thing"
+    assert said.failure() == "ValueError: no such thing"
     assert _Output(None).failure() is None
 
 
