@@ -153,9 +153,9 @@ def make_plan(
 ) -> ReplayPlan:
     """Plan the replay of these sections.
 
-    ``expand(steps, which)`` makes messages of collectives; without it they stay as they are. ``simulate`` tells
-    how long sections take; without it their computation does. ``network``: rough costs, for the
-    estimate. Errors: P3SError.
+    ``expand(steps, which)`` makes messages of collectives; without it they stay as they are.
+    ``simulate`` tells how long sections take; without it their computation does. ``network``:
+    rough costs, for the estimate. Errors: P3SError.
     """
     return _Planner(tuple(sections), mapping, topology, settings, network, expand,
                     simulate).plan()
