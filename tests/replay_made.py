@@ -96,6 +96,8 @@ def result_of(
     if program.what == "link":
         receives = np.flatnonzero(program.events["code"] == Code.LINK_RECV)
         link = np.concatenate([end[done.first[i]:done.last[i] + 1] for i in receives])
+        sends = np.flatnonzero(program.events["code"] == Code.LINK_SEND)
+        link = link - begin[done.first[sends]].min()
     finish = np.array([end[done.steps.of(p)].max(initial=0.0) for p in range(world.size)])
     process = np.searchsorted(program.start, sampled, side="right") - 1
     event_ns = noisy(long)

@@ -16,6 +16,7 @@ from replay.costs.estimate import PhaseTimes
 from replay.costs.messages import NEAREST, NONE, PAIR, PAIR_BOTH, TRACE, TRACE_BOTH
 from replay.costs.network import Costs
 from replay.costs.whole import Whole
+from replay.order.reasons import REASON_TEXT, Reason
 from replay.plan.classes import CallClass, MessageClass
 from replay.plan.world import NODES, World
 from replay.steps import Floats, LeftOut
@@ -24,8 +25,8 @@ from replay.steps import Floats, LeftOut
 ESTIMATOR = ("dependency simulation of all ranks, fed with the costs of message classes; beside "
              "it the sum of call costs (thesis_ns) and whole iterations (whole_ns)")
 #: Calls without communication of a phase: constructors, set-up, calls the replay does not know.
-SETUP_REASONS = ("communicators are not constructed in the replay",
-                 "the replay does not know this call")
+SETUP_REASONS = tuple(REASON_TEXT[reason] for reason in (
+    Reason.CONSTRUCTOR, Reason.NOT_REPLAYED, Reason.SET_UP, Reason.PROBE))
 
 
 def columns(times: PhaseTimes, thesis: Floats, whole: Whole | None) -> dict[str, Any]:
