@@ -9,7 +9,7 @@ import pytest
 
 from replay.costs.calls import INTERPOLATED, MEASURED, NONE, call_costs, interpolated
 from replay.costs.link import Flood, fit_link
-from replay.costs.messages import PAIR, TRACE, message_costs
+from replay.costs.messages import PAIR, TRACE, message_costs, observations
 from replay.costs.stats import interval_rank, median_interval
 from replay.engine.results import ProgramResult
 from replay.plan.classes import CallClass, MessageClass
@@ -95,9 +95,9 @@ def test_messages_take_the_trace_before_the_pair_and_only_what_waits_alone() -> 
     second = np.column_stack([np.full(passes, 70.0), np.full(passes, 80.0)])
     classes = [MessageClass(100, 1, 1, 5.0), MessageClass(200, 1, 1, 5.0),
                MessageClass(300, 1, 1, 5.0)]
-    found = message_costs(classes, [trace, pair], {
+    found = message_costs(classes, observations(classes, [trace, pair], {
         0: results_of(first, event_ns, [0, 1, 2, 3]),
-        1: results_of(second, event_ns, [0, 1, 2, 3])})
+        1: results_of(second, event_ns, [0, 1, 2, 3])}, world))
     assert [cost.how for cost in found] == [TRACE, PAIR, "none"]
     assert [cost.estimate.cost_ns for cost in found] == [50.0, 80.0, 0.0]
     assert found[0].estimate.n_samples == passes - 1

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from p3s.predict.network import Network
+from replay.costs.spread import Spread, draw, repeats_of
 from replay.steps import Floats, Ints, Section, Steps
 
 Simulate = Callable[..., Any]
@@ -87,31 +88,36 @@ def _origins(origin: Ints) -> Ints:
 
 def phase_times(
     where: Places, full: Sequence[Steps], node_of: Ints, distance: Ints | None,
-    networks: tuple[Network, Network, Network], simulate: Simulate,
+    networks: tuple[Network, Network, Network], simulate: Simulate, spread: Spread | None = None,
 ) -> tuple[PhaseTimes, tuple[Floats, ...]]:
     """Simulate all sections; ``networks``: the costs, their low ends, their high ends.
 
-    Returns the times and, per section, when each step begins (the schedule of timed black holes).
+    With a ``spread``, times are means over some simulations in which messages vary. Returns the
+    times and, per section, when each step begins (the schedule of timed black holes).
     """
-    comm, waiting, transfer, software, begin = [], [], [], [], []
-    bounds: list[list[Floats]] = [[], []]
+    found: list[list[Floats]] = [[] for _ in range(7)]
     for steps in full:
-        result = simulate(steps, node_of, networks[0], distance=distance)
-        comm.append(_length(result))
-        waiting.append(np.asarray(result.waiting_ns))
-        transfer.append(np.asarray(result.transfer_ns))
-        software.append(np.asarray(result.software_ns))
-        begin.append(np.asarray(result.begin_ns))
-        for bound, network in zip(bounds, networks[1:], strict=True):
-            bound.append(_length(simulate(steps, node_of, network, distance=distance)))
-    value = where.total(comm)
-    low, high = (where.total(bound) for bound in bounds)
-    times = PhaseTimes(
-        where.phases, value, np.minimum(low, value), np.maximum(high, value),
-        where.total(waiting), where.total(transfer), where.total(software),
-        where.total([steps.work_ns for steps in full]))
-    return times, tuple(begin)
-
-
-def _length(result: Any) -> Floats:
-    return np.asarray(np.maximum(np.asarray(result.end_ns) - np.asarray(result.begin_ns), 0.0))
+        times = [np.zeros(len(steps)) for _ in found]
+        repeats = repeats_of(steps) if spread else 1
+        for repeat in range(repeats):
+            for which, network in enumerate(networks):
+                more: dict[str, Any] = {}
+                if spread:
+                    rng = np.random.default_rng(repeat)
+                    more["extra_ns"] = draw(steps, node_of, distance, network, spread, rng)
+                result = simulate(steps, node_of, network, distance=distance, **more)
+                long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
+                values = [long] if which else [
+                    long, result.waiting_ns, result.transfer_ns, result.software_ns,
+                    result.begin_ns]
+                for into, value in zip(times[4 + which:] if which else times, values,
+                                       strict=False):
+                    into += np.asarray(value) / repeats
+        for column, value in zip(found, times, strict=True):
+            column.append(value)
+    comm, waiting, transfer, software = (where.total(column) for column in found[:4])
+    low, high = (where.total(column) for column in found[5:])
+    times_of = PhaseTimes(
+        where.phases, comm, np.minimum(low, comm), np.maximum(high, comm), waiting, transfer,
+        software, where.total([steps.work_ns for steps in full]))
+    return times_of, tuple(found[4])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from replay.order.calls import op_of
+from replay.order.completions import RECEIVES as RECEIVES_FIRST
 from replay.order.cut import Part, Piece
 from replay.order.links import Outstanding
 from replay.order.pairs import pair_channels
@@ -24,8 +25,8 @@ _WAITS = [int(op) for op in WAITS]
 class Rows:
     """What is known of the rows of a trace before they are put in order.
 
-    reason: a Reason per row. out, into: channel that a row sends into, receives from, -1: none.
-    alone: rows whose partner is a rank that the trace does not hold.
+    reason: a Reason per row. out, into: channel that a row sends into, receives from, -1: none;
+    tag: that of its message. alone: rows whose partner is a rank that the trace does not hold.
     """
 
     trace: ScaledTrace
@@ -33,6 +34,7 @@ class Rows:
     reason: Ints
     out: Ints
     into: Ints
+    tag: Ints
     alone: Bools
 
 
@@ -83,7 +85,8 @@ def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool)
     known = (flat.chunk, flat.sent, flat.received) if in_order else (None, None, None)
     to, source = pair_channels(out, into, *known)
     lonely = ((out >= 0) & (to < 0) | (into >= 0) & (source < 0)) & ~rows.alone[row]
-    reason = np.where(lonely, Reason.NO_PARTNER, reason)
+    reason = np.where(lonely, np.where(trace.tag[row] < 0, Reason.NO_TAG, Reason.NO_PARTNER),
+                      reason)
     # Completions whose requests are all left out.
     by = np.repeat(np.arange(len(row)), np.diff(flat.done_start))
     live = (reason[flat.done] == Reason.EXECUTED) & np.isin(flat.op[flat.done], _REQUESTS)
@@ -153,7 +156,7 @@ def _links(kind: Kind, part: Part, rows: Rows) -> _Links:
     """Return which events of a part complete requests of which others."""
     events = part.events
     op = rows.calls.op[int(kind.first[0]) + kind.row[events]]
-    if kind.some and np.isin(op, [int(Op.WAITANY), int(Op.WAITSOME)]).any():
+    if kind.some and np.isin(op, _WAITS).any():
         return _links_of_some(kind, events, op, rows)
     begin, end = kind.begin[events], kind.end[events]
     counts = end - begin
@@ -174,7 +177,8 @@ def _links(kind: Kind, part: Part, rows: Rows) -> _Links:
 def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> _Links:
     first = int(kind.first[0])
     posts = rows.calls.posts[first + kind.row[events]].tolist()
-    wants = rows.calls.wants[first + kind.row[events]].tolist()
+    wants = kind.wants[events].tolist()
+    prefer = rows.calls.prefer[first + kind.row[events]].tolist()
     half = dict(zip(kind.posted.tolist(), kind.half.tolist(), strict=True))
     place = {event: i for i, event in enumerate(events.tolist())}
     receives = {int(o) for o in RECEIVES}
@@ -186,7 +190,8 @@ def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> _Links:
             send = place.get(half.get(event, -1))
             open_.post(i, (i,) if send is None else (send, i), what in receives)
         elif wants[i]:
-            new, number[i], found = open_.complete(Op(what), wants[i])
+            new, number[i], found = open_.complete(
+                Op(what), wants[i], prefer[i] == RECEIVES_FIRST if prefer[i] else None)
             ops[i], many[i] = int(new), len(found)
             done += found
     return _Links(ops, number, many, np.asarray(done, dtype=np.int64))
@@ -324,7 +329,7 @@ def _steps(rows: Rows, flat: _Flat, kept: Bools, second: Bools, to: Ints, source
     peer = np.where(op >= int(Op.COLLECTIVE), trace.root[row], trace.peer[row])
     peer = np.where(np.isin(op, _WAITS), -1, peer)
     peer2, tag2, bytes2 = (np.full(total, x, dtype=np.int64) for x in (-1, -1, 0))
-    peer2[merged], tag2[merged] = trace.peer[row[merged + 1]], trace.tag[row[merged + 1]]
+    peer2[merged], tag2[merged] = trace.peer[row[merged + 1]], rows.tag[row[merged + 1]]
     bytes2[merged] = trace.bytes[row[merged + 1]]
     nbytes = np.where(np.isin(op, _WAITS), 0, trace.bytes[row])
     partner = [np.where(link >= 0, new[link], -1) for link in (to, source)]
@@ -334,7 +339,7 @@ def _steps(rows: Rows, flat: _Flat, kept: Bools, second: Bools, to: Ints, source
     names, call = _names(calls, trace.op[row])
     return Steps(
         n=trace.n, ranks=flat.ranks, start=start, op=column(op, 0, int(Op.REST)),
-        peer=column(peer, -1, -1), tag=column(trace.tag[row], -1, -1),
+        peer=column(peer, -1, -1), tag=column(rows.tag[row], -1, -1),
         comm=column(trace.comm[row], 0, 0), bytes=column(nbytes, 0, 0),
         peer2=column(peer2, -1, -1), tag2=column(tag2, -1, -1), bytes2=column(bytes2, 0, 0),
         call=column(call, 0, len(names) - 1), work_ns=column(sums, 0.0, rest[resting]),

@@ -297,7 +297,7 @@ def _posted(sheet: Sheet, job: _Job) -> None:
             sheet.wait(a, request, sample)
 
 
-def link_programs(world: World, nbytes: int = 1 << 16, number: int = 64, *,
+def link_programs(world: World, nbytes: int = 1 << 15, number: int = 128, *,
                   pause_ns: int = 20_000_000) -> tuple[Program, ...]:
     """Return floods of ``number`` messages from node 0 to node 1: by one process, by all.
 
