@@ -31,6 +31,8 @@ _PAUSE_NS_PER_BYTE = 100
 _LATE_NS = 5_000_000
 #: Sizes at which calls are measured in any case.
 _SIZES = (1, 1024)
+#: Sizes over one distance and load at which exchanges and calls are measured at most.
+_MOST_SIZES = 12
 _HANDSHAKE_TAG = FIRST_TAG + 1
 
 
@@ -165,7 +167,8 @@ def pair_programs(messages: Sequence[MessageClass], world: World, which: Ints | 
     """Return the programs "one way", "exchange" and "calls" for classes of messages.
 
     ``which``: numbers of the classes (default: all). A class that no two measured processes can
-    show is in none of them. ``times``: messages each way per class and pass.
+    show is in none of them; exchanges and calls are measured at some of the sizes only.
+    ``times``: messages each way per class and pass.
     """
     numbers = range(len(messages)) if which is None else which.tolist()
     jobs = []
@@ -188,14 +191,29 @@ def pair_programs(messages: Sequence[MessageClass], world: World, which: Ints | 
     for job in jobs:
         for _ in range(times):
             _both_ways(one_way, job)
-            _exchange(exchange, job)
+    for job in _thinned(jobs):
+        _exchange(exchange, job)
     for job in singles.values():
         if job.cls < 0:
             _both_ways(one_way, job)
+    for job in _thinned(list(singles.values())):
         _late(calls, job)
         _posted(calls, job)
     return (one_way.program("pair", "one way"), exchange.program("pair", "exchange"),
             calls.program("pair", "calls"))
+
+
+def _thinned(jobs: Sequence[_Job]) -> list[_Job]:
+    """Keep a bounded number of sizes per distance and load: the ends, and evenly between them."""
+    groups: dict[tuple[bool, int], list[_Job]] = {}
+    for job in jobs:
+        groups.setdefault((job.inside, len(job.pairs)), []).append(job)
+    found = []
+    for group in groups.values():
+        group.sort(key=lambda job: job.bytes)
+        picks = np.linspace(0, len(group) - 1, min(len(group), _MOST_SIZES)).round().astype(int)
+        found += [group[i] for i in np.unique(picks).tolist()]
+    return found
 
 
 def _both_ways(sheet: Sheet, job: _Job) -> None:
