@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.study import REPLAY_SCHEMA, REPLAY_VERSION
 from replay.costs.calls import CallCost, call_costs, interpolated
 from replay.costs.estimate import PhaseTimes, Places, phase_times, places
 from replay.costs.network import Costs, network_of
 from replay.costs.result import (
     ESTIMATOR,
-    SCHEMA,
-    SCHEMA_VERSION,
     call_entries,
     columns,
     message_entries,
@@ -92,8 +91,8 @@ def evaluate(
     every = [*results.values(), *(timed_results or {}).values()]
     by_how = shares(plan.messages, costs)
     content = {
-        "schema": SCHEMA,
-        "schema_version": SCHEMA_VERSION,
+        "schema": REPLAY_SCHEMA,
+        "schema_version": REPLAY_VERSION,
         "n": trace.n,
         "nodes": list(nodes),
         "iterations": len(plan.iterations),

@@ -21,9 +21,7 @@ from replay.plan.classes import CallClass, MessageClass
 from replay.plan.world import NODES, World
 from replay.steps import Floats, LeftOut
 
-SCHEMA = "p3s.replay"
 #: 2: columns and keys of the dependency simulation beside those of version 1.
-SCHEMA_VERSION = 2
 ESTIMATOR = ("dependency simulation of all ranks, fed with the costs of message classes; beside "
              "it the sum of call costs (thesis_ns) and whole iterations (whole_ns)")
 #: Calls without communication of a phase: constructors, set-up, calls the replay does not know.

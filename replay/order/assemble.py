@@ -24,8 +24,8 @@ _WAITS = [int(op) for op in WAITS]
 class Rows:
     """What is known of the rows of a trace before they are put in order.
 
-    reason: a Reason per row. out, into: channel that a row sends into, receives from, -1: none.
-    alone: rows whose partner is a rank that the trace does not hold.
+    reason: a Reason per row. out, into: channel that a row sends into, receives from, -1: none;
+    tag: that of its message. alone: rows whose partner is a rank that the trace does not hold.
     """
 
     trace: ScaledTrace
@@ -33,6 +33,7 @@ class Rows:
     reason: Ints
     out: Ints
     into: Ints
+    tag: Ints
     alone: Bools
 
 
@@ -83,7 +84,8 @@ def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool)
     known = (flat.chunk, flat.sent, flat.received) if in_order else (None, None, None)
     to, source = pair_channels(out, into, *known)
     lonely = ((out >= 0) & (to < 0) | (into >= 0) & (source < 0)) & ~rows.alone[row]
-    reason = np.where(lonely, Reason.NO_PARTNER, reason)
+    reason = np.where(lonely, np.where(trace.tag[row] < 0, Reason.NO_TAG, Reason.NO_PARTNER),
+                      reason)
     # Completions whose requests are all left out.
     by = np.repeat(np.arange(len(row)), np.diff(flat.done_start))
     live = (reason[flat.done] == Reason.EXECUTED) & np.isin(flat.op[flat.done], _REQUESTS)
@@ -324,7 +326,7 @@ def _steps(rows: Rows, flat: _Flat, kept: Bools, second: Bools, to: Ints, source
     peer = np.where(op >= int(Op.COLLECTIVE), trace.root[row], trace.peer[row])
     peer = np.where(np.isin(op, _WAITS), -1, peer)
     peer2, tag2, bytes2 = (np.full(total, x, dtype=np.int64) for x in (-1, -1, 0))
-    peer2[merged], tag2[merged] = trace.peer[row[merged + 1]], trace.tag[row[merged + 1]]
+    peer2[merged], tag2[merged] = trace.peer[row[merged + 1]], rows.tag[row[merged + 1]]
     bytes2[merged] = trace.bytes[row[merged + 1]]
     nbytes = np.where(np.isin(op, _WAITS), 0, trace.bytes[row])
     partner = [np.where(link >= 0, new[link], -1) for link in (to, source)]
@@ -334,7 +336,7 @@ def _steps(rows: Rows, flat: _Flat, kept: Bools, second: Bools, to: Ints, source
     names, call = _names(calls, trace.op[row])
     return Steps(
         n=trace.n, ranks=flat.ranks, start=start, op=column(op, 0, int(Op.REST)),
-        peer=column(peer, -1, -1), tag=column(trace.tag[row], -1, -1),
+        peer=column(peer, -1, -1), tag=column(rows.tag[row], -1, -1),
         comm=column(trace.comm[row], 0, 0), bytes=column(nbytes, 0, 0),
         peer2=column(peer2, -1, -1), tag2=column(tag2, -1, -1), bytes2=column(bytes2, 0, 0),
         call=column(call, 0, len(names) - 1), work_ns=column(sums, 0.0, rest[resting]),

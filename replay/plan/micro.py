@@ -231,6 +231,7 @@ def _late(sheet: Sheet, job: _Job) -> None:
     """Send a message whose receive comes late, both ways."""
     (first, second), sample = job.pairs[0], max(job.cls, 0)
     for a, b in ((first, second), (second, first)):
+        _handshake(sheet, (first, second), 0)
         sheet.pause([a], job.pause_ns)
         sheet.pause([b], job.pause_ns + _LATE_NS)
         sent = sheet.add(a, Code.SEND, own="late", peer=b, tag=FIRST_TAG, bytes=job.bytes,
@@ -238,6 +239,13 @@ def _late(sheet: Sheet, job: _Job) -> None:
         at = sheet.add(b, Code.RECV, own="receive", peer=a, tag=FIRST_TAG, bytes=job.bytes,
                        sample=sample)
         sheet.messages.append(_Message(job.cls, a, b, sent, sent, at, at, 0))
+
+
+def _handshake(sheet: Sheet, pair: tuple[int, int], work_ns: int) -> None:
+    """Let two processes meet after some computation."""
+    for a, b in (pair, pair[::-1]):
+        sheet.add(a, Code.SENDRECV, work_ns=work_ns, peer=b, tag=_HANDSHAKE_TAG)
+        sheet.add(a, Code.SECOND, peer=b, tag=_HANDSHAKE_TAG)
 
 
 def _posted(sheet: Sheet, job: _Job) -> None:
@@ -253,9 +261,7 @@ def _posted(sheet: Sheet, job: _Job) -> None:
                          sample=sample)
         requests[a] = (receive, send)
     for _ in range(2):  # the second one finds what the first one has set going
-        for a, b in sides:
-            sheet.add(a, Code.SENDRECV, work_ns=job.pause_ns, peer=b, tag=_HANDSHAKE_TAG)
-            sheet.add(a, Code.SECOND, peer=b, tag=_HANDSHAKE_TAG)
+        _handshake(sheet, (first, second), job.pause_ns)
     for a, _ in sides:
         for request in requests[a]:
             sheet.wait(a, request, sample)

@@ -31,7 +31,7 @@ static double take_in(struct item *items, i64 n, double ns)
 static void close(struct sim *s, i64 r, i64 i, double own, i64 n, double least, double till,
                   double timely)
 {
-    double begin = s->out->begin[i], end, in_time, software = own;
+    double begin = s->live[i].begin, end, in_time, software = own;
     int late = 0;
     for (i64 k = 0; k < n; k++) {
         software += s->items[k].cost;
@@ -77,14 +77,14 @@ static int complete(struct sim *s, i64 q, double *ns)
         *ns = item.here;
         return 1;
     case ICOLLECTIVE:
-        *ns = s->out->arrival[q];
-        return s->out->state[q] & ARRIVED;
+        *ns = s->live[q].arrival;
+        return s->live[q].state & ARRIVED;
     default:
-        if (!(s->out->state[q] & MEETS)) {
+        if (!(s->live[q].state & MEETS)) {
             *ns = s->out->end[q];
             return 1;
         }
-        if (!(s->out->state[q] & ARRIVED))
+        if (!(s->live[q].state & ARRIVED))
             return 0;
         *ns = rid(s, q);
         return 1;
@@ -101,13 +101,13 @@ static unsigned char want_of(const struct sim *s, i64 q)
 static i64 gather(struct sim *s, i64 i, i64 q, i64 n, double *till, double *timely)
 {
     i64 op = s->in->op[q];
-    s->out->state[q] |= USED;
+    s->live[q].state |= USED;
     if (op == IRECV || op == START_RECV)
         return n + received(s, q, &s->items[n]);
     if (op == ICOLLECTIVE)
-        count(s->out->arrival[q], s->out->began[q], s->out->begin[i], till, timely);
-    else if (s->out->state[q] & MEETS)
-        count(rid(s, q), s->out->began[q], s->out->begin[i], till, timely);
+        count(s->live[q].arrival, s->live[q].began, s->live[i].begin, till, timely);
+    else if (s->live[q].state & MEETS)
+        count(rid(s, q), s->live[q].began, s->live[i].begin, till, timely);
     return n;
 }
 
@@ -129,16 +129,15 @@ static int by_time(const void *a, const void *b)
 static int choose(struct sim *s, i64 r, i64 i, int now)
 {
     const struct input *in = s->in;
-    unsigned char *state = s->out->state;
-    double begin = s->out->begin[i], ns = 0, till = 0, timely = 0;
+    double begin = s->live[i].begin, ns = 0, till = 0, timely = 0;
     i64 active = 0, found = 0, n = 0, wanted = in->op[i] == WAITANY ? 1 : in->number[i];
     for (i64 d = in->done_start[i]; d < in->done_start[i + 1]; d++) {
         i64 q = in->done[d];
-        if (state[q] & USED)
+        if (s->live[q].state & USED)
             continue;
         active++;
         if (!complete(s, q, &ns)) {
-            state[q] |= want_of(s, q);
+            s->live[q].state |= want_of(s, q);
             continue;
         }
         struct pick pick = {ns > begin ? ns : begin, q, d};
@@ -155,7 +154,7 @@ static int choose(struct sim *s, i64 r, i64 i, int now)
             return 0;
     }
     for (i64 d = in->done_start[i]; d < in->done_start[i + 1]; d++)
-        state[in->done[d]] &= (unsigned char)~want_of(s, in->done[d]);
+        s->live[in->done[d]].state &= (unsigned char)~want_of(s, in->done[d]);
     for (i64 k = 0; k < wanted; k++)
         n = gather(s, i, s->picks[k].step, n, &till, &timely);
     s->choice[r] = INFINITY;
@@ -171,15 +170,15 @@ static int wait_all(struct sim *s, i64 r, i64 i)
     i64 n = 0, first = in->done_start[i], last = in->done_start[i + 1];
     for (i64 d = first; d < last; d++) {
         i64 q = in->done[d];
-        if (!(s->out->state[q] & (USED | want_of(s, q))) && !complete(s, q, &ns)) {
-            s->out->state[q] |= want_of(s, q);
+        if (!(s->live[q].state & (USED | want_of(s, q))) && !complete(s, q, &ns)) {
+            s->live[q].state |= want_of(s, q);
             s->pending[r]++;
         }
     }
     if (s->pending[r])
         return 0;
     for (i64 d = first; d < last; d++)
-        if (!(s->out->state[in->done[d]] & USED))
+        if (!(s->live[in->done[d]].state & USED))
             n = gather(s, i, in->done[d], n, &till, &timely);
     close(s, r, i, 0, n, in->post, till, timely);
     return 1;
@@ -191,17 +190,17 @@ static int blocking(struct sim *s, i64 r, i64 i)
     i64 op = s->in->op[i], n = 0;
     double own = 0, till = 0, timely = 0;
     if (op != RECV) {
-        unsigned char state = s->out->state[i];
+        unsigned char state = s->live[i].state;
         if ((state & (MEETS | ARRIVED)) == MEETS) {
-            s->out->state[i] |= WANT_SENT;
+            s->live[i].state |= WANT_SENT;
             s->pending[r]++;
         } else if (state & MEETS)
-            count(rid(s, i), s->out->began[i], s->out->begin[i], &till, &timely);
-        own = state & MEETS || s->in->peer[i] < 0 ? s->in->post : s->kinds[s->cost[i]].send;
+            count(rid(s, i), s->live[i].began, s->live[i].begin, &till, &timely);
+        own = state & MEETS || s->in->peer[i] < 0 ? s->in->post : s->kinds[s->live[i].cost].send;
     }
     if (op == RECV || op == SENDRECV) {
         if (!received(s, i, &s->items[0])) {
-            s->out->state[i] |= WANT_HERE;
+            s->live[i].state |= WANT_HERE;
             s->pending[r]++;
         }
         n = 1;

@@ -16,9 +16,9 @@
 static void over(struct sim *s, i64 call, double began, double ns)
 {
     i64 step = s->in->call_step[call];
-    s->out->began[step] = began;
-    s->out->arrival[step] = ns;
-    s->out->state[step] |= ARRIVED;
+    s->live[step].began = began;
+    s->live[step].arrival = ns;
+    s->live[step].state |= ARRIVED;
     known(s, step, WANT_HERE);
 }
 
@@ -27,8 +27,8 @@ static void all_over(struct sim *s, i64 instance, double least)
     const struct input *in = s->in;
     for (i64 m = in->member_start[instance]; m < in->member_start[instance + 1]; m++) {
         i64 call = in->member[m], step = in->call_step[call];
-        double began = s->out->begin[step];
-        if ((s->out->state[step] & (BEGUN | ARRIVED)) != BEGUN)
+        double began = s->live[step].begin;
+        if ((s->live[step].state & (BEGUN | ARRIVED)) != BEGUN)
             continue;
         began = began > least ? began : least;
         over(s, call, began, began + in->call_ns[call]);
@@ -42,9 +42,9 @@ static void along_chain(struct sim *s, i64 instance)
     i64 m = in->member_start[instance] + s->next[instance];
     for (; m < in->member_start[instance + 1]; m++, s->next[instance]++) {
         i64 call = in->member[m], step = in->call_step[call];
-        if (!(s->out->state[step] & BEGUN))
+        if (!(s->live[step].state & BEGUN))
             return;
-        double began = s->out->begin[step];
+        double began = s->live[step].begin;
         began = began > s->latest[instance] ? began : s->latest[instance];
         s->latest[instance] = began + in->call_ns[call];
         over(s, call, began, s->latest[instance]);
@@ -55,17 +55,17 @@ static void join(struct sim *s, i64 r, i64 i)
 {
     const struct input *in = s->in;
     i64 call = s->call[r]++, g = in->call_instance[call], root = in->root[g];
-    double ns = s->out->begin[i];
+    double ns = s->live[i].begin;
     s->arrived[g]++;
     if (in->kind[g] == CHAIN) {
         along_chain(s, g);
         return;
     }
     if (in->kind[g] == FROM_ROOT) {
-        double from = root < 0 ? ns : s->out->begin[in->call_step[root]];
+        double from = root < 0 ? ns : s->live[in->call_step[root]].begin;
         if (call == root)
             all_over(s, g, ns);
-        else if (root < 0 || s->out->state[in->call_step[root]] & BEGUN)
+        else if (root < 0 || s->live[in->call_step[root]].state & BEGUN)
             over(s, call, from > ns ? from : ns, (from > ns ? from : ns) + in->call_ns[call]);
         return;
     }
@@ -89,12 +89,12 @@ static void join(struct sim *s, i64 r, i64 i)
 static int collective(struct sim *s, i64 r, i64 i)
 {
     double till = 0, timely = 0;
-    if (!(s->out->state[i] & ARRIVED)) {
-        s->out->state[i] |= WANT_HERE;
+    if (!(s->live[i].state & ARRIVED)) {
+        s->live[i].state |= WANT_HERE;
         s->pending[r]++;
         return 0;
     }
-    count(s->out->arrival[i], s->out->began[i], s->out->begin[i], &till, &timely);
+    count(s->live[i].arrival, s->live[i].began, s->live[i].begin, &till, &timely);
     close(s, r, i, 0, 0, 0, till, timely);
     return 1;
 }
@@ -120,12 +120,11 @@ static int finish(struct sim *s, i64 r, i64 i)
 static void run(struct sim *s, i64 r)
 {
     const struct input *in = s->in;
-    unsigned char *state = s->out->state;
     for (i64 i = s->out->at[r]; i < in->start[r + 1]; i = s->out->at[r]) {
-        int first = !(state[i] & BEGUN);
+        int first = !(s->live[i].state & BEGUN);
         if (first) {
-            s->out->begin[i] = s->clock[r] + in->work[i];
-            state[i] |= BEGUN;
+            s->live[i].begin = s->clock[r] + in->work[i];
+            s->live[i].state |= BEGUN;
         }
         switch (in->op[i]) {
         case REST:
@@ -206,7 +205,7 @@ static int flaw(const struct sim *s, i64 i, i64 first)
     if (!(in->work[i] >= 0 && isfinite(in->work[i])))
         return NO_WORK;
     if (to >= in->steps || (to >= 0 && (!sends || in->source[to] != i
-                                        || in->peer[i] != in->rank[s->owner[to]])))
+                                        || in->peer[i] != in->rank[s->live[to].owner])))
         return NOT_RECEIVED;
     if (source >= in->steps || (source >= 0 && (!receives || in->to[source] != i)))
         return NOT_SENT;
@@ -223,8 +222,7 @@ static int prepare(struct sim *s)
 {
     const struct input *in = s->in;
     i64 longest = 1;
-    s->owner = room(s, in->steps, sizeof *s->owner);
-    s->cost = room(s, in->steps, sizeof *s->cost);
+    s->live = s->out->live;
     s->pending = room(s, in->ranks, sizeof *s->pending);
     s->queued = room(s, in->ranks, 1);
     s->clock = room(s, in->ranks, sizeof *s->clock);
@@ -246,9 +244,10 @@ static int prepare(struct sim *s)
         for (i64 i = in->start[r]; i < in->start[r + 1]; i++) {
             i64 listed = in->done_start[i + 1] - in->done_start[i];
             longest = listed > longest ? listed : longest;
-            s->owner[i] = (int32_t)r;
-            s->out->state[i] = 0;
-            s->out->began[i] = s->out->arrival[i] = NAN;
+            s->live[i].owner = (uint32_t)r;
+            s->live[i].cost = 0;
+            s->live[i].state = 0;
+            s->live[i].began = s->live[i].arrival = NAN;
         }
         s->out->at[r] = in->start[r];
         s->clock[r] = in->first_ns[r];
@@ -288,7 +287,7 @@ int p3s_simulate(const struct input *in, struct output *out)
     for (i64 r = 0; r < in->ranks && !s->failed && result != FLAWED; r++)
         if (out->at[r] < in->start[r + 1])
             result = DEADLOCK;
-    void *all[] = {s->owner, s->cost, s->pending, s->table, s->queued, s->clock, s->choice,
+    void *all[] = {s->pending, s->table, s->queued, s->clock, s->choice,
                    s->egress, s->ingress, s->latest, s->runnable, s->call, s->arrived, s->next,
                    s->kinds, s->heap, s->items, s->picks};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -14,6 +14,9 @@ from p3s.predict.network import Network
 from replay.steps import Floats, Ints, Steps
 
 _INTS = ctypes.c_void_p
+#: struct live of state.h; the state is in the upper bits of the owner.
+_LIVE = np.dtype([("begin", "f8"), ("began", "f8"), ("arrival", "f8"), ("cost", "i4"),
+                  ("owner", "u4")])
 #: What the core finds wrong with a step, by number.
 _FLAWS = ("", "no operation", "its partner is no rank", "negative bytes",
           "its work is negative or no number",
@@ -105,22 +108,22 @@ def simulate(
     keep: list[Any] = []
     inputs = _inputs(keep, steps, calls, node_of, network, distance, collective_ns, first_ns,
                      extra_ns)
-    columns = [np.empty(len(steps)) for _ in range(6)]
-    state = np.empty(len(steps), dtype=np.uint8)
+    live = np.empty(len(steps), dtype=_LIVE)
+    end, waiting, software = (np.empty(len(steps)) for _ in range(3))
     at = np.empty(len(steps.ranks), dtype=np.int64)
-    out = _Output(*(column.ctypes.data for column in columns), state.ctypes.data, at.ctypes.data)
+    out = _Output(*(column.ctypes.data for column in (live, end, waiting, software, at)))
     result = library().p3s_simulate(ctypes.byref(inputs), ctypes.byref(out))
     if result == 1:
         from p3s.predict.dependency.deadlock import stuck
 
-        raise P3SError(stuck(steps, calls, at, state))
+        raise P3SError(stuck(steps, calls, at, live["owner"] >> 24))
     if result == 3:
         rank = steps.ranks[int(np.searchsorted(steps.start, out.where, side="right")) - 1]
         raise P3SError(f"simulation: step {out.where} of rank {rank}: {_FLAWS[out.flaw]}")
     if result:
         raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer turns")
-    begin, end, waiting, software, began, arrival = columns
-    return Simulated(begin, end, waiting, software, began, arrival, int(out.queued))
+    return Simulated(live["begin"], end, waiting, software, live["began"], live["arrival"],
+                     int(out.queued))
 
 
 class _Input(ctypes.Structure):
@@ -141,8 +144,7 @@ class _Input(ctypes.Structure):
 
 class _Output(ctypes.Structure):
     _fields_ = [
-        *((name, _INTS) for name in ("begin", "end", "waiting", "software", "began", "arrival",
-                                     "state", "at")),
+        *((name, _INTS) for name in ("live", "end", "waiting", "software", "at")),
         *((name, ctypes.c_int64) for name in ("queued", "flaw", "where")),
     ]  # fmt: skip
 
@@ -242,6 +244,8 @@ def _check(steps: Steps, node_of: Ints) -> None:
         raise P3SError(f"simulation: nodes of {len(node_of)} ranks given, {steps.n} needed")
     if size >= 2**31:
         raise P3SError(f"simulation: {size:,} steps are too many; take fewer turns")
+    if ranks >= 2**24:
+        raise P3SError(f"simulation: {ranks:,} ranks are too many")
     if len(steps.start) != ranks + 1 or steps.start[0] != 0 or steps.start[-1] != size \
             or (np.diff(steps.start) < 0).any():
         raise P3SError("simulation: the steps are not cut into ranks")

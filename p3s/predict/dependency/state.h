@@ -35,9 +35,17 @@ struct input {
     const i64 *kind, *member_start, *member, *expected, *root;
 };
 
+/* What other ranks ask of a step, together in memory: begin of its call; of what it sends, begin of
+ * the transfer and arrival; number of its rank; its entry in the costs. */
+struct live {
+    double begin, began, arrival;
+    int32_t cost;
+    uint32_t owner : 24, state : 8;
+};
+
 struct output {
-    double *begin, *end, *waiting, *software, *began, *arrival;
-    unsigned char *state;
+    struct live *live;
+    double *end, *waiting, *software;
     i64 *at, queued, flaw, where;
 };
 
@@ -49,7 +57,8 @@ struct pick { double ns; i64 step, place; };
 struct sim {
     const struct input *in;
     struct output *out;
-    int32_t *owner, *cost, *pending, *table;
+    struct live *live;
+    int32_t *pending, *table;
     unsigned char *queued;
     double *clock, *choice, *egress, *ingress, *latest;
     i64 *runnable, *call, *arrived, *next;
@@ -195,4 +204,4 @@ static int path_between(const struct input *in, i64 one, i64 other)
     return (int)(in->path_of ? in->path_of[a * in->nodes + b] : a == b ? in->same : in->other);
 }
 
-static i64 rank_of(const struct sim *s, i64 step) { return s->in->rank[s->owner[step]]; }
+static i64 rank_of(const struct sim *s, i64 step) { return s->in->rank[s->live[step].owner]; }
