@@ -91,12 +91,14 @@ def network_of(
                        post=post.cost_ns if post else _POST, source="replay",
                        detail={"link_residual": link.residual})
 
-    shift, checked = corrected(classes, use, points, programs, world,
-                               lambda shift: build("cost_ns", shift), simulate,
-                               work_scale=work_scale)
+    correction = corrected(classes, use, points, programs, world,
+                           lambda shift: build("cost_ns", shift), simulate,
+                           work_scale=work_scale)
+    shift = correction.shift
     return Costs(build("cost_ns", shift), build("low_ns", shift), build("high_ns", shift), costs,
                  link, {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()},
-                 {d: why for d, (_, why) in eager.items()}, checked, spread_of(use))
+                 {d: why for d, (_, why) in eager.items()}, correction.checked,
+                 spread_of(use, correction.deviations))
 
 
 def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) -> list[Flood]:
