@@ -17,6 +17,7 @@ from p3s.model import build
 from p3s.scale import write_scaled
 from p3s.study import Study, write_json
 from replay.order.builder import Builder, steps_of_lists
+from replay.order.completions import wanted
 from replay.order.links import first_in_first_out
 from replay.order.pairs import pair
 from replay.order.sections import read_sections, sections_of, take
@@ -393,3 +394,46 @@ def test_a_damaged_order_is_one_line(tmp_path: Path) -> None:
     write_json(where / "order.json", {"schema": "p3s.order", "schema_version": 1, "loops": [{}]})
     with pytest.raises(P3SError, match="order.json is damaged"):
         read_sections(where)
+
+
+def test_average_numbers_of_requests_give_way_to_what_is_outstanding() -> None:
+    # 3 receives and 3 sends; a call for "5" of them on average, three that complete one each.
+    posts = np.array([1, 1, 1, 1, 1, 1, 0, 0, 0, 0] * 2)
+    wants = np.array([0, 0, 0, 0, 0, 0, 5, 1, 1, 1] * 2)
+    many = np.array([0, 0, 0, 0, 0, 0, 1, 0, 0, 0] * 2)
+    assert wanted(posts, wants, many).tolist() == [0] * 6 + [3, 1, 1, 1] + [0] * 6 + [3, 1, 1, 1]
+    # Two calls in a row share as their averages say.
+    assert wanted(np.array([1, 1, 1, 1, 1, 1, 0, 0]), np.array([0] * 6 + [8, 4]),
+                  np.array([0] * 6 + [1, 1])).tolist() == [0] * 6 + [4, 2]
+    # Averages that fit are kept, also where they leave requests for the next turn.
+    fits = np.array([0, 0, 1, 0, 2])
+    assert wanted(np.array([1, 1, 0, 1, 0]), fits, np.array([0, 0, 1, 0, 1])).tolist() \
+        == fits.tolist()
+
+
+def test_who_completes_sends_is_seen_at_the_border(tmp_path: Path) -> None:
+    def program(rec: corpus.Recorder) -> None:
+        near = [r for r in (rec.rank - 1, rec.rank + 1) if 0 <= r < rec.n]
+        for _ in range(6):
+            for peer in near if rec.rank else []:
+                rec("Irecv", peer=peer, nbytes=80)
+            if rec.rank == 0:
+                rec("Irecv", peer=1, nbytes=80)
+                rec("Isend", peer=rec.n - 1, nbytes=16, site="around")
+            elif rec.rank == rec.n - 1:
+                rec("Irecv", peer=0, nbytes=16, site="around")
+            for peer in near:
+                rec("Isend", peer=peer, nbytes=80)
+            rec("Waitall", nbytes=len(near) + (rec.rank == 0))
+            for _ in range(len(near) + (rec.rank == rec.n - 1)):
+                rec("Wait", nbytes=1)
+            rec("Allreduce", nbytes=8)
+
+    where = scaled(tmp_path, program, (4, 8, 16), 12)
+    sections = read_sections(where)
+    assert len(checked(read_scaled(where), sections)) == 1
+    s = next(s for s in sections if s.run_turns == 6).steps
+    for i in np.flatnonzero(s.op == Op.WAIT).tolist():
+        ops = s.op[s.done[s.done_start[i]:s.done_start[i + 1]]]
+        expected = Op.ISEND if s.calls[s.call[i]] == "MPI_Waitall" else Op.IRECV
+        assert (ops == expected).all() and len(ops)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from replay.order.calls import op_of
+from replay.order.completions import RECEIVES as RECEIVES_FIRST
 from replay.order.cut import Part, Piece
 from replay.order.links import Outstanding
 from replay.order.pairs import pair_channels
@@ -155,7 +156,7 @@ def _links(kind: Kind, part: Part, rows: Rows) -> _Links:
     """Return which events of a part complete requests of which others."""
     events = part.events
     op = rows.calls.op[int(kind.first[0]) + kind.row[events]]
-    if kind.some and np.isin(op, [int(Op.WAITANY), int(Op.WAITSOME)]).any():
+    if kind.some and np.isin(op, _WAITS).any():
         return _links_of_some(kind, events, op, rows)
     begin, end = kind.begin[events], kind.end[events]
     counts = end - begin
@@ -176,7 +177,8 @@ def _links(kind: Kind, part: Part, rows: Rows) -> _Links:
 def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> _Links:
     first = int(kind.first[0])
     posts = rows.calls.posts[first + kind.row[events]].tolist()
-    wants = rows.calls.wants[first + kind.row[events]].tolist()
+    wants = kind.wants[events].tolist()
+    prefer = rows.calls.prefer[first + kind.row[events]].tolist()
     half = dict(zip(kind.posted.tolist(), kind.half.tolist(), strict=True))
     place = {event: i for i, event in enumerate(events.tolist())}
     receives = {int(o) for o in RECEIVES}
@@ -188,7 +190,8 @@ def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> _Links:
             send = place.get(half.get(event, -1))
             open_.post(i, (i,) if send is None else (send, i), what in receives)
         elif wants[i]:
-            new, number[i], found = open_.complete(Op(what), wants[i])
+            new, number[i], found = open_.complete(
+                Op(what), wants[i], prefer[i] == RECEIVES_FIRST if prefer[i] else None)
             ops[i], many[i] = int(new), len(found)
             done += found
     return _Links(ops, number, many, np.asarray(done, dtype=np.int64))

@@ -15,7 +15,7 @@ from replay.order.assemble import Assembled, Rows, assemble, with_weights
 from replay.order.cut import MOST_TOTAL, Piece, by_phase, cut
 from replay.order.pairs import row_channels
 from replay.order.reasons import REASON_TEXT, Reason, reasons_of
-from replay.order.sequence import Kind, calls_of, kinds_by_phase, kinds_in_order
+from replay.order.sequence import Kind, calls_of, kinds_by_phase, kinds_in_order, with_preferences
 from replay.scaled import RECV, SEND, Floats, Ints, ScaledTrace, read_scaled
 from replay.steps import LeftOut, Section, Steps
 
@@ -70,7 +70,9 @@ def sections_of(scaled: ScaledTrace, order: Mapping[str, Any] | None, *,
 def _in_order(rows: Rows, order: Mapping[str, Any], turns: int, most_steps: int,
               most_total: int) -> tuple[list[Piece], list[Kind], list[Assembled]]:
     """Cut, assemble, and cut again where calls meet only calls of another stretch."""
-    kinds = list(kinds_in_order(rows.trace, order, rows.calls))
+    kinds, calls = with_preferences(
+        rows.trace, list(kinds_in_order(rows.trace, order, rows.calls)), rows.calls)
+    rows = replace(rows, calls=calls)
     path = np.full((rows.trace.rows, max((kind.path.shape[1] for kind in kinds), default=0)), -1)
     for kind in kinds:
         path[kind.first[:, None] + np.arange(kind.rows)] = kind.path

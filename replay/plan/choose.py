@@ -100,7 +100,7 @@ class _Table:
             step = need.step[use]
             single.append(_unique(section, need.cls[step], need.own[step], need.node[use]))
         self.wanted, self.partial = whole, wanted & ~whole
-        rows = np.concatenate((*alone, *single))
+        rows = np.concatenate((np.zeros((0, 4), dtype=np.int64), *alone, *single))
         rows[:, 2:] = np.sort(rows[:, 2:], axis=1)
         self.rows = np.unique(rows, axis=0)  # section, class, node, node
         self.is_alone = self.rows[:, 2] == self.rows[:, 3]

@@ -163,6 +163,8 @@ def classify(
     ``sections``: steps as given; ``full``: the same with collectives expanded (``full[i]``'s
     steps may be those of ``sections[i]``). ``distance``: hops, nodes x nodes.
     """
+    if not full:
+        return Classified((), (), (), (), (), (), (), ())
     drafts = [_Draft(steps, mapping, distance) for steps in full]
     direct = [_direct(steps, mapping, distance) for steps in sections]
     sizes = _Sizes([draft.bytes for draft in drafts], "messages")

@@ -39,7 +39,7 @@ class Estimate:
     both, never more than the budget allows; ``needed_s``: what it would take without a budget.
     ``run_s``: the run that is predicted, one simulation with a rough network (0: not known).
     ``processes``: of the replay; ``ranks``: of the run. ``pairs``, ``all_pairs``: loaded pairs of
-    ranges, and how many there are; ``all_pairs_s``: what those would take in every section.
+    ranges, and how many there are; ``all_pairs_s``: with all of them loaded in every section.
     ``work_scale``: factor on emulated computation that lets all programs fit the budget.
     ``section_ns``: length of each section's pass. ``timed_s``: whole iterations with timed black
     holes, if they are asked for, in ``total_s`` too.
@@ -136,8 +136,9 @@ def estimate(
         needed_s=launch_s + needed, budget_s=budget_s,
         run_s=run_seconds(sections, section_ns) if known else 0.0, processes=processes,
         ranks=ranks, pairs=pairs, all_pairs=all_pairs,
-        all_pairs_s=launch_s + all_pairs * sum(
-            passes * (ns + PASS_NS) * 1e-9 + PER_PROGRAM_S for ns in section_ns),
+        all_pairs_s=launch_s + sum(
+            s for s, program in zip(program_s, programs, strict=True) if program.what != "trace")
+        + all_pairs * sum(passes * (ns + PASS_NS) * 1e-9 + PER_PROGRAM_S for ns in section_ns),
         work_scale=scale, section_ns=tuple(section_ns), timed_s=timed_s)
 
 

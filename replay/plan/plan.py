@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from p3s.errors import P3SError
+from p3s.predict.dependency.simulate import Simulated
 from p3s.predict.network import Network
+from replay.collectives.expand import Expanded, Used
 from replay.plan import assemble
 from replay.plan.build_holes import Noise
 from replay.plan.choose import (
@@ -42,15 +43,13 @@ from replay.plan.topology import Topology, distances, node_hosts
 from replay.plan.world import World, lay_out
 from replay.steps import Bools, Floats, Ints, LeftOut, Op, Section, Steps
 
-#: Expanded steps of all sections together that are still worth their time and memory.
-MOST_STEPS = 12_000_000
 #: A bound on the work of one replay, reached by traces with many irregular sizes only.
 MOST_PAIRS = 24
 #: Pairs of ranges that are measured as whole iterations.
 MOST_TIMED = 24
 
-Expand = Callable[[Steps, "Bools | None"], Any]
-Simulate = Callable[[Steps], Any]
+Expand = Callable[[Steps, "Bools | None"], Expanded]
+Simulate = Callable[[Steps], Simulated]
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,6 @@ class PlanSettings:
     noise_limit: int = NOISE_LIMIT
     most_pairs: int = MOST_PAIRS
     most_timed: int = MOST_TIMED
-    most_steps: int = MOST_STEPS
 
 
 @dataclass(frozen=True)
@@ -99,6 +97,7 @@ class ReplayPlan:
     and links; ``placement_of`` says on which hosts each runs. ``timed``: pairs and sections of
     whole iterations, without programs (timed_programs). ``composed``: call classes with partners
     on three nodes or more, put together from message classes; ``uncovered``: not measured.
+    ``collectives``: which algorithms their messages are those of.
     """
 
     sections: tuple[Section, ...]
@@ -123,6 +122,7 @@ class ReplayPlan:
     composed: tuple[int, ...]
     uncovered: tuple[int, ...]
     left_out: tuple[LeftOut, ...]
+    collectives: tuple[Used, ...]
     notes: tuple[str, ...]
     settings: PlanSettings
     transits: tuple[Transit, ...] = field(repr=False, default=())
@@ -149,17 +149,15 @@ class ReplayPlan:
 def make_plan(
     sections: Sequence[Section], mapping: RankMap, topology: Topology,
     settings: PlanSettings = PlanSettings(), network: Network | None = None, *,
-    expand: Expand | None = None, size_of: Callable[[Steps], Ints] | None = None,
-    simulate: Simulate | None = None,
+    expand: Expand | None = None, simulate: Simulate | None = None,
 ) -> ReplayPlan:
     """Plan the replay of these sections.
 
-    ``expand(steps, which)`` gives (steps, origin) with collectives expanded, ``size_of`` how many
-    steps each becomes; without them collectives stay as they are. ``simulate(steps)`` (end_ns per
-    step) tells how long sections take; without it their computation does. ``network``: rough
-    costs, for the estimate. Errors: P3SError.
+    ``expand(steps, which)`` makes messages of collectives; without it they stay as they are. ``simulate`` tells
+    how long sections take; without it their computation does. ``network``: rough costs, for the
+    estimate. Errors: P3SError.
     """
-    return _Planner(tuple(sections), mapping, topology, settings, network, expand, size_of,
+    return _Planner(tuple(sections), mapping, topology, settings, network, expand,
                     simulate).plan()
 
 
@@ -168,7 +166,7 @@ class _Planner:
 
     def __init__(self, sections: tuple[Section, ...], mapping: RankMap, topology: Topology,
                  settings: PlanSettings, network: Network | None, expand: Expand | None,
-                 size_of: Callable[[Steps], Ints] | None, simulate: Simulate | None) -> None:
+                 simulate: Simulate | None) -> None:
         for section in sections:
             if section.steps.n != mapping.n:
                 raise P3SError(f"section {section.name}: {section.steps.n} ranks, but the mapping "
@@ -178,7 +176,8 @@ class _Planner:
         self.distance = distances(mapping, topology)
         self.notes: list[str] = []
         self.left_out = [entry for section in sections for entry in section.left_out]
-        self.full, self.origin = self._expanded(expand, size_of)
+        self.used: list[Used] = []
+        self.full, self.origin = self._expanded(expand)
         self.classified: Classified = classify(
             [section.steps for section in sections], self.full, mapping, self.distance)
         self.notes += self.classified.notes
@@ -188,47 +187,21 @@ class _Planner:
                        for s, section in enumerate(sections)]
 
     # ---- collectives -------------------------------------------------------------------
-    def _expanded(self, expand: Expand | None, size_of: Callable[[Steps], Ints] | None
-                  ) -> tuple[list[Steps], list[Ints]]:
+    def _expanded(self, expand: Expand | None) -> tuple[list[Steps], list[Ints]]:
         """Return the steps of each section with collectives expanded, and where they come from."""
         fulls, origins = [], []
-        room = self.settings.most_steps - sum(len(s.steps) for s in self.sections)
         for section in self.sections:
             steps = section.steps
-            collective = steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE)
-            if expand is None or not collective.any():
+            if expand is None or not steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE).any():
                 fulls.append(steps)
                 origins.append(np.arange(len(steps)))
                 continue
-            which = collective
-            if size_of is not None:
-                which = self._affordable(section, collective, size_of(steps), room)
-                room -= int(size_of(steps)[which].sum())
-            found = expand(steps, which)
+            found = expand(steps, None)
             fulls.append(found.steps)
-            origins.append(np.asarray(found.origin))
+            origins.append(found.origin)
+            self.used += found.used
+            self.notes += found.notes
         return fulls, origins
-
-    def _affordable(self, section: Section, collective: Bools, size: Ints, room: int) -> Bools:
-        """Return which collectives to expand: whole kinds of calls, the smallest first."""
-        steps = section.steps
-        if int(size[collective].sum()) <= room:
-            return collective
-        key = steps.comm * np.int64(len(steps.calls) + 1) + steps.call
-        which = np.zeros(len(steps), dtype=bool)
-        kinds, code = np.unique(key[collective], return_inverse=True)
-        total = np.bincount(code.reshape(-1), weights=size[collective], minlength=len(kinds))
-        for kind in np.argsort(total).tolist():
-            mine = collective & (key == kinds[kind])
-            if total[kind] > room:
-                name = steps.calls[int(steps.call[mine][0])]
-                self.notes.append(
-                    f"{name} in {section.name} is {total[kind]:.3g} messages and stays one call; "
-                    "its cost is composed")
-                continue
-            room -= int(total[kind])
-            which |= mine
-        return which
 
     # ---- the plan ----------------------------------------------------------------------
     def plan(self) -> ReplayPlan:
@@ -273,7 +246,8 @@ class _Planner:
             world=world, estimate=estimated,
             composed=tuple(np.flatnonzero(choice.partial).tolist()),
             uncovered=tuple(choice.uncovered.tolist()), left_out=_together(self.left_out),
-            notes=tuple(dict.fromkeys(self.notes)), settings=self.settings,
+            collectives=tuple(self.used), notes=tuple(dict.fromkeys(self.notes)),
+            settings=self.settings,
             transits=self.classified.transits)
 
     def _lengths(self) -> list[float]:

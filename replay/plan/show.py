@@ -12,6 +12,8 @@ from replay.plan.world import BLACK_HOLE, MEASURED, NODES, NOISE
 SCHEMA = "p3s.replay-plan"
 #: Entries of a list that are shown; the JSON has all.
 _MOST_LINES = 8
+#: A longer time than this many times another one is not said in per cent.
+_TIMES = 10
 
 
 def roles(plan: ReplayPlan) -> dict[str, int]:
@@ -24,20 +26,23 @@ def roles(plan: ReplayPlan) -> dict[str, int]:
 
 def why_not_representative(plan: ReplayPlan) -> str | None:
     """Return why these hosts cannot give the times of a cluster, as far as is known before."""
-    hosts = set(plan.placements[0].hosts) if plan.placements else set()
     if not plan.programs:
         return "nothing is measured: no message between ranks can be replayed"
-    used = sum(plan.world.on_node(node) > 0 for node in range(NODES))
-    if len(hosts) <= 1 and used > 1:
-        return "all nodes are one machine"
-    if len(hosts) < used:
-        return "some of the four nodes are the same machine"
-    return None
+    hosts = plan.placements[0].hosts or ("",) * NODES
+    used = [hosts[node] for node in range(NODES) if plan.world.on_node(node)]
+    if len(set(used)) == len(used):
+        return None
+    return ("all nodes are one machine" if len(set(used)) == 1
+            else "some of the four nodes are the same machine")
 
 
 def plan_text(plan: ReplayPlan) -> str:
     """Return what a user wants to know before a replay, some thirty lines."""
     lines = [*_run(plan), *_nodes(plan), *_measured(plan), *_time(plan)]
+    if plan.collectives:
+        lines.append("collectives as messages of:")
+        lines += _bounded([f"  {used.call} of {used.bytes:,} B on {used.members} ranks: "
+                           f"{used.algorithm}" for used in plan.collectives])
     if plan.left_out:
         lines.append("left out:")
         lines += _bounded([f"  {entry.call}: {entry.events:,.0f} calls, {entry.why}"
@@ -125,11 +130,12 @@ def _time(plan: ReplayPlan) -> list[str]:
     over = "" if e.needed_s <= e.total_s + 1e-9 else (
         f" (budget {seconds(e.budget_s)}; {seconds(e.needed_s)} would narrow every class)")
     lines = [f"time: about {seconds(e.total_s)} for {number} program{_s(number)}{over}; all pairs "
-             f"would take {seconds(e.all_pairs_s)}"]
+             f"of nodes would take {seconds(e.all_pairs_s)}"]
     share = e.share_of_time
     if share is not None:
+        part = f"{100 * share:.2g} % of it" if share < _TIMES else f"{share:,.0f} times as long"
         lines.append(f"run: about {seconds(e.run_s)} by a rough simulation; the replay takes "
-                     f"{100 * share:.2g} % of it")
+                     f"{part}")
     if e.work_scale < 1:
         lines.append(f"computation is emulated {100 * e.work_scale:.0f} % as long, to fit the "
                      "budget")
@@ -138,6 +144,8 @@ def _time(plan: ReplayPlan) -> list[str]:
 
 def seconds(value: float) -> str:
     """Return a time for people."""
+    if value < 0.1:
+        return f"{1e3 * value:.2g} ms"
     if value < 10:
         return f"{value:.1f} s"
     if value < 600:
@@ -195,6 +203,8 @@ def plan_json(plan: ReplayPlan) -> dict[str, Any]:
                      "timed_s": e.timed_s, "budget_s": e.budget_s, "all_pairs_s": e.all_pairs_s,
                      "run_s": e.run_s or None, "share_of_time": e.share_of_time,
                      "share_of_cores": e.share_of_cores, "work_scale": e.work_scale},
+        "collectives": [{"call": u.call, "members": u.members, "bytes": u.bytes,
+                         "algorithm": u.algorithm, "times": u.times} for u in plan.collectives],
         "left_out": [{"call": x.call, "why": x.why, "events": x.events} for x in plan.left_out],
         "notes": list(plan.notes),
     }
