@@ -24,6 +24,7 @@ TRACE_BOTH = "measured in the trace, both ways at once"
 PAIR = "measured in a pair"
 PAIR_BOTH = "measured in a pair, both ways at once"
 NEAREST = "from the nearest sizes"
+USUAL = "not measured: usual costs"
 NONE = "none"
 
 #: Best origin first, and the fewest samples that make it worth to be taken.
