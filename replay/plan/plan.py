@@ -232,6 +232,7 @@ class _Planner:
                       noise.wanted if (noise := noises[pair, s]) else 0.0)
             for number, (pair, s, adds) in enumerate(todo))
         programs = [settled.program for settled in trace]
+        missed = self._missed(choice, programs)
         where = [iteration.placement for iteration in iterations]
         for settled in trace:
             self.left_out += settled.left_out
@@ -241,7 +242,7 @@ class _Planner:
             programs.append(program)
             where.append(number)
         estimated = self._estimate(programs, section_ns, choice, timed, world, placements)
-        self._limits(choice, timed)
+        self._limits(choice, missed)
         return ReplayPlan(
             sections=self.sections, mapping=self.mapping, topology=self.topology,
             distance=self.distance, full=tuple(self.full), origin=tuple(self.origin),
@@ -255,7 +256,7 @@ class _Planner:
                         for pair, s in timed),
             world=world, estimate=estimated,
             composed=tuple(np.flatnonzero(choice.partial).tolist()),
-            uncovered=tuple(choice.uncovered.tolist()), left_out=_together(self.left_out),
+            uncovered=tuple(missed.tolist()), left_out=_together(self.left_out),
             collectives=tuple(self.used), notes=tuple(dict.fromkeys(self.notes)),
             settings=self.settings,
             transits=self.classified.transits)
@@ -384,13 +385,21 @@ class _Planner:
             budget_s=self.settings.budget_s, network=self.network,
             known=self.simulate is not None)
 
-    def _limits(self, choice: Choice, timed: Sequence[tuple[Pair, int]]) -> None:
-        if len(choice.uncovered):
-            events = sum(self.classified.calls[c].events for c in choice.uncovered.tolist())
-            self.notes.append(
-                f"{len(choice.uncovered)} classes with {events:.3g} calls are in none of the "
-                f"{self.settings.most_pairs} pairs that are loaded at most; their cost is that of "
-                "their neighbours in bytes")
+    def _missed(self, choice: Choice, programs: Sequence[Program]) -> Ints:
+        """Return the classes of calls that no program has a sample of after all."""
+        sampled = np.zeros(len(self.classified.calls), dtype=bool)
+        for program in programs:
+            sampled[program.events["sample"][program.events["sample"] >= 0]] = True
+        return np.flatnonzero(~sampled & ~choice.partial)
+
+    def _limits(self, choice: Choice, missed: Ints) -> None:
+        for classes, why in ((choice.uncovered, f"in none of the {self.settings.most_pairs} pairs "
+                              "that are loaded at most"),
+                             (np.setdiff1d(missed, choice.uncovered), "not replayed completely")):
+            if len(classes):
+                events = sum(self.classified.calls[c].events for c in classes.tolist())
+                self.notes.append(f"{len(classes)} classes with {events:,.0f} calls are {why}; "
+                                  "their cost is that of their neighbours in bytes")
 
 
 def holes_of(needs: Needs, full: Steps, mapping: RankMap, pair: Pair) -> set[tuple[int, int]]:
