@@ -381,12 +381,19 @@ def test_nonblocking_collective_goes_on_beside_work() -> None:
     assert found.waiting_ns[1] == 700 - (POST + 200)
 
 
-def test_rough_cost_of_collectives_without_one() -> None:
+@pytest.mark.parametrize("call, cost", [
+    ("MPI_Barrier", 2 * L), ("MPI_Allreduce", 2 * L + 200 * G), ("MPI_Bcast", 2 * L + 100 * G),
+    ("MPI_Allgather", 2 * L + 300 * G), ("MPI_Alltoall", 2 * L + 300 * G),
+])
+def test_rough_cost_of_collectives_without_one(call: str, cost: float) -> None:
     b = Builder(4)
     for rank in range(4):
-        b.add(rank, "MPI_Allreduce", nbytes=100)
+        b.add(rank, call, 0 if call == "MPI_Bcast" else -1, 0 if "Barrier" in call else 100)
     _, found = run(b)
-    assert found.end_ns.tolist() == [2 * (L + 50)] * 4
+    assert found.end_ns.tolist() == [cost] * 4
+    if call == "MPI_Alltoall":  # two ranks of a node send 300 bytes each through its link
+        _, found = run(b, [0, 0, 1, 1], network(rate=0.01))
+        assert found.end_ns.tolist() == [600 / 0.01] * 4
 
 
 def test_extra_times_are_added_to_transfers() -> None:

@@ -184,9 +184,9 @@ def _inputs(
         keep.append(np.ascontiguousarray(picked[which].reshape(table.shape), dtype=np.uint8))
         path_of = int(keep[-1].ctypes.data)
     curves = [curve for path in paths for curve in (path.transfer, path.send, path.receive)]
-    if collective_ns is None:
-        collective_ns = _rough(steps, node_of, network) if len(calls.call_step) else None
-    elif len(collective_ns) != len(steps):
+    if collective_ns is None and len(calls.call_step):
+        collective_ns = rough_costs(steps, network, np.asarray(node_of))
+    if collective_ns is not None and len(collective_ns) != len(steps):
         raise P3SError(f"simulation: {len(collective_ns)} costs of collectives, {len(steps)} steps")
     call_ns = np.zeros(0) if collective_ns is None else collective_ns[calls.call_step]
     if first_ns is not None and len(first_ns) != len(steps.ranks):
@@ -229,12 +229,6 @@ def _pointer(keep: list[Any], values: Floats) -> int:
 def _nearest(network: Network, distance: int) -> int:
     """Return the distance whose path Network.path takes."""
     return min(network.paths, key=lambda known: (abs(known - distance), known))
-
-
-def _rough(steps: Steps, node_of: Ints, network: Network) -> Floats:
-    far = max(network.paths) if len(np.unique(node_of[steps.ranks])) > 1 else 0
-    transfer = network.path(far).transfer.at(np.maximum(steps.bytes, 0))
-    return rough_costs(steps, transfer)
 
 
 def _check(steps: Steps, node_of: Ints) -> None:
