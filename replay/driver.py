@@ -225,7 +225,6 @@ def _launch(store: Any, ready: Prepared, programs: Sequence[Program], hosts: lis
     """Run programs on four hosts; what is stored is not run again."""
     from replay.engine.inner import compile_inner
     from replay.engine.job import JobSettings, write_job
-    from replay.launch.landing import check_landing
     from replay.launch.launcher import on_hosts
     from replay.launch.run import run_job
 
@@ -245,8 +244,7 @@ def _launch(store: Any, ready: Prepared, programs: Sequence[Program], hosts: lis
         write_job(directory, [programs[i] for i in missing], world,
                   JobSettings(library=compile_inner(mpi.mpicc), budget_s=budget_s,
                               stall_s=settings.stall_s, pages=settings.pages, work_scale=scale))
-        outcome = run_job(directory, mpi, world, timeout_s=None, progress=say)
-        check_landing(world, outcome.places, hosts)
+        outcome = run_job(directory, mpi, world, hosts=hosts, progress=say)
     fresh = {i: found for i in missing if (found := store.get(keys[i])) is not None}
     return Ran({**known, **fresh}, outcome.places, outcome.wall_s)
 

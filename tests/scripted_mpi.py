@@ -58,8 +58,11 @@ class World:
     def __init__(self, program: Program, rng: random.Random, temper: str, buffering: str) -> None:
         self.program, self.rng, self.temper, self.buffering = program, rng, temper, buffering
         self.processes = len(program.start) - 1
-        self.events = [program.of(p).tolist() for p in range(self.processes)]
         self.names = program.events.dtype.names
+        self.events = [[dict(zip(self.names, event, strict=True))
+                        for event in program.of(p).tolist()] for p in range(self.processes)]
+        self.steps = [program.step[a:b].tolist() for a, b in
+                      zip(program.start[:-1], program.start[1:], strict=True)]
         self.lists = [program.lists[a:b].tolist() for a, b in
                       zip(program.list_start[:-1], program.list_start[1:], strict=True)]
         self.at = [0] * self.processes
@@ -77,14 +80,9 @@ class World:
         self.asleep: set[int] = set()
         self.outcome = Outcome([[0] * len(e) for e in self.events])
 
-    def event(self, process: int, at: int) -> dict[str, int]:
-        """Return an event by its field names."""
-        return dict(zip(self.names, self.events[process][at], strict=True))
-
     # ---- messages ----------------------------------------------------------------------
     def request(self, process: int, at: int, e: dict[str, int], sends: bool) -> Request:
-        step = int(self.program.step[int(self.program.start[process]) + at])
-        return Request(process, at, step, e["peer"], e["tag"], e["bytes"], sends)
+        return Request(process, at, self.steps[process][at], e["peer"], e["tag"], e["bytes"], sends)
 
     def buffers(self, e: dict[str, int], synchronous: bool) -> bool:
         if synchronous or self.buffering == "none":
@@ -142,7 +140,7 @@ class World:
     # ---- events ------------------------------------------------------------------------
     def begin(self, process: int, at: int) -> list[Request]:
         """Do what an event does first; return the requests that it waits for."""
-        e = self.event(process, at)
+        e = self.events[process][at]
         code = e["code"]
         self.outcome.executed[process][at] += 1
         if code in (Code.SEND, Code.SSEND):
@@ -163,7 +161,7 @@ class World:
             self.active[process].add(e["arg"])
             self.keep(process, e["slot"], mine)
         elif code == Code.SENDRECV:
-            second = self.event(process, at + 1)
+            second = self.events[process][at + 1]
             return [self.post(process, at, e, sends=True),
                     self.post(process, at + 1, second, sends=False)]
         elif code == Code.ASK:
@@ -252,7 +250,7 @@ class World:
         if waits_for is None:
             self.pending[process] = self.begin(process, at)
             return True
-        e = self.event(process, at)
+        e = self.events[process][at]
         if e["code"] in (Code.WAITANY, Code.WAITSOME):
             before = self.some[process]
             if not self.choose(process, e):
@@ -282,7 +280,7 @@ class World:
             if not awake:
                 raise ScriptError("deadlock: " + "; ".join(
                     f"process {p} event {self.at[p]} "
-                    f"{Code(self.events[p][self.at[p]][0]).name}" for p in alive))
+                    f"{Code(self.events[p][self.at[p]]['code']).name}" for p in alive))
             if self.temper == "stubborn" and last in awake:
                 process = last
             elif self.temper in ("lowest", "highest"):
