@@ -301,8 +301,8 @@ class _Planner:
         pairs = None
         if self.settings.exhaustive:
             pairs = [(a, b) for a in range(nodes) for b in range(a + 1, nodes)] or [(0, 0)]
-        choice = choose([*self.needs, *self.direct], len(self.classified.calls), nodes,
-                        self.settings.most_pairs, pairs)
+        events = np.array([cls.events for cls in self.classified.calls], dtype=np.float64)
+        choice = choose([*self.needs, *self.direct], events, nodes, self.settings.most_pairs, pairs)
         if not choice.pairs and self.classified.messages:
             # Every call needs three nodes: the busiest pair, to see messages in their context.
             first, second, amount = traffic(self.full, self.mapping)
