@@ -11,7 +11,7 @@ import numpy as np
 from p3s.predict.network import Network
 from p3s.study import REPLAY_SCHEMA, REPLAY_VERSION
 from replay.costs.calls import CallCost, call_costs, interpolated
-from replay.costs.estimate import PhaseTimes, Places, phase_times, places
+from replay.costs.estimate import PhaseTimes, Places, phase_times, places, work_of
 from replay.costs.network import Costs, network_of
 from replay.costs.result import (
     ESTIMATOR,
@@ -67,7 +67,7 @@ def simulated(
     where = places(trace.n, phases, plan.sections, plan.full, plan.origin, trace.phase)
     times, begin = phase_times(
         where, plan.full, plan.mapping.node_of, plan.distance,
-        (costs.network, costs.low, costs.high), simulate, costs.spread)
+        (costs.network, costs.low, costs.high), simulate, costs.spread, work_of(trace, phases))
     return Simulation(costs, times, where, begin)
 
 
@@ -110,6 +110,7 @@ def evaluate(
         "estimator": ESTIMATOR,
         "timed": whole is not None,
         "network": network_entry(costs),
+        "simulated_with": costs.network.to_json(),
         "messages": message_entries(plan.messages, costs),
         "classes": call_entries(plan.calls, calls),
         "phases": phase_entries(times, thesis, whole),
