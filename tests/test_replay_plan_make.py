@@ -189,3 +189,23 @@ def test_without_a_simulation_the_work_is_the_time():
     plan = make_plan([section(steps)], block(16, 4), flat())
     assert plan.estimate.section_ns[0] == pytest.approx(2e6, rel=0.2)
     assert plan.estimate.share_of_time is None and "run: about" not in plan_text(plan)
+
+
+def test_only_so_many_classes_are_measured():
+    rng = np.random.default_rng(5)
+    b = Builder(4)
+    for k, nbytes in enumerate(rng.integers(1, 1 << 20, 400).tolist()):
+        b.add(k % 2, "MPI_Isend", 2 + k % 2, nbytes, tag=k)
+        b.add(2 + k % 2, "MPI_Irecv", k % 2, nbytes, tag=k)
+    plan = planned([section(b.build())], block(4, 2), most_classes=10)
+    measured = sorted({c for p in plan.programs if p.what == "pair" for c in p.classes})
+    assert len(measured) == 10 < len(plan.messages)
+    sizes = [m.bytes for m in plan.messages]
+    assert {sizes.index(min(sizes)), sizes.index(max(sizes))} <= set(measured)
+    assert any("10 of" in note for note in plan.notes)
+
+
+def test_whole_iterations_are_bounded():
+    plan = planned([section(ring(32), "a"), section(halo(8), "b")][:1], block(32, 2), timed=True,
+                   most_timed=3)
+    assert len(plan.timed) <= 3
