@@ -296,6 +296,15 @@ def test_micro_programs_end_and_pair_what_they_measure(slots: tuple[int, int]) -
                     }.get(kind, int(program.events["code"][at])) == program.events["code"][at]
 
 
+def test_every_class_is_sent_but_calls_are_measured_at_some_sizes_only() -> None:
+    messages = [MessageClass(10 * k, 1, 1 + k % 2, 1.0) for k in range(1, 101)]
+    one_way, exchange, calls = pair_programs(messages, lay_out((2, 2), [], False))
+    assert one_way.classes == tuple(range(100))
+    assert len(exchange.classes) == 24 and len(calls.classes) <= 12
+    sizes = calls.events["bytes"][[at for at, kind in calls.own if kind == "late"]]
+    assert {1, 1024} <= set(sizes.tolist()) and len(set(sizes.tolist())) == 12
+
+
 def disordered(seed: int, choosy: bool) -> Steps:
     """Return calls of a few ranks in an order in which they may wait for ever."""
     rng = random.Random(seed)

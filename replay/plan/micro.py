@@ -31,6 +31,8 @@ _PAUSE_NS_PER_BYTE = 100
 _LATE_NS = 5_000_000
 #: Sizes at which calls are measured in any case.
 _SIZES = (1, 1024)
+#: Sizes over one distance and load at which exchanges and calls are measured at most.
+_MOST_SIZES = 12
 _HANDSHAKE_TAG = FIRST_TAG + 1
 
 
@@ -165,7 +167,8 @@ def pair_programs(messages: Sequence[MessageClass], world: World, which: Ints | 
     """Return the programs "one way", "exchange" and "calls" for classes of messages.
 
     ``which``: numbers of the classes (default: all). A class that no two measured processes can
-    show is in none of them. ``times``: messages each way per class and pass.
+    show is in none of them; exchanges and calls are measured at some of the sizes only.
+    ``times``: messages each way per class and pass.
     """
     numbers = range(len(messages)) if which is None else which.tolist()
     jobs = []
@@ -188,14 +191,29 @@ def pair_programs(messages: Sequence[MessageClass], world: World, which: Ints | 
     for job in jobs:
         for _ in range(times):
             _both_ways(one_way, job)
-            _exchange(exchange, job)
+    for job in _thinned(jobs):
+        _exchange(exchange, job)
     for job in singles.values():
         if job.cls < 0:
             _both_ways(one_way, job)
+    for job in _thinned(list(singles.values())):
         _late(calls, job)
         _posted(calls, job)
     return (one_way.program("pair", "one way"), exchange.program("pair", "exchange"),
             calls.program("pair", "calls"))
+
+
+def _thinned(jobs: Sequence[_Job]) -> list[_Job]:
+    """Keep a bounded number of sizes per distance and load: the ends, and evenly between them."""
+    groups: dict[tuple[bool, int], list[_Job]] = {}
+    for job in jobs:
+        groups.setdefault((job.inside, len(job.pairs)), []).append(job)
+    found = []
+    for group in groups.values():
+        group.sort(key=lambda job: job.bytes)
+        picks = np.linspace(0, len(group) - 1, min(len(group), _MOST_SIZES)).round().astype(int)
+        found += [group[i] for i in np.unique(picks).tolist()]
+    return found
 
 
 def _both_ways(sheet: Sheet, job: _Job) -> None:
@@ -301,6 +319,7 @@ def link_programs(world: World, nbytes: int = 1 << 15, number: int = 128, *,
                   pause_ns: int = 20_000_000) -> tuple[Program, ...]:
     """Return floods of ``number`` messages from node 0 to node 1: by one process, by all.
 
+    One process sends as many bytes in messages of a quarter: the finer grain shows the burst.
     Nothing when the world has measured processes on one node only.
     """
     found: list[Program] = []
@@ -309,14 +328,15 @@ def link_programs(world: World, nbytes: int = 1 << 15, number: int = 128, *,
         if not pairs or (found and len(pairs) == 1):
             continue
         sheet = Sheet(world.size)
-        each = max(number // len(pairs), 1)
+        finer = 4 if len(pairs) == 1 else 1
+        each = max(number * finer // len(pairs), 1)
         senders = [a for a, _ in pairs]
         sheet.pause(senders, pause_ns)
         sheet.together(senders)
         for a, b in pairs:
-            sheet.add(a, Code.LINK_SEND, peer=b, tag=FIRST_TAG, bytes=nbytes, number=each,
-                      sample=0)
-            sheet.add(b, Code.LINK_RECV, peer=a, tag=FIRST_TAG, bytes=nbytes, number=each,
-                      sample=0)
+            sheet.add(a, Code.LINK_SEND, peer=b, tag=FIRST_TAG, bytes=nbytes // finer,
+                      number=each, sample=0)
+            sheet.add(b, Code.LINK_RECV, peer=a, tag=FIRST_TAG, bytes=nbytes // finer,
+                      number=each, sample=0)
         found.append(sheet.program("link", f"link, {len(pairs)} sending"))
     return tuple(found)
