@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -34,6 +35,8 @@ from cluster.patterns import PATTERNS, TRUNK, Pattern  # noqa: E402
 
 #: Phase time of the truth may vary by this much (standard deviation over mean).
 MOST_VARIATION = 0.02
+#: Of the cores, where an ordinary process has 1024.
+SHARE = 262144
 #: What is aimed at: phase time; communication.
 PHASE, COMM = 0.05, 0.10
 #: Names of the estimators and where they stand in the result of a replay.
@@ -116,8 +119,11 @@ def replayed(pattern: Pattern, cluster: Cluster, directory: Path, *, budget_s: f
     out = directory / "replay" / f"np{pattern.n:06d}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     per = -(-pattern.n // cluster.nodes)
+    topology = directory / "topology.conf"
+    topology.write_text(cluster.topology())
     settings = ReplaySettings(hosts=tuple(hosts), cores_per_node=per, budget_s=budget_s,
-                              launcher=tuple(openmpi_words(cluster)), timed=timed)
+                              launcher=tuple(openmpi_words(cluster)), timed=timed,
+                              topology=topology)
     result = replay.run(scaled, out, settings, progress=progress)
     return result, estimates(pattern, result, out.with_suffix(".parquet"))
 
@@ -152,7 +158,7 @@ def largest_share() -> Iterator[bool]:
     group = Path(f"/sys/fs/cgroup/cpu/p3s-benchmark-{os.getpid()}")
     try:
         group.mkdir()
-        (group / "cpu.shares").write_text("262144")
+        (group / "cpu.shares").write_text(str(SHARE))
         (group / "tasks").write_text(str(os.getpid()))
     except OSError:
         yield False
@@ -187,6 +193,8 @@ def main(arguments: list[str]) -> int:
     old = json.loads(asked.truth.read_text())["patterns"] if asked.truth else {}
     raw: dict[str, Any] = {"repetitions": asked.repetitions, "budget_s": asked.budget,
                            "patterns": {}}
+    # So that the cluster is taken down when this is ended from outside.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(HEAD, flush=True)
     with tempfile.TemporaryDirectory(prefix="p3s-benchmark-") as scratch, largest_share() as alone:
         raw["largest_share"] = alone

@@ -40,12 +40,16 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is known before anything is launched; ``mpi`` is None where none is installed."""
+    """What is known before anything is launched; ``mpi`` is None where none is installed.
+
+    ``rough``: costs of messages that are used until they are measured.
+    """
 
     trace: ScaledTrace
     plan: ReplayPlan
     mpi: Mpi | None
     library: Library
+    rough: Network
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Ran:
 def prepare(scaled_dir: Path, settings: ReplaySettings, *, machine: Path | None = None,
             say: Say | None = None) -> Prepared:
     """Plan the replay of a scaled trace; launches nothing. ``machine``: file for the estimates."""
-    from p3s.predict.dependency.simulate import simulate
+    from p3s.predict.dependency.simulate import simulate_anyway
     from replay.collectives.expand import expand
     from replay.collectives.library import library_of
     from replay.launch.hosts import allocated_hosts
@@ -68,7 +72,7 @@ def prepare(scaled_dir: Path, settings: ReplaySettings, *, machine: Path | None 
     from replay.order.sections import read_sections
     from replay.plan.mapping import mapping_of
     from replay.plan.plan import PlanSettings, make_plan
-    from replay.plan.topology import read_topology
+    from replay.plan.topology import distances, read_topology
     from replay.scaled import read_scaled
 
     if say is not None:
@@ -89,15 +93,15 @@ def prepare(scaled_dir: Path, settings: ReplaySettings, *, machine: Path | None 
                          settings.rank_file)
     topology = read_topology(settings.topology)
     network = rough(machine)
-    node_of = mapping.node_of
+    node_of, distance = mapping.node_of, distances(mapping, topology)
     plan = make_plan(
         sections, mapping, topology,
         PlanSettings(hosts=hosts, budget_s=settings.budget_s, exhaustive=settings.exhaustive,
-                     timed=settings.timed),
+                     timed=settings.timed, noise=settings.noise),
         network,
         expand=lambda steps, which: expand(steps, library, which, node_of=node_of),
-        simulate=lambda steps: simulate(steps, node_of, network))
-    return Prepared(trace, plan, mpi, library)
+        simulate=lambda steps: simulate_anyway(steps, node_of, network, distance=distance)[0])
+    return Prepared(trace, plan, mpi, library, network)
 
 
 def rough(machine: Path | None) -> Network:
@@ -129,6 +133,7 @@ def run(scaled_dir: Path, out_json: Path, settings: ReplaySettings, *,
     """Replay a scaled trace and write ``out_json`` and its table; see replay.run."""
     from replay.costs.evaluate import evaluate, simulated
     from replay.costs.result import write_result
+    from replay.launch.store import ResultStore
     from replay.plan.plan import timed_programs
 
     say = progress or _nothing
@@ -137,12 +142,14 @@ def run(scaled_dir: Path, out_json: Path, settings: ReplaySettings, *,
     scale = work_scale(plan.programs, plan.world, settings.budget_s)
     notes = [f"emulated computation is scaled by {scale:.3g} to fit the budget"] \
         if scale < 1.0 else []
+    if settings.again:
+        ResultStore(parts_dir(out_json)).clear()
     share = TIMED_SHARE if settings.timed and plan.timed else 0.0
     say(plan.saved())
     first = _measure(ready, settings, out_json, plan.programs, plan.placement_of,
                      budget_s=settings.budget_s * (1.0 - share), scale=scale, say=say)
     say("simulating")
-    simulation = simulated(trace, plan, first.results, work_scale=scale)
+    simulation = simulated(trace, plan, first.results, work_scale=scale, rough=ready.rough)
     timed: tuple[Program, ...] = ()
     second = Ran({}, (), 0.0)
     if share:
@@ -200,8 +207,6 @@ def _measure(ready: Prepared, settings: ReplaySettings, out_json: Path,
         find_mpi(settings.launcher)  # says what is missing
         raise P3SError("no MPI found to replay with; run `p3s doctor`")
     store = ResultStore(parts_dir(out_json))
-    if settings.again:
-        store.clear()
     results: dict[int, ProgramResult] = {}
     places: tuple[Place, ...] = ()
     wall_s = 0.0

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.errors import P3SError
 from p3s.predict.network import Network
 from replay.costs.executed import Executed, executed
 from replay.costs.messages import Key, Observed, typical
@@ -68,6 +69,8 @@ def corrected(
         for number, wanted in of_program.items():
             times = simulated_transfers(programs[number], done[number], network, simulate,
                                         classes)
+            if times is None:
+                continue
             for observed in wanted:
                 measured, simulated = typical(observed.ns), times[observed.message]
                 both = ~np.isnan(measured) & ~np.isnan(simulated)
@@ -91,6 +94,23 @@ def corrected(
                       {key: np.concatenate(parts) for key, parts in deviations.items()})
 
 
+def deviations_in_trace(
+    classes: Sequence[MessageClass], trace: Sequence[Observed], programs: Sequence[Program],
+    world: World, network: Network, simulate: Simulate, *, work_scale: float = 1.0,
+) -> dict[Key, Floats]:
+    """Return samples minus simulated transfers of messages in trace programs, per point."""
+    found: dict[Key, list[Floats]] = {}
+    for number, wanted in _by_program(trace).items():
+        done = executed(programs[number], world, work_scale=work_scale)
+        times = simulated_transfers(programs[number], done, network, simulate, classes)
+        if times is None:
+            continue
+        for observed in wanted:
+            rest = (observed.ns - times[observed.message][None, :]).reshape(-1)
+            found.setdefault(observed.key, []).append(rest[~np.isnan(rest)])
+    return {key: np.concatenate(parts) for key, parts in found.items()}
+
+
 def _by_program(use: Sequence[Observed]) -> dict[int, list[Observed]]:
     """Return the samples by program, of each point those of a few programs."""
     taken: dict[Key, int] = {}
@@ -105,12 +125,18 @@ def _by_program(use: Sequence[Observed]) -> dict[int, list[Observed]]:
 def simulated_transfers(
     program: Program, done: Executed, network: Network, simulate: Simulate,
     classes: Sequence[MessageClass],
-) -> Floats:
-    """Return the transfer of every message of the program's pairing; NaN where nobody waits."""
+) -> Floats | None:
+    """Return the transfer of every message of the program's pairing; NaN where nobody waits.
+
+    None where the program cannot be simulated: its black holes do what is not known here.
+    """
     pairing = program.pairing
     assert pairing is not None
     distance = node_distance(program, classes)
-    result = simulate(done.steps, done.node_of, network, distance=distance)
+    try:
+        result = simulate(done.steps, done.node_of, network, distance=distance)
+    except P3SError:
+        return None
     sender, receiver = program.start[pairing.sender], program.start[pairing.receiver]
     posted = done.first[receiver + pairing.posted]
     received = done.last[receiver + pairing.received]

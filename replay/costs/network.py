@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from p3s.predict.network import Curve, Network, Path, rough_network
-from replay.costs.correct import FLOOR, Simulate, corrected
+from replay.costs.correct import FLOOR, Simulate, corrected, deviations_in_trace
 from replay.costs.link import Flood, Link, fit_link
-from replay.costs.messages import Key, MessageCost, Observed, chosen, message_costs, observations
+from replay.costs.messages import (
+    Key,
+    MessageCost,
+    Observed,
+    chosen,
+    in_trace,
+    message_costs,
+    observations,
+)
 from replay.costs.messages import level as level_of
 from replay.costs.software import (
     RECEIVE,
@@ -76,6 +85,7 @@ def network_of(
     distances = sorted({d for d, _ in points} | {cls.distance for cls in classes} | {0, 1})
     eager = {d: eager_limit(own, min(d, 1), LATE_NS) for d in distances}
     post = post_cost(own, eager)
+    buffer = sender_buffer(programs, results, link)
 
     def build(which: str, shift: Mapping[Key, float]) -> Network:
         paths = {}
@@ -85,11 +95,11 @@ def network_of(
                 paths[d] = usual.path(d)
                 continue
             near, most = min(d, 1), eager[d][0]
-            paths[d] = Path(curve, below(curve_of(own, SEND, near, most), curve, _SEND),
+            paths[d] = Path(curve, below(curve_of(own, SEND, near), curve, _SEND),
                             below(curve_of(own, RECEIVE, near, most), curve, _RECEIVE), most,
                             linked=d > 0)
         rate = {"low_ns": link.high, "high_ns": link.low}.get(which, link.rate)
-        return Network(paths, rate=rate, burst=link.burst,
+        return Network(paths, rate=rate, burst=link.burst, sender_buffer=buffer, background=False,
                        post=post.cost_ns if post else _POST, source="replay",
                        detail={"link_residual": link.residual})
 
@@ -97,10 +107,14 @@ def network_of(
                            lambda shift: build("cost_ns", shift), simulate,
                            work_scale=work_scale)
     shift = correction.shift
+    in_trace_off = deviations_in_trace(
+        classes, in_trace(observed), programs, world, build("cost_ns", shift), simulate,
+        work_scale=work_scale)
     return Costs(build("cost_ns", shift), build("low_ns", shift), build("high_ns", shift), costs,
                  link, {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()},
                  {d: why for d, (_, why) in eager.items()}, correction.checked,
-                 spread_of(use, correction.deviations))
+                 spread_of({key: max(e.cost_ns + shift.get(key, 0.0), 0.0)
+                            for key, e in points.items()}, in_trace_off, correction.deviations))
 
 
 def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) -> list[Flood]:
@@ -119,6 +133,30 @@ def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) ->
             continue
         found.append(Flood(len(sends), np.cumsum(nbytes), np.nanmedian(ns, axis=0)))
     return found
+
+
+def sender_buffer(
+    programs: Sequence[Program], results: Mapping[int, ProgramResult], link: Link
+) -> float:
+    """Return the bytes that a node takes off a sender before the link has carried them.
+
+    What was left of a flood, by rate and burst, when its sender was rid of it; the least of all
+    floods by one process.
+    """
+    if not math.isfinite(link.rate):
+        return 0.0
+    found = []
+    for number, result in sorted(results.items()):
+        program = programs[number]
+        sends = np.flatnonzero(program.events["code"] == Code.LINK_SEND)
+        if program.what != "link" or not result.passes or len(sends) != 1:
+            continue
+        column = np.flatnonzero(result.event == sends[0])
+        if len(column):
+            event = program.events[sends[0]]
+            gone = link.burst + link.rate * float(np.median(result.event_ns[:, column[0]]))
+            found.append(max(float(event["bytes"]) * float(event["number"]) - gone, 0.0))
+    return min(found, default=0.0)
 
 
 def pooled(use: Sequence[Observed]) -> dict[Key, Estimate]:

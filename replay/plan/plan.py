@@ -56,6 +56,7 @@ MOST_PAIRS = 24
 MOST_TIMED = 48
 #: Classes of messages that are measured by programs of their own.
 MOST_CLASSES = 32
+AUTO, ON, OFF = NOISES = ("auto", "on", "off")
 
 Expand = Callable[[Steps, "Bools | None"], Expanded]
 Simulate = Callable[[Steps], Simulated]
@@ -67,13 +68,17 @@ class PlanSettings:
 
     ``hosts``: real ones, none: this machine. ``budget_s``: time to measure in. ``exhaustive``:
     load all pairs of ranges. ``timed``: whole iterations with timed black holes will be asked for.
-    ``noise_limit``: messages that the noise pair has on the way at most; 0: no noise.
+    ``noise``: "auto" where the topology has a link between switches that remote traffic shares
+    with the loaded ranges (links of nodes are not shared: noise there would only be in the way of
+    the black holes); "on" without a topology too, as in the thesis; "off". ``noise_limit``:
+    messages that the noise pair has on the way at most.
     """
 
     hosts: tuple[str, ...] = ()
     budget_s: float = 600.0
     exhaustive: bool = False
     timed: bool = False
+    noise: str = AUTO
     noise_limit: int = NOISE_LIMIT
     most_pairs: int = MOST_PAIRS
     most_timed: int = MOST_TIMED
@@ -177,6 +182,8 @@ class _Planner:
     def __init__(self, sections: tuple[Section, ...], mapping: RankMap, topology: Topology,
                  settings: PlanSettings, network: Network | None, expand: Expand | None,
                  simulate: Simulate | None) -> None:
+        if settings.noise not in NOISES:
+            raise P3SError(f"noise {settings.noise!r} is not known; it is {', '.join(NOISES)}")
         for section in sections:
             if section.steps.n != mapping.n:
                 raise P3SError(f"section {section.name}: {section.steps.n} ranks, but the mapping "
@@ -232,6 +239,7 @@ class _Planner:
                       noise.wanted if (noise := noises[pair, s]) else 0.0)
             for number, (pair, s, adds) in enumerate(todo))
         programs = [settled.program for settled in trace]
+        missed = self._missed(choice, programs)
         where = [iteration.placement for iteration in iterations]
         for settled in trace:
             self.left_out += settled.left_out
@@ -241,7 +249,7 @@ class _Planner:
             programs.append(program)
             where.append(number)
         estimated = self._estimate(programs, section_ns, choice, timed, world, placements)
-        self._limits(choice, timed)
+        self._limits(choice, missed)
         return ReplayPlan(
             sections=self.sections, mapping=self.mapping, topology=self.topology,
             distance=self.distance, full=tuple(self.full), origin=tuple(self.origin),
@@ -255,7 +263,7 @@ class _Planner:
                         for pair, s in timed),
             world=world, estimate=estimated,
             composed=tuple(np.flatnonzero(choice.partial).tolist()),
-            uncovered=tuple(choice.uncovered.tolist()), left_out=_together(self.left_out),
+            uncovered=tuple(missed.tolist()), left_out=_together(self.left_out),
             collectives=tuple(self.used), notes=tuple(dict.fromkeys(self.notes)),
             settings=self.settings,
             transits=self.classified.transits)
@@ -293,8 +301,8 @@ class _Planner:
         pairs = None
         if self.settings.exhaustive:
             pairs = [(a, b) for a in range(nodes) for b in range(a + 1, nodes)] or [(0, 0)]
-        choice = choose([*self.needs, *self.direct], len(self.classified.calls), nodes,
-                        self.settings.most_pairs, pairs)
+        events = np.array([cls.events for cls in self.classified.calls], dtype=np.float64)
+        choice = choose([*self.needs, *self.direct], events, nodes, self.settings.most_pairs, pairs)
         if not choice.pairs and self.classified.messages:
             # Every call needs three nodes: the busiest pair, to see messages in their context.
             first, second, amount = traffic(self.full, self.mapping)
@@ -354,7 +362,7 @@ class _Planner:
 
     def _noise(self, pair: Pair, section: int, length_ns: float) -> Noise | None:
         return _noise_beside(self.mapping, self.topology, self.classified.transits[section], pair,
-                             length_ns, self.settings.noise_limit)
+                             length_ns, self.settings)
 
     def _world(self, used: Sequence[tuple[Pair, int]], loaded: Sequence[Loaded],
                noise: bool) -> World:
@@ -384,13 +392,21 @@ class _Planner:
             budget_s=self.settings.budget_s, network=self.network,
             known=self.simulate is not None)
 
-    def _limits(self, choice: Choice, timed: Sequence[tuple[Pair, int]]) -> None:
-        if len(choice.uncovered):
-            events = sum(self.classified.calls[c].events for c in choice.uncovered.tolist())
-            self.notes.append(
-                f"{len(choice.uncovered)} classes with {events:.3g} calls are in none of the "
-                f"{self.settings.most_pairs} pairs that are loaded at most; their cost is that of "
-                "their neighbours in bytes")
+    def _missed(self, choice: Choice, programs: Sequence[Program]) -> Ints:
+        """Return the classes of calls that no program has a sample of after all."""
+        sampled = np.zeros(len(self.classified.calls), dtype=bool)
+        for program in programs:
+            sampled[program.events["sample"][program.events["sample"] >= 0]] = True
+        return np.flatnonzero(~sampled & ~choice.partial)
+
+    def _limits(self, choice: Choice, missed: Ints) -> None:
+        for classes, why in ((choice.uncovered, f"in none of the {self.settings.most_pairs} pairs "
+                              "that are loaded at most"),
+                             (np.setdiff1d(missed, choice.uncovered), "not replayed completely")):
+            if len(classes):
+                events = sum(self.classified.calls[c].events for c in classes.tolist())
+                self.notes.append(f"{len(classes)} classes with {events:,.0f} calls are {why}; "
+                                  "their cost is that of their neighbours in bytes")
 
 
 def holes_of(needs: Needs, full: Steps, mapping: RankMap, pair: Pair) -> set[tuple[int, int]]:
@@ -413,20 +429,22 @@ def timed_programs(plan: ReplayPlan, begin_ns: Sequence[Floats]) -> tuple[Progra
         loaded: Loaded = load(plan.whole(entry.section), plan.mapping, entry.pair,
                               begin_ns[entry.section])
         noise = _noise_beside(plan.mapping, plan.topology, plan.transits[entry.section],
-                              entry.pair, length, plan.settings.noise_limit)
+                              entry.pair, length, plan.settings)
         found.append(assemble.timed(loaded, plan.world, noise).program)
     return tuple(found)
 
 
 def _noise_beside(mapping: RankMap, topology: Topology, transit: Transit, pair: Pair,
-                  length_ns: float, limit: int) -> Noise | None:
+                  length_ns: float, settings: PlanSettings) -> Noise | None:
     """Return the noise beside a pair: of messages that share a link between switches, if known."""
     shares = None
+    if settings.noise == OFF or (settings.noise == AUTO and topology.flat):
+        return None
     if not topology.flat:
         switch = topology.switches_of(node_hosts(mapping, topology))
         trunk = topology.trunk(int(switch[pair[0]]), int(switch[pair[1]]))
         shares = trunk[np.ix_(switch, switch)]
-    return noise_of(transit, pair, shares, length_ns, limit)
+    return noise_of(transit, pair, shares, length_ns, settings.noise_limit)
 
 
 def _together(entries: Sequence[LeftOut]) -> tuple[LeftOut, ...]:
