@@ -164,10 +164,11 @@ def _plan(calls: list[_Call], library: Library, node_of: Ints | None, steps: Ste
         sizes = np.full(p, most_common(call.sizes))
         if call.name in VARYING:
             sizes[call.member] = call.sizes
-        nodes = None if node_of is None else node_of[members]
-        key = (call.name, call.blocking, p, sizes.tobytes() if call.name in VARYING else int(sizes[0]),
-               call.root, None if nodes is None else nodes.tobytes())
-        algorithm = chosen_name(library, call.name, sizes, nodes=nodes,
+        node = None if node_of is None else node_of[members]
+        key = (call.name, call.blocking, p,
+               sizes.tobytes() if call.name in VARYING else int(sizes[0]),
+               call.root, None if node is None else node.tobytes())
+        algorithm = chosen_name(library, call.name, sizes, node=node,
                                 blocking=call.blocking)
         size = len(known[key]) if key in known else records_expected(call.name, algorithm, p)
         if size > left:
@@ -175,7 +176,7 @@ def _plan(calls: list[_Call], library: Library, node_of: Ints | None, steps: Ste
                          " too many; it stays one call")
             continue
         if key not in known:
-            known[key] = schedule(library, call.name, sizes, call.root, nodes=nodes,
+            known[key] = schedule(library, call.name, sizes, call.root, node=node,
                                   blocking=call.blocking)
         call.plan = known[key]
         left -= len(call.plan)

@@ -99,7 +99,7 @@ def mpich(call: str, p: int, total: int, size: int, blocking: str) -> str:
     """Return the name of MPICH's algorithm where it is not the ``blocking`` one."""
     if call == "allreduce" and total <= 2048:
         return "recursive_doubling"
-    if call == "alltoall" and p >= 8 and 256 < size <= 2048:
+    if call == "alltoall" and p > 8 and 256 < size <= 2048:
         return "bruck"
     if call == "allgatherv" and blocking == "ring_cut":
         return "ring"
