@@ -234,16 +234,17 @@ def by_nodes(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> boo
     """Write a collective over nodes first if the library does so; tell whether it does."""
     library, element = setting.library, setting.element
     ruled = any(rule.call == call for rule in library.rules)
-    if setting.nodes is None or ruled or not setting.blocking:
+    if setting.nodes is None or ruled:
         return False
 
     def part(view: Writer, name: str, inner: Ints, inner_root: int, blocking: bool) -> None:
         write(view, Setting(library, element, blocking), name, inner, inner_root)
 
-    levels = nodes.Levels(w, nodes.Layout.of(setting.nodes), part)
+    levels = nodes.Levels(w, nodes.Layout.of(setting.nodes), part, setting.blocking)
     if library.family == MPICH:
         return nodes.mpich(levels, call, at, root, library.device)
-    return library.version >= (5, 0) and nodes.han(levels, call, at, root, element)
+    new = library.version >= (5, 0) and setting.blocking
+    return new and nodes.han(levels, call, at, root, element)
 
 
 def _setting(library: Library, call: str, sizes: Ints, node: Ints | None,

@@ -78,6 +78,7 @@ class Levels:
     w: Writer
     layout: Layout
     part: Part
+    blocking: bool = True
 
     def inside(self, call: str, nbytes: int, root: int = 0, *, first: int = 0,
                of: tuple[int, ...] | None = None) -> None:
@@ -85,7 +86,7 @@ class Levels:
         for number, group in enumerate(self.layout.groups):
             if len(group) > 1 and (of is None or number in of):
                 view = self.w.among(group, [(first, nbytes)])
-                self.part(view, call, whole(len(group), nbytes), root, True)
+                self.part(view, call, whole(len(group), nbytes), root, self.blocking)
 
     def among(self, call: str, nbytes: int, root: int = 0, *, place: int = 0, first: int = 0,
               blocking: bool = True) -> None:
@@ -93,7 +94,8 @@ class Levels:
         members = self.layout.across(place)
         if len(members) > 1:
             view = self.w.among(members, [(first, nbytes)])
-            self.part(view, call, whole(len(members), nbytes), root, blocking)
+            self.part(view, call, whole(len(members), nbytes), root,
+                      blocking and self.blocking)
 
 
 def mpich(levels: Levels, call: str, at: Ints, root: int, device: bool) -> bool:
@@ -101,7 +103,7 @@ def mpich(levels: Levels, call: str, at: Ints, root: int, device: bool) -> bool:
     layout, p, n = levels.layout, len(at) - 1, int(at[-1])
     if not layout.shared:
         return False
-    if call == "barrier":
+    if call == "barrier" and levels.blocking:
         levels.inside("barrier", 0)
         levels.among("barrier", 0)
         levels.inside("bcast", 1)
@@ -109,21 +111,21 @@ def mpich(levels: Levels, call: str, at: Ints, root: int, device: bool) -> bool:
     if call == "scan" and layout.consecutive:
         _scan(levels, n)
         return True
-    if not device or len(layout.groups) == 1:
+    if not levels.blocking:
+        return call in ("bcast", "reduce") and _by_leaders(levels, call, n, root)
+    if not device:
         return False
     if call == "allreduce":
+        if len(layout.groups) == 1:
+            return False
         levels.inside("reduce", n)
         levels.among("allreduce", n)
         levels.inside("bcast", n)
         return True
     home, place = int(layout.node[root]), int(layout.place[root])
     if call == "reduce":
-        others = tuple(i for i in range(len(layout.groups)) if i != home)
         if n <= 2048:
-            levels.inside("reduce", n, of=others)
-            levels.among("reduce", n, home)
-            levels.inside("reduce", n, place, of=(home,))
-            return True
+            return _by_leaders(levels, call, n, root)
         levels.inside("reduce", n)
         levels.among("reduce", n)
         if root:
@@ -133,18 +135,30 @@ def mpich(levels: Levels, call: str, at: Ints, root: int, device: bool) -> bool:
     if call != "bcast" or (p >= 8 and n >= (524288 if p & (p - 1) == 0 else 12288)):
         return False
     if p < 8 or n < 12288:
-        leader = int(layout.groups[home][0])
-        if place:
-            levels.w.send([root], leader, 0, n)
-            levels.w.recv([leader], root, n)
-        levels.among("bcast", n, home)
-        levels.inside("bcast", n)
-        return True
+        return _by_leaders(levels, call, n, root)
     if place:
         levels.inside("bcast", n, place, of=(home,))
     levels.among("bcast", n, home)
     levels.inside("bcast", n, of=tuple(
         i for i in range(len(layout.groups)) if not (place and i == home)))
+    return True
+
+
+def _by_leaders(levels: Levels, call: str, n: int, root: int) -> bool:
+    """Write MPICH's usual way for Bcast and Reduce: the root's node is first, or last."""
+    layout = levels.layout
+    home, place = int(layout.node[root]), int(layout.place[root])
+    if call == "reduce":
+        levels.inside("reduce", n, of=tuple(i for i in range(len(layout.groups)) if i != home))
+        levels.among("reduce", n, home)
+        levels.inside("reduce", n, place, of=(home,))
+        return True
+    leader = int(layout.groups[home][0])
+    if place:
+        levels.w.send([root], leader, 0, n)
+        levels.w.recv([leader], root, n)
+    levels.among("bcast", n, home)
+    levels.inside("bcast", n)
     return True
 
 
@@ -160,7 +174,8 @@ def _scan(levels: Levels, n: int) -> None:
     leaders = levels.layout.across(0)
     w.send(leaders[:-1], leaders[1:], 0, n)
     w.recv(leaders[1:], leaders[:-1], n)
-    levels.inside("bcast", 4)  # whether anything comes
+    if levels.blocking:
+        levels.inside("bcast", 4)  # whether anything comes
     levels.inside("bcast", n, of=tuple(range(1, len(groups))))
 
 
