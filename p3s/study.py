@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import secrets
@@ -28,11 +29,15 @@ from p3s.artefacts import (
 from p3s.errors import Damaged, P3SError, UsageError
 from p3s.words import differing
 
-__all__ = ["RUN_SCHEMA", "SCHEMA_VERSION", "STUDY_SCHEMA", "RunRecord", "Study", "as_json",
-           "read_json", "write_bytes", "write_json"]  # fmt: skip
+__all__ = ["REPLAY_SCHEMA", "REPLAY_VERSION", "RUN_SCHEMA", "SCHEMA_VERSION", "STUDY_SCHEMA",
+           "RunRecord", "Study", "as_json", "is_old_replay", "read_json", "write_bytes",
+           "write_json"]  # fmt: skip
 
 STUDY_SCHEMA = "p3s.study"
 RUN_SCHEMA = "p3s.run"
+REPLAY_SCHEMA = "p3s.replay"
+#: Version 2: simulated from measured costs of messages; version 1 were sums over calls.
+REPLAY_VERSION = 2
 
 _RUN_NAME = re.compile(r"^np(\d{4,})\.r(\d+)$")
 _SIGNATURE_NAME = re.compile(r"^np(\d{4,})\.json$")
@@ -129,6 +134,14 @@ class Study:
     def replay_table(self, n: int) -> Path:
         """Communication time per rank and phase: replay/np000512.parquet."""
         return self.replay_path(n).with_suffix(".parquet")
+
+    def replay(self, n: int) -> dict[str, Any]:
+        """Read the measured communication at ``n``; raises P3SError, also for an older version."""
+        path = self.replay_path(n)
+        if is_old_replay(path):
+            raise P3SError(f"{path}: made by an older P3S; make it again: "
+                           f"p3s replay {self.root} -n {n}")
+        return read_json(path, REPLAY_SCHEMA, REPLAY_VERSION)
 
     def validate_path(self, n: int) -> Path:
         """Result of a comparison with a real run: validate/np000064.json."""
@@ -448,3 +461,13 @@ def _changed_ns(path: Path) -> int:
         return path.stat().st_mtime_ns
     except OSError:
         return 0
+
+
+def is_old_replay(path: Path) -> bool:
+    """Tell whether a replay was written by an older P3S."""
+    try:
+        head = json.loads(path.read_bytes())
+        version = head["schema_version"] if head["schema"] == REPLAY_SCHEMA else REPLAY_VERSION
+        return isinstance(version, int) and version < REPLAY_VERSION
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # damaged: reading it says so

@@ -314,12 +314,14 @@ def run_traced(
     trace: bool = True,
     on_output: OnOutput | None = None,
     recording: Recording | None = None,
+    sharing: bool | None = None,
 ) -> RunOutcome:
     """Run a launcher command at ``np`` ranks with the tracer before the program.
 
     ``{np}`` in ``template`` is replaced. ``run_dir`` gets one .p3t file per rank, run.json,
     stdout.txt and stderr.txt. ``recording`` says how work is measured and how much is kept. With
-    ``trace`` False the program runs as it is.
+    ``trace`` False the program runs as it is. ``sharing``: whether ranks share cores; None: if
+    there are more than this machine has cores.
     Errors: UsageError for a command P3S cannot read; P3SError, one line naming the likely cause,
     when the program does not exist, made no MPI call, ran as singletons, failed, or was timed
     out. What was captured stays in ``run_dir`` and run.json tells its status.
@@ -331,7 +333,7 @@ def run_traced(
     recording = recording or Recording()
     likely = mpi.family_of_srun(parsed.before) if parsed.family == mpi.SLURM else None
     tracer = _tracer(parsed, likely) if trace else None
-    oversubscribed = np > cores()
+    oversubscribed = np > cores() if sharing is None else sharing
 
     def attempt(tracer: build.TracerBuild | None) -> _Ended:
         mark = secrets.token_hex(16)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from p3s.predict.network import Network
+from replay.costs.correct import node_distance
 from replay.costs.executed import executed
-from replay.costs.network import node_distance
 from replay.engine.results import ProgramResult
 from replay.plan.program import EVENT, Code, Pairing, Program
 from replay.plan.world import BLACK_HOLE, BLACK_HOLE_NODE, MEASURED, Process, World
@@ -31,12 +31,11 @@ def event(code: Code, peer: int = -1, **rest: int) -> dict[str, int]:
 def program_of(
     world: World, lists: Mapping[int, Sequence[Mapping[str, Any]]], *, what: str = "trace",
     section: int = 0, pairing: Sequence[tuple[int, ...]] = (),
-    own: Sequence[tuple[int, int, str]] = (),
 ) -> Program:
     """Return a program.
 
     ``lists``: events by process. ``pairing``: (class, sender, receiver, sent, posted, received,
-    alone). ``own``: (process, event, kind).
+    alone).
     """
     events, steps, start, waits, wait_start = [], [], [0], [], [0]
     for process in range(world.size):
@@ -65,8 +64,7 @@ def program_of(
         persistent=tuple(np.zeros(0, dtype=EVENT) for _ in world.processes),
         pairing=Pairing(columns[0], columns[1], columns[2], columns[3], columns[3], columns[4],
                         columns[5], columns[6]) if len(pairing) else None,
-        timed=what == "timed", noise=False,
-        **({"own": tuple((int(begin[p] + i), kind) for p, i, kind in own)} if own else {}))
+        timed=what == "timed", noise=False)
 
 
 def result_of(
@@ -78,10 +76,7 @@ def result_of(
     done = executed(program, world)
     times = simulate(done.steps, done.node_of, network, distance=node_distance(program, classes))
     begin, end = np.asarray(times.begin_ns), np.asarray(times.end_ns)
-    is_own = np.zeros(len(program.events), dtype=bool)
-    for position, _ in getattr(program, "own", ()):
-        is_own[position] = True
-    sampled = np.flatnonzero(((program.events["sample"] >= 0) | is_own) & (done.first >= 0))
+    sampled = np.flatnonzero((program.events["sample"] >= 0) & (done.first >= 0))
     long = end[done.last[sampled]] - begin[done.first[sampled]]
 
     def noisy(values: Any) -> Any:
@@ -101,6 +96,8 @@ def result_of(
     if program.what == "link":
         receives = np.flatnonzero(program.events["code"] == Code.LINK_RECV)
         link = np.concatenate([end[done.first[i]:done.last[i] + 1] for i in receives])
+        sends = np.flatnonzero(program.events["code"] == Code.LINK_SEND)
+        link = link - begin[done.first[sends]].min()
     finish = np.array([end[done.steps.of(p)].max(initial=0.0) for p in range(world.size)])
     process = np.searchsorted(program.start, sampled, side="right") - 1
     event_ns = noisy(long)

@@ -23,9 +23,11 @@ class Simulation:
     """All ranks of some steps on a network; ``run`` returns begin, end and waiting per step."""
 
     def __init__(self, steps: Any, node_of: Any, network: Any, distance: Any = None,
-                 collective_ns: Any = None) -> None:
+                 collective_ns: Any = None, extra_ns: Any = None) -> None:
         self.s, self.node_of, self.net, self.distance = steps, node_of, network, distance
-        self.collective_ns = collective_ns
+        self.extra = np.zeros(len(steps)) if extra_ns is None else extra_ns
+        self.collective_ns = np.zeros(len(steps)) if collective_ns is None else collective_ns
+        self.collective_ns = np.maximum(self.collective_ns + self.extra, 0)
         self.rank_of = [int(r) for r in steps.rank]
         self.last = {int(r): int(steps.start[i + 1]) for i, r in enumerate(steps.ranks)}
         size = len(steps)
@@ -142,7 +144,11 @@ class Simulation:
         if path.linked and math.isfinite(self.net.rate):
             self.push(ns, EGRESS, i)
         else:
-            self.arrive(i, ns + float(path.transfer.at(nbytes)))
+            self.arrive(i, ns + self.taken(i))
+
+    def taken(self, i: int) -> float:
+        path, nbytes = self.message(i)
+        return max(float(path.transfer.at(nbytes)) + float(self.extra[i]), 0)
 
     def bucket(self, side: str, node: int, ns: float, nbytes: float) -> float:
         filled = max(self.filled.get((side, node), -math.inf), ns) + nbytes / self.net.rate
@@ -160,7 +166,7 @@ class Simulation:
         here = self.bucket("in", int(self.node_of[int(self.s.peer[i])]), ns, nbytes)
         alone = self.began[i] + max(nbytes - self.net.burst, 0) / self.net.rate
         delay = max(max(here, self.gone[i]) - alone, 0)
-        self.arrive(i, self.began[i] + float(path.transfer.at(nbytes)) + delay)
+        self.arrive(i, self.began[i] + self.taken(i) + delay)
 
     def arrive(self, i: int, ns: float) -> None:
         self.arrival[i] = ns

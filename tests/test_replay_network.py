@@ -11,8 +11,8 @@ from replay.costs.estimate import phase_times, places
 from replay.costs.network import Costs, network_of
 from replay.order.builder import Builder
 from replay.plan.classes import MessageClass
+from replay.plan.micro import link_programs, pair_programs
 from replay.plan.program import Code, Program
-from replay.plan.world import World
 from replay.steps import Section, Steps
 from tests.replay_made import event, program_of, result_of, world_of
 
@@ -35,45 +35,10 @@ def classes() -> list[MessageClass]:
     return [MessageClass(size, distance, 1, 10.0) for distance in (0, 1) for size in SIZES]
 
 
-def pair_programs(world: World) -> list[Program]:
-    """Return one-way messages of all classes, own costs, late receivers, and a flood."""
-    measured = world.rank_of("measured")
-    programs = []
-    for distance in (0, 1):
-        a, b = measured[0, 0], measured[(0, 1) if distance == 0 else (1, 0)]
-        sends, receives, pairing = [], [], []
-        for i, size in enumerate(SIZES):
-            sends.append(event(Code.SEND, b, bytes=size, work_ns=PAUSE))
-            receives.append(event(Code.RECV, a, bytes=size))
-            pairing.append((distance * len(SIZES) + i, a, b, i, i, i, 1))
-        programs.append(program_of(world, {a: sends, b: receives}, what="pair", pairing=pairing))
-        lists: dict[int, list[dict[str, int]]] = {a: [], b: []}
-        own = []
-        for size in SIZES:  # the receiver comes 5 ms late: an eager send does not wait
-            own.append((a, len(lists[a]), "late"))
-            lists[a].append(event(Code.SEND, b, bytes=size))
-            lists[b].append(event(Code.RECV, a, bytes=size, work_ns=5_000_000))
-            lists[a].append(event(Code.RECV, b, bytes=0, tag=2))
-            lists[b].append(event(Code.SEND, a, bytes=0, tag=2, work_ns=PAUSE))
-        for size in SIZES[:3]:
-            own += [(a, len(lists[a]), "send"), (b, len(lists[b]), "receive")]
-            lists[a].append(event(Code.SEND, b, bytes=size))
-            lists[b].append(event(Code.RECV, a, bytes=size, work_ns=PAUSE))
-            lists[a].append(event(Code.NOTHING, work_ns=PAUSE))
-        own.append((b, len(lists[b]), "post"))
-        lists[b] += [event(Code.IRECV, a, bytes=8, slot=0), event(Code.WAIT, wait=[0])]
-        lists[a].append(event(Code.SEND, b, bytes=8))
-        programs.append(program_of(world, lists, what="pair", own=own))
-    a, b = measured[0, 0], measured[1, 0]
-    programs.append(program_of(world, {
-        a: [event(Code.LINK_SEND, b, bytes=32768, number=60)],
-        b: [event(Code.LINK_RECV, a, bytes=32768, number=60)]}, what="link"))
-    return programs
-
-
-def recovered(truth: Network, *, noise: float, extra: tuple[Program, ...] = ()) -> Costs:
+def recovered(truth: Network, *, noise: float, only: tuple[Program, ...] = ()) -> Costs:
+    """Return the costs that the micro-programs of a plan give, or ``only`` those and floods."""
     world = world_of(SLOTS)
-    programs = [*extra, *pair_programs(world)]
+    programs = [*(only or pair_programs(classes(), world)), *link_programs(world)]
     results = {i: result_of(p, world, truth, simulate, noise=noise, seed=i, classes=classes())
                for i, p in enumerate(programs)}
     return network_of(classes(), programs, results, world, simulate)
@@ -102,14 +67,15 @@ def test_queueing_is_not_counted_twice() -> None:
     world = world_of(SLOTS)
     measured = world.rank_of("measured")
     big = classes()[-1].bytes
-    lists, pairing = {}, []
+    lists: dict[int, list[dict[str, int]]] = {}
+    pairing = []
     for slot in range(SLOTS):
         a, b = measured[0, slot], measured[1, slot]
         lists[a] = [event(Code.SEND, b, bytes=big, work_ns=PAUSE)]
         lists[b] = [event(Code.RECV, a, bytes=big)]
         pairing.append((len(classes()) - 1, a, b, 0, 0, 0, 1))
     loaded = program_of(world, lists, pairing=pairing)
-    costs = recovered(truth, noise=0.01, extra=(loaded,))
+    costs = recovered(truth, noise=0.01, only=(loaded,))
     idle = float(truth.paths[1].transfer.at(big))
     assert costs.messages[-1].estimate.cost_ns > 2 * idle
     assert float(costs.network.paths[1].transfer.at(big)) == pytest.approx(idle, rel=0.25)
@@ -173,3 +139,23 @@ def test_phase_times_from_the_found_network(steps: Steps) -> None:
         found.comm.sum(), rel=0.01)
     assert (found.low <= found.comm).all() and (found.comm <= found.high).all()
     assert len(begin[0]) == len(steps)
+
+
+def test_messages_vary_as_measured() -> None:
+    """Ranks that wait for each other lose time by every deviation; the mean of some runs has it."""
+    truth = network()
+    costs = recovered(truth, noise=0.3)
+    key = (1, 32768)
+    deviations = costs.spread[key]
+    assert np.median(deviations) == pytest.approx(0.0, abs=0.1 * costs.points[key].cost_ns)
+    assert np.std(deviations) == pytest.approx(0.3 * costs.points[key].cost_ns, rel=0.4)
+    steps = wave(16384, 10, 5e6)
+    section = Section("all", (0,), steps, 1, 0, 1, 1.0, ())
+    where = places(16, [0], [section], [steps], [np.arange(len(steps))], np.zeros(0, np.int64))
+    networks = (costs.network, costs.low, costs.high)
+    node_of = np.arange(16) // 4
+    typical, _ = phase_times(where, [steps], node_of, None, networks, simulate)
+    varied, _ = phase_times(where, [steps], node_of, None, networks, simulate, costs.spread)
+    again, _ = phase_times(where, [steps], node_of, None, networks, simulate, costs.spread)
+    assert varied.comm.sum() > typical.comm.sum()
+    assert (varied.comm == again.comm).all()

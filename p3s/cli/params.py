@@ -375,7 +375,7 @@ def weak(
             ensure_scaled(at, n, named)
             if n > 1:
                 ensure_replay(at, n, settings, named)
-                replays[n] = read_json(at.replay_path(n), "p3s.replay")
+                replays[n] = at.replay(n)
             times[n] = phase_times(at, n)
             if n in at.counts() and (found := measured(at, n)) is not None:
                 runs[n] = found

@@ -5,24 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from p3s.cli.common import Progress, say
 from p3s.cli.runs import MIN_COUNTS
 from p3s.errors import Damaged, P3SError
-from p3s.study import Study
-
-
-@dataclass(frozen=True)
-class ReplaySettings:
-    """How communication is measured: nodes, cores of each, seconds per count, launcher."""
-
-    hosts: tuple[str, ...] | None = None
-    cores_per_node: int | None = None
-    budget_s: float = 30.0
-    launcher: tuple[str, ...] | None = None
+from p3s.study import Study, is_old_replay
+from replay.settings import ReplaySettings
 
 
 def changed_ns(path: Path) -> int | None:
@@ -221,22 +211,17 @@ def run_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) ->
     import replay
 
     bar.start(f"n={n}: measuring communication")
-    result = replay.run(
-        study.scaled_dir(n),
-        study.replay_path(n),
-        hosts=list(settings.hosts) if settings.hosts is not None else None,
-        cores_per_node=settings.cores_per_node,
-        budget_s=settings.budget_s,
-        launcher=list(settings.launcher) if settings.launcher is not None else None,
-        progress=lambda text: bar.start(f"n={n}: {text}"),
-    )
+    result = replay.run(study.scaled_dir(n), study.replay_path(n), settings,
+                        machine=study.root / "machine.json",
+                        progress=lambda text: bar.start(f"n={n}: {text}"))
     bar.done(f"n={n}: communication measured")
     return result
 
 
 def ensure_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) -> None:
     """Measure the communication at ``n`` when it is missing or older than the scaled trace."""
-    if is_stale(study.replay_path(n), [study.scaled_path(n)]):
+    path = study.replay_path(n)
+    if is_stale(path, [study.scaled_path(n)]) or is_old_replay(path):
         run_replay(study, n, settings, bar)
 
 

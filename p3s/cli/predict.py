@@ -53,7 +53,7 @@ def predict(
     ),
     hosts: str = HOSTS,
     cores_per_node: int = CORES,
-    budget: float = BUDGET,
+    budget: str = BUDGET,
     launcher: str = LAUNCHER,
     param: list[str] = VALUE,
     weak: str = WEAK,

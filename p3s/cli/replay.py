@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,13 @@ from p3s.cli.common import (
     table,
 )
 from p3s.errors import UsageError
+from replay.settings import BUDGET_S, MAPPINGS, NOISES, PAGES, STALL_S, ReplaySettings
 
 EPILOG = """\b
 Example:
   p3s replay study -n 256,512 --hosts n0,n1,n2,n3
+  p3s replay study -n 512 --hosts n0,n1,n2,n3 --plan
+  p3s replay study -n 512 --hosts n0,n1,n2,n3 --budget 10m --timed
 Next:
   p3s predict study -n 256,512"""
 
@@ -32,7 +36,7 @@ HOSTS = typer.Option(
     "--hosts",
     show_default=False,
     metavar="HOSTS",
-    help="Nodes: two measured, two black holes [default: this one].",
+    help="Nodes: two measured, two black holes [default: those of the Slurm job, or this one].",
 )
 CORES = typer.Option(
     0,
@@ -40,10 +44,13 @@ CORES = typer.Option(
     show_default=False,
     min=0,
     metavar="K",
-    help="Cores of a node [default: as found].",
+    help="Ranks of the full run on one node [default: cores as found].",
 )
 BUDGET = typer.Option(
-    30.0, "--budget", min=1.0, metavar="SECONDS", help="Time to measure in, per count."
+    f"{BUDGET_S:.0f}s",
+    "--budget",
+    metavar="TIME",
+    help="Time to measure in, per count: 30s, 10m, 1h.",
 )
 LAUNCHER = typer.Option(
     "",
@@ -52,21 +59,95 @@ LAUNCHER = typer.Option(
     metavar="COMMAND",
     help="Launcher of the replay [default: as found].",
 )
+PLAN = typer.Option(False, "--plan", help="Print what would be run, and run nothing.")
+EXHAUSTIVE = typer.Option(
+    False, "--exhaustive", help="Load all pairs of nodes, not only until every class is measured."
+)
+TIMED = typer.Option(
+    False,
+    "--timed",
+    help="Check with whole iterations: black holes act when the absent ranks would.",
+)
+MAPPING = typer.Option(
+    MAPPINGS[0], "--mapping", metavar="HOW", help="Ranks of the full run on nodes: block, cyclic."
+)
+RANK_FILE = typer.Option(
+    None,
+    "--rank-file",
+    show_default=False,
+    metavar="FILE",
+    help="Node of every rank of the full run, or an Open MPI rankfile.",
+)
+TOPOLOGY = typer.Option(
+    None,
+    "--topology",
+    show_default=False,
+    metavar="FILE",
+    help="How far nodes are apart: Slurm's topology.conf, netloc [default: all alike].",
+)
+COLLECTIVES = typer.Option(
+    "",
+    "--collectives",
+    show_default=False,
+    metavar="WHAT",
+    help="Algorithms instead of the library's: allreduce=ring,..., or a file.",
+)
+PAGES_OF_BUFFERS = typer.Option(
+    PAGES[0], "--pages", metavar="KIND", help="Pages of the buffers: small, huge."
+)
+NOISE = typer.Option(
+    NOISES[0],
+    "--noise",
+    metavar="WHEN",
+    help="Traffic of absent ranks: auto (on links shared by switches), on, off.",
+)
+STALL = typer.Option(
+    f"{STALL_S:.0f}s",
+    "--stall",
+    metavar="TIME",
+    help="End the job when nothing moves for so long, and say what is waited for.",
+)
+AGAIN = typer.Option(False, "--again", help="Measure what is measured already once more.")
+
+_TIME = re.compile(r"(\d+(?:\.\d*)?)\s*(s|m|min|h)?", re.ASCII)
+_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_LONGEST_S = 30 * 86400.0
 
 
-def settings_of(hosts: str, cores: int, budget: float, launcher: str) -> Any:
-    """Return ReplaySettings from the options of a command."""
-    from p3s.cli.pipeline import ReplaySettings
+def seconds_of(text: str, option: str) -> float:
+    """Return a time like 30s, 10m or 1h in seconds."""
+    found = _TIME.fullmatch(text.strip())
+    value = float(found[1]) * _SECONDS[found[2] or "s"] if found else 0.0
+    if not 0.0 < value <= _LONGEST_S:
+        raise UsageError(f"{option} {text}: give a time, for example 30s, 10m or 1h")
+    return value
 
-    names = tuple(name.strip() for name in hosts.split(",") if name.strip())
+
+def hosts_of(text: str) -> tuple[str, ...]:
+    """Return host names from a list with commas; n[0-3] stands for n0,n1,n2,n3."""
+    from replay.launch.hosts import expand_hosts
+
+    names = tuple(expand_hosts(text)) if text.strip() else ()
     bad = [name for name in names if name.startswith("-") or not name.isprintable()]
     if bad:
-        raise UsageError(f"--hosts {hosts}: {bad[0]!r} is not a host name")
+        raise UsageError(f"--hosts {text}: {bad[0]!r} is not a host name")
+    return names
+
+
+def settings_of(hosts: str, cores: int, budget: str, launcher: str, **more: Any) -> ReplaySettings:
+    """Return ReplaySettings from the options of a command."""
     try:
         words = tuple(shlex.split(launcher))
     except ValueError as err:
         raise UsageError(f"--launcher {launcher}: {err}") from err
-    return ReplaySettings(names or None, cores or None, budget, words or None)
+    for option, value, known in (("--mapping", more.get("mapping"), MAPPINGS),
+                                 ("--pages", more.get("pages"), PAGES),
+                                 ("--noise", more.get("noise"), NOISES)):
+        if value is not None and value not in known:
+            raise UsageError(f"{option} {value}: there are {', '.join(known[:-1])} "
+                             f"and {known[-1]}")
+    return ReplaySettings(hosts=hosts_of(hosts), cores_per_node=cores or None,
+                          budget_s=seconds_of(budget, "--budget"), launcher=words, **more)
 
 
 def replay(
@@ -76,7 +157,18 @@ def replay(
     ),
     hosts: str = HOSTS,
     cores_per_node: int = CORES,
-    budget: float = BUDGET,
+    budget: str = BUDGET,
+    plan: bool = PLAN,
+    timed: bool = TIMED,
+    exhaustive: bool = EXHAUSTIVE,
+    mapping: str = MAPPING,
+    rank_file: Path | None = RANK_FILE,
+    topology: Path | None = TOPOLOGY,
+    collectives: str = COLLECTIVES,
+    pages: str = PAGES_OF_BUFFERS,
+    noise: str = NOISE,
+    again: bool = AGAIN,
+    stall: str = STALL,
     launcher: str = LAUNCHER,
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -85,7 +177,10 @@ def replay(
     from p3s.study import Study
 
     wanted = parse_counts(counts)
-    settings = settings_of(hosts, cores_per_node, budget, launcher)
+    settings = settings_of(
+        hosts, cores_per_node, budget, launcher, timed=timed, exhaustive=exhaustive,
+        mapping=mapping, rank_file=rank_file, topology=topology, collectives=collectives,
+        pages=pages, noise=noise, again=again, stall_s=seconds_of(stall, "--stall"))
     study = Study.open(study_dir)
     done: list[tuple[int, dict[str, Any]]] = []
     with progress(len(wanted) * 2) as bar:
@@ -93,12 +188,19 @@ def replay(
         ensure_compute(study, bar)
         for n in wanted:
             ensure_scaled(study, n, bar)
-            done.append((n, run_replay(study, n, settings, bar)))
+            if plan:
+                done.append((n, planned(study, n, settings)))
+            else:
+                done.append((n, run_replay(study, n, settings, bar)))
+    if plan:
+        return _show_plans(done, json_)
     if json_:
         emit_json({**header("replays"), "counts": [result for _, result in done]})
     else:
         head = ["processes", "iterations", "classes", "measured", "representative"]
         out(table([_row(n, result) for n, result in done], head, left=0))
+        for n, result in done:
+            _show_estimates(n, result)
     for n, result in done:
         if not result.get("representative", False):
             say(f"n={n}: not representative: {result.get('why_not_representative') or 'unknown'}")
@@ -109,12 +211,38 @@ def replay(
     return 3 if any(result.get("unmeasured") for _, result in done) else 0
 
 
+def planned(study: Any, n: int, settings: ReplaySettings) -> Any:
+    """Return the plan of a count; nothing is launched."""
+    from replay.driver import prepare
+
+    return prepare(study.scaled_dir(n), settings, machine=study.root / "machine.json").plan
+
+
+def _show_plans(plans: list[tuple[int, Any]], json_: bool) -> int:
+    """Print plans, as text or JSON."""
+    from replay.plan.show import plan_json, plan_text
+
+    if json_:
+        emit_json({**header("replay_plans"), "counts": [plan_json(plan) for _, plan in plans]})
+    else:
+        out("\n\n".join(plan_text(plan) for _, plan in plans))
+    return 0
+
+
 def _row(n: int, result: dict[str, Any]) -> list[str]:
     share = result.get("measured_share")
     return [
         str(n),
         str(result.get("iterations", "-")),
-        str(len(result.get("classes", []))),
+        str(len(result.get("messages", []))),
         f"{100 * share:.1f} %" if isinstance(share, (int, float)) else "-",
         "yes" if result.get("representative") else "no",
     ]
+
+
+def _show_estimates(n: int, result: dict[str, Any]) -> None:
+    """Print what the phases take at a count."""
+    from replay.costs.text import result_text
+
+    out(f"\n{n} processes")
+    out(result_text(result))

@@ -158,7 +158,7 @@ def compose(study: Study, made: Study, counts: Sequence[int], threshold: float) 
                 text = _read(path)
                 if not copy.exists() or copy.read_bytes() != text:
                     write_bytes(copy, text)
-            replays[n] = read_json(made.replay_path(n), "p3s.replay")
+            replays[n] = made.replay(n)
     times = {n: phase_times(made, n) for n in counts}
     model = read_json(made.model_path, "p3s.model")
     result = put_together(times, {}, replays, study.counts() or model["counts"],

@@ -42,7 +42,7 @@ def predict(
     traced = sorted({*study.counts(), *(model["counts"] if model.get("derived") else ())})
     times = {n: phase_times(study, n) for n in sorted(set(counts))}
     runs = {n: found for n in times if n in traced and (found := measured(study, n)) is not None}
-    replays = {n: read_json(study.replay_path(n), "p3s.replay") for n in times if n > 1}
+    replays = {n: study.replay(n) for n in times if n > 1}
     held = model.get("holdout")
     result = compose(times, runs, replays, traced, threshold=threshold, holdout=held)
     write_json(study.prediction_path, result)

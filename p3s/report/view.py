@@ -385,7 +385,7 @@ def build_view(study: Study) -> View:
     model = read_json(study.model_path, "p3s.model")
     rows = _checked_rows(prediction)
     replays = {
-        row["n"]: read_json(study.replay_path(row["n"]), "p3s.replay")
+        row["n"]: study.replay(row["n"])
         for row in rows
         if study.replay_path(row["n"]).exists()
     }

@@ -165,9 +165,9 @@ def _plan(calls: list[_Call], library: Library, node_of: Ints | None, steps: Ste
         if call.name in VARYING:
             sizes[call.member] = call.sizes
         node = None if node_of is None else node_of[members]
-        key = (call.name, call.blocking, p,
-               sizes.tobytes() if call.name in VARYING else int(sizes[0]),
-               call.root, None if node is None else node.tobytes())
+        amount = sizes.tobytes() if call.name in VARYING else int(sizes[0])
+        key = (call.name, call.blocking, p, amount, call.root,
+               None if node is None else node.tobytes())
         algorithm = chosen_name(library, call.name, sizes, node=node,
                                 blocking=call.blocking)
         size = len(known[key]) if key in known else records_expected(call.name, algorithm, p)

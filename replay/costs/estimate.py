@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 
 from p3s.predict.network import Network
+from p3s.predict.times import INIT_OPS
+from replay.costs.spread import Spread, repeats_of, varied
+from replay.scaled import ScaledTrace
 from replay.steps import Floats, Ints, Section, Steps
 
 Simulate = Callable[..., Any]
@@ -85,33 +88,54 @@ def _origins(origin: Ints) -> Ints:
     return np.asarray(np.maximum(of[np.maximum(np.maximum.accumulate(at), 0)], 0))
 
 
+def work_of(trace: ScaledTrace, phases: Sequence[int]) -> Floats:
+    """Return the computation of the whole run after MPI_Init, (ranks, phases) in ns.
+
+    From the rows, not the steps: at the edges of a loop's turns that are executed, computation
+    stands in two steps.
+    """
+    column = np.searchsorted(np.asarray(phases, dtype=np.int64), trace.phase)
+    late = ~trace.is_op(*INIT_OPS)
+    total = np.bincount(trace.rank * len(phases) + column,
+                        weights=trace.work * trace.repeat * late,
+                        minlength=trace.n * len(phases))
+    return np.asarray(total.reshape(trace.n, len(phases)), dtype=np.float64)
+
+
 def phase_times(
     where: Places, full: Sequence[Steps], node_of: Ints, distance: Ints | None,
-    networks: tuple[Network, Network, Network], simulate: Simulate,
+    networks: tuple[Network, Network, Network], simulate: Simulate, spread: Spread | None = None,
+    work: Floats | None = None,
 ) -> tuple[PhaseTimes, tuple[Floats, ...]]:
     """Simulate all sections; ``networks``: the costs, their low ends, their high ends.
 
-    Returns the times and, per section, when each step begins (the schedule of timed black holes).
+    With a ``spread``, times are means over some simulations in which messages vary. ``work``: the
+    computation, (ranks, phases) in ns; default: that of the steps. Returns the times and, per
+    section, when each step begins (the schedule of timed black holes).
     """
-    comm, waiting, transfer, software, begin = [], [], [], [], []
-    bounds: list[list[Floats]] = [[], []]
+    found: list[list[Floats]] = [[] for _ in range(7)]
     for steps in full:
-        result = simulate(steps, node_of, networks[0], distance=distance)
-        comm.append(_length(result))
-        waiting.append(np.asarray(result.waiting_ns))
-        transfer.append(np.asarray(result.transfer_ns))
-        software.append(np.asarray(result.software_ns))
-        begin.append(np.asarray(result.begin_ns))
-        for bound, network in zip(bounds, networks[1:], strict=True):
-            bound.append(_length(simulate(steps, node_of, network, distance=distance)))
-    value = where.total(comm)
-    low, high = (where.total(bound) for bound in bounds)
-    times = PhaseTimes(
-        where.phases, value, np.minimum(low, value), np.maximum(high, value),
-        where.total(waiting), where.total(transfer), where.total(software),
-        where.total([steps.work_ns for steps in full]))
-    return times, tuple(begin)
-
-
-def _length(result: Any) -> Floats:
-    return np.asarray(np.maximum(np.asarray(result.end_ns) - np.asarray(result.begin_ns), 0.0))
+        times = [np.zeros(len(steps)) for _ in found]
+        repeats = repeats_of(steps) if spread else 1
+        vary = varied(steps, node_of, distance, networks[0], spread) if spread else None
+        for repeat in range(repeats):
+            for which, network in enumerate(networks):
+                more: dict[str, Any] = {}
+                if vary is not None:
+                    more["extra_ns"] = vary.draw(np.random.default_rng(repeat))
+                result = simulate(steps, node_of, network, distance=distance, **more)
+                long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
+                values = [long] if which else [
+                    long, result.waiting_ns, result.transfer_ns, result.software_ns,
+                    result.begin_ns]
+                for into, value in zip(times[4 + which:] if which else times, values,
+                                       strict=False):
+                    into += np.asarray(value) / repeats
+        for column, value in zip(found, times, strict=True):
+            column.append(value)
+    comm, waiting, transfer, software = (where.total(column) for column in found[:4])
+    low, high = (where.total(column) for column in found[5:])
+    times_of = PhaseTimes(
+        where.phases, comm, np.minimum(low, comm), np.maximum(high, comm), waiting, transfer,
+        software, where.total([steps.work_ns for steps in full]) if work is None else work)
+    return times_of, tuple(found[4])

@@ -14,6 +14,10 @@ from replay.steps import Floats
 _KNEE = 1.25
 #: So much of what k senders could do alone may be missing before they share something.
 _SHARED = 0.8
+#: Messages that come closer together than this share of the mean distance are a bunch.
+_BUNCH = 0.5
+#: A burst that is not more than this many of the first messages is none.
+_BURST = 1.2
 #: Fewest messages that a line is put through.
 _FEWEST = 4
 
@@ -22,12 +26,19 @@ _FEWEST = 4
 class Flood:
     """One flood: ``senders`` processes of a node send; after ``sent`` bytes, ``ns`` had passed.
 
-    Both ascend; times of several passes are reduced to their median before.
+    Both ascend; times of several passes are reduced to their median before. ``first``: bytes and
+    arrival of the first message, which nothing held up (default: the first of each).
     """
 
     senders: int
     sent: Floats
     ns: Floats
+    first: tuple[float, float] | None = None
+
+    @property
+    def start(self) -> tuple[float, float]:
+        """Bytes of the first message, and when it had arrived."""
+        return (float(self.sent[0]), float(self.ns[0])) if self.first is None else self.first
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,7 @@ def fit_link(floods: Sequence[Flood]) -> Link:
     One flood: a token bucket where it becomes slower after a while, else its steady rate. Where
     more senders carry as much more, nothing that they share limits them: rate inf.
     """
-    usable = [f for f in floods if len(f.sent) >= _FEWEST and f.ns[-1] > f.ns[0]]
+    usable = [corners(f) for f in floods if len(f.sent) >= _FEWEST and f.ns[-1] > f.ns[0]]
     if not usable:
         return NO_LINK
     most = max(usable, key=lambda f: f.senders)
@@ -67,9 +78,16 @@ def fit_link(floods: Sequence[Flood]) -> Link:
             return Link(math.inf, 0.0, best.residual, math.inf, math.inf,
                         f"no limit found: {most.senders} senders carry "
                         f"{best.rate / alone.rate:.1f} times as much as {fewest.senders}")
-        if alone.residual < best.residual and _close(alone, best):
+        if _close(alone, best):  # one after the other is the better ordered flood
             return alone
     return best
+
+
+def corners(flood: Flood) -> Flood:
+    """Return the last message of each bunch that arrives together: so much has passed by then."""
+    gap = np.append(np.diff(flood.ns), math.inf)
+    last = gap > _BUNCH * (flood.ns[-1] - flood.ns[0]) / (len(flood.ns) - 1)
+    return Flood(flood.senders, flood.sent[last], flood.ns[last], flood.start)
 
 
 def _close(one: Link, other: Link) -> bool:
@@ -95,14 +113,16 @@ def _bucket(flood: Flood) -> Link:
         # A constant rate from the first byte on: the last part is the steady one.
         tail = max(count // 4, 0)
         low, high = _slopes(sent[tail:], ns[tail:])
-        slope = max(whole[1], 1e-12)
-        return Link(1.0 / slope, 0.0, _residual(sent, ns, [whole], count), 1.0 / max(high, 1e-12),
-                    1.0 / max(low, 1e-12), f"steady rate of a flood of {who}")
+        rate = 1.0 / max(whole[1], 1e-12)
+        # What the line has passed when the first message is there was not held up.
+        passed = (flood.start[1] - whole[0]) * rate
+        burst = passed if passed > _BURST * flood.start[0] else 0.0
+        return Link(rate, burst, _residual(sent, ns, [whole], count),
+                    1.0 / max(high, 1e-12), 1.0 / max(low, 1e-12),
+                    f"steady rate of a flood of {who}")
     _, knee, first, second = best
-    # What passes at once costs its own time too; the bucket starts to be filled with the flood.
-    start = max(min(first[0], float(ns[0])), 0.0)
     rate = 1.0 / second[1]
-    burst = max((start - second[0]) * rate, 0.0)
+    burst = max((flood.start[1] - second[0]) * rate, 0.0)
     low, high = _slopes(sent[knee:], ns[knee:])
     return Link(rate, burst, _residual(sent, ns, [first, second], knee), 1.0 / max(high, 1e-12),
                 1.0 / max(low, 1e-12), f"token bucket through a flood of {who}")

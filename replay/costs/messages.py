@@ -1,13 +1,13 @@
 """What messages cost: transfers of every message class, from trace programs and pair programs.
 
 The transfer of a message is its completion minus the later of the two starts. It is kept only
-where somebody waited for it, and where the completion waits for nothing else: a Waitall over
-partners on several nodes contains all of them.
+where somebody waited for it, and where the completion waits for nothing else: a Waitall contains
+all of its messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,23 +15,42 @@ import numpy as np
 from replay.costs.stats import NOTHING, Estimate, median_interval
 from replay.engine.results import ProgramResult
 from replay.plan.classes import MessageClass
-from replay.plan.program import Program
+from replay.plan.program import Code, Program
+from replay.plan.world import World
 from replay.steps import Floats, Ints
 
 TRACE = "measured in the trace"
+TRACE_BOTH = "measured in the trace, both ways at once"
 PAIR = "measured in a pair"
-TIMED = "measured in a timed iteration"
+PAIR_BOTH = "measured in a pair, both ways at once"
 NEAREST = "from the nearest sizes"
+USUAL = "not measured: usual costs"
 NONE = "none"
 
-#: Fewest samples that a class needs in the trace, so that its pair is not taken instead.
-FEWEST = 5
+#: Best origin first: in a pair the link has come to rest before each message, in the trace it may
+#: still have to send what a rank sent to others.
+_PREFERRED = (PAIR, PAIR_BOTH, TRACE, TRACE_BOTH)
+
+#: A completion that takes less than this share of the transfer was not held up by it.
+_HELD = 0.1
+#: Messages that are waited for in fewer passes than this share are no good samples: something
+#: unusual made somebody wait.
+_OFTEN = 0.2
+
+Key = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Observed:
-    """Samples of one class in one program: positions in its pairing, (passes, messages) in ns."""
+    """Samples of messages of one size over one distance in one program.
 
+    ``key``: (distance, bytes). ``cls``: message class, -1: a size that no message of the run has.
+    ``message``: positions in the program's pairing; ``ns``: (passes, messages), NaN: none.
+    """
+
+    key: Key
+    cls: int
+    how: str
     program: int
     message: Ints
     ns: Floats
@@ -51,22 +70,17 @@ class MessageCost:
     observed: tuple[Observed, ...] = ()
 
 
-def message_costs(
-    classes: Sequence[MessageClass], programs: Sequence[Program],
-    results: Mapping[int, ProgramResult],
-) -> tuple[MessageCost, ...]:
-    """Return the measured transfer of every class; NONE where no program has a sample of it.
-
-    From trace programs where they have at least 5 samples, else from pair programs.
-    """
+def message_costs(classes: Sequence[MessageClass], observed: Sequence[Observed]
+                  ) -> tuple[MessageCost, ...]:
+    """Return the measured transfer of every class; NONE where no program has a sample of it."""
     found: dict[tuple[int, str], list[Observed]] = {}
-    for cls, what, observed in _observed(programs, results):
-        found.setdefault((cls, what), []).append(observed)
+    for one in observed:
+        found.setdefault((one.cls, one.how), []).append(one)
     costs = []
     for cls in range(len(classes)):
-        for what, how, fewest in (("trace", TRACE, FEWEST), ("pair", PAIR, 1), ("trace", TRACE, 1)):
-            these = tuple(found.get((cls, what), ()))
-            if sum(o.number for o in these) >= fewest:
+        for how in _PREFERRED:
+            these = tuple(found.get((cls, how), ()))
+            if these:
                 costs.append(MessageCost(level(these), how, these))
                 break
         else:
@@ -75,18 +89,19 @@ def message_costs(
 
 
 def level(observed: Sequence[Observed]) -> Estimate:
-    """Return the cost: mean of the class's messages in a pass, median over passes and programs."""
-    means = [pass_means(o.ns) for o in observed]
-    return median_interval(np.concatenate(means) if means else [],
+    """Return the cost: median of the class's messages in a pass, median over passes, programs.
+
+    Waiting for a core now and then makes single transfers very long: that is in the spread.
+    """
+    middles = [pass_medians(o.ns) for o in observed]
+    return median_interval(np.concatenate(middles) if middles else [],
                            sum(o.number for o in observed))
 
 
-def pass_means(ns: Floats) -> Floats:
-    """Return the mean of every pass that has a sample; ``ns``: (passes, messages), NaN: none."""
-    has = ~np.isnan(ns)
-    count = has.sum(axis=1)
-    total = np.where(has, ns, 0.0).sum(axis=1)
-    return np.asarray(total[count > 0] / count[count > 0], dtype=np.float64)
+def pass_medians(ns: Floats) -> Floats:
+    """Return the median of every pass that has a sample; ``ns``: (passes, messages), NaN: none."""
+    has = (~np.isnan(ns)).any(axis=1)
+    return np.asarray(np.nanmedian(ns[has], axis=1) if has.any() else [], dtype=np.float64)
 
 
 def typical(ns: Floats) -> Floats:
@@ -98,17 +113,67 @@ def typical(ns: Floats) -> Floats:
     return found
 
 
-def _observed(
-    programs: Sequence[Program], results: Mapping[int, ProgramResult]
-) -> Iterator[tuple[int, str, Observed]]:
-    """Yield class, kind of program and samples; only messages that complete alone."""
+def observations(
+    classes: Sequence[MessageClass], programs: Sequence[Program],
+    results: Mapping[int, ProgramResult], world: World,
+) -> list[Observed]:
+    """Return all usable samples of trace and pair programs.
+
+    Of messages that complete alone, and of calls that send and receive at once; what the own
+    send adds there is known to the simulation. Not of completions of several messages.
+    """
+    found = []
+    nodes = np.array([process.node for process in world.processes])
     for number, result in sorted(results.items()):
         program = programs[number]
         pairing = program.pairing
-        if pairing is None or not result.passes or not result.transfer_ns.size:
+        if pairing is None or program.what not in ("trace", "pair") or not result.passes:
             continue
-        usable = pairing.alone.astype(bool) & (pairing.cls >= 0)
-        usable &= (~np.isnan(result.transfer_ns)).any(axis=0)
-        for cls in np.unique(pairing.cls[usable]).tolist():
-            message = np.flatnonzero(usable & (pairing.cls == cls))
-            yield cls, program.what, Observed(number, message, result.transfer_ns[:, message])
+        if result.transfer_ns.shape[1:] != pairing.cls.shape:
+            continue
+        got = program.start[pairing.receiver] + pairing.received
+        transfer = _held_up(result, got)
+        has = (~np.isnan(transfer)).mean(axis=0) >= _OFTEN
+        alone = pairing.alone.astype(bool)
+        both = ~alone & (program.events["code"][got] == Code.SENDRECV)
+        away = nodes[pairing.sender] != nodes[pairing.receiver]
+        hops = max((classes[c].distance for c in np.unique(pairing.cls).tolist() if c >= 0),
+                   default=1)
+        nbytes = program.events["bytes"][program.start[pairing.sender] + pairing.sent]
+        origins = (TRACE, TRACE_BOTH) if program.what == "trace" else (PAIR, PAIR_BOTH)
+        for mask, how in zip((alone, both), origins, strict=True):
+            keys = np.stack([pairing.cls, np.where(away, max(hops, 1), 0), nbytes])
+            usable = mask & has
+            for cls, distance, size in np.unique(keys[:, usable], axis=1).T.tolist():
+                same = (keys == np.array([[cls], [distance], [size]])).all(axis=0)
+                message = np.flatnonzero(usable & same)
+                key = (classes[cls].distance, classes[cls].bytes) if cls >= 0 else \
+                    (distance, size)
+                found.append(Observed(key, cls, how, number, message, transfer[:, message]))
+    return found
+
+
+def _held_up(result: ProgramResult, got: Ints) -> Floats:
+    """Return the transfers, NaN where the completing call was short beside them.
+
+    The message had come before then, and nobody asked for it. ``got``: completing events.
+    """
+    column = np.full(int(got.max(initial=-1)) + 1, -1, dtype=np.int64)
+    known = result.event < len(column)
+    column[result.event[known]] = np.flatnonzero(known)
+    where = column[got]
+    took = np.where(where >= 0, result.event_ns[:, np.maximum(where, 0)], np.inf) \
+        if result.event_ns.size else np.full(result.transfer_ns.shape, np.inf)
+    return np.where(took >= _HELD * result.transfer_ns, result.transfer_ns, np.nan)
+
+
+def chosen(costs: Sequence[MessageCost], observed: Sequence[Observed]) -> list[Observed]:
+    """Return the samples that costs rest on: those of the classes, and of sizes beside them."""
+    known = {o.key for cost in costs for o in cost.observed}
+    return [*(o for cost in costs for o in cost.observed),
+            *(o for o in observed if o.cls < 0 and o.how == PAIR and o.key not in known)]
+
+
+def in_trace(observed: Sequence[Observed]) -> list[Observed]:
+    """Return the samples of messages among all others that the ranks exchange."""
+    return [o for o in observed if o.cls >= 0 and o.how in (TRACE, TRACE_BOTH)]

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from p3s.errors import P3SError
 from replay.steps import Floats, Ints
+
+#: Written into every file; other versions are refused.
+VERSION = 1
+_SCALARS = ("passes", "clock_error_ns")
+_ARRAYS = ("pass_ns", "comm_ns", "event", "event_ns", "begin_ns", "transfer_ns", "link_ns",
+           "work_error_ns", "post_late_ns")
+
+
+def _none() -> Floats:
+    return np.zeros((0, 0))
 
 
 @dataclass(frozen=True)
@@ -18,9 +33,12 @@ class ProgramResult:
     Program.events of the sampled events; ``event_ns`` (passes, sampled events): how long each
     took; ``begin_ns`` (sampled events): when it began after the start of the pass, median.
     ``transfer_ns`` (passes, messages of Program.pairing): completion minus the later start, NaN
-    where nobody waited. ``link_ns`` (passes, messages): when each message of a link program had
-    arrived, after the first send began. ``clock_error_ns``: how far clocks of two nodes may be
-    off in this. ``work_error_ns``: what emulated computation took beyond its length, every one.
+    where nobody waited (replay/engine/collect.py). ``link_ns`` (passes, messages): when each
+    message of a link program had arrived, after the first send began; LINK_RECV events in the
+    order of Program.events. ``clock_error_ns``: how far clocks of two nodes may be
+    off in this. ``work_error_ns``: what emulated computation took beyond its length, every one
+    (thinned out evenly when there are very many). ``post_late_ns`` (passes, messages): how much
+    later the receive was posted than the send began (negative: earlier).
     """
 
     passes: int
@@ -33,11 +51,41 @@ class ProgramResult:
     link_ns: Floats
     clock_error_ns: float
     work_error_ns: Floats
+    post_late_ns: Floats = field(default_factory=_none)
 
     @staticmethod
     def empty(processes: int) -> ProgramResult:
         """Return the result of no pass."""
-        none = np.zeros((0, 0))
+        none = _none()
         return ProgramResult(0, np.zeros((0, processes)), np.zeros((0, processes)),
                              np.zeros(0, dtype=np.int64), none, np.zeros(0), none, none, 0.0,
                              np.zeros(0))
+
+
+def save_result(path: Path, result: ProgramResult) -> None:
+    """Write a result; the file is there completely or not at all. Errors: OSError."""
+    columns: dict[str, Any] = {name: getattr(result, name) for name in _ARRAYS}
+    columns.update({name: np.float64(getattr(result, name)) for name in _SCALARS})
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(draft, "wb") as file:
+            np.savez(file, version=np.int64(VERSION), **columns)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read_result(path: Path) -> ProgramResult:
+    """Read a result. Errors: P3SError in one line when it is missing or damaged."""
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            if int(found["version"]) != VERSION:
+                raise P3SError(f"{path}: written by another version of P3S; replay with --again")
+            arrays = {name: found[name] for name in _ARRAYS}
+            passes, clock_error_ns = (float(found[name]) for name in _SCALARS)
+    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile) as err:
+        why = " ".join(str(err).split())[:120]
+        raise P3SError(f"{path}: missing or damaged ({why}); replay with --again") from err
+    return ProgramResult(passes=int(passes), clock_error_ns=clock_error_ns, **arrays)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping
 
 from p3s.errors import P3SError
 
@@ -68,3 +70,12 @@ def _numbers(inside: str, text: str, room: int) -> list[str]:
             raise P3SError(f"hosts {text[:60]!r}: names more than {MOST_HOSTS:,} hosts")
         numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
     return numbers
+
+
+def allocated_hosts(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return the nodes of the Slurm allocation this process is in, none outside of one."""
+    env = os.environ if environ is None else environ
+    if not env.get("SLURM_JOB_ID"):
+        return []
+    text = env.get("SLURM_JOB_NODELIST") or env.get("SLURM_NODELIST") or ""
+    return expand_hosts(text) if text else []

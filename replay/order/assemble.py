@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from replay.order.calls import op_of
+from replay.order.completions import RECEIVES as RECEIVES_FIRST
 from replay.order.cut import Part, Piece
 from replay.order.links import Outstanding
 from replay.order.pairs import pair_channels
@@ -24,8 +25,8 @@ _WAITS = [int(op) for op in WAITS]
 class Rows:
     """What is known of the rows of a trace before they are put in order.
 
-    reason: a Reason per row. out, into: channel that a row sends into, receives from, -1: none.
-    alone: rows whose partner is a rank that the trace does not hold.
+    reason: a Reason per row. out, into: channel that a row sends into, receives from, -1: none;
+    tag: that of its message. alone: rows whose partner is a rank that the trace does not hold.
     """
 
     trace: ScaledTrace
@@ -33,6 +34,7 @@ class Rows:
     reason: Ints
     out: Ints
     into: Ints
+    tag: Ints
     alone: Bools
 
 
@@ -83,7 +85,10 @@ def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool)
     known = (flat.chunk, flat.sent, flat.received) if in_order else (None, None, None)
     to, source = pair_channels(out, into, *known)
     lonely = ((out >= 0) & (to < 0) | (into >= 0) & (source < 0)) & ~rows.alone[row]
-    reason = np.where(lonely, Reason.NO_PARTNER, reason)
+    reason = np.where(lonely, np.where(trace.tag[row] < 0, Reason.NO_TAG, Reason.NO_PARTNER),
+                      reason)
+    apart = _not_by_all(rows, flat, reason == Reason.EXECUTED)
+    reason = np.where(apart, Reason.NO_PARTNER, reason)
     # Completions whose requests are all left out.
     by = np.repeat(np.arange(len(row)), np.diff(flat.done_start))
     live = (reason[flat.done] == Reason.EXECUTED) & np.isin(flat.op[flat.done], _REQUESTS)
@@ -101,6 +106,32 @@ def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool)
                    by[live], flat.done[live], piece.entries)
     phases = tuple(np.unique(trace.phase[row]).tolist())
     return Assembled(steps, phases, assigned, fate)
+
+
+def _not_by_all(rows: Rows, flat: _Flat, runs: Bools) -> Bools:
+    """Return which events are collectives that not all members of the communicator call.
+
+    The k-th call of each member is the same one.
+    """
+    found = np.zeros(len(runs), dtype=bool)
+    at = np.flatnonzero(runs & np.isin(flat.op, [int(Op.COLLECTIVE), int(Op.ICOLLECTIVE)]))
+    if not len(at):
+        return found
+    comm, rank = rows.trace.comm[flat.row[at]], np.repeat(flat.ranks, np.diff(flat.start))[at]
+    key = comm * rows.trace.n + rank
+    order = np.argsort(key, kind="stable")
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = key[order][1:] != key[order][:-1]
+    place = np.arange(len(order))
+    place -= np.maximum.accumulate(np.where(new, place, 0))
+    instance = comm[order] * (int(place.max()) + 1) + place
+    _, which, number = np.unique(instance, return_inverse=True, return_counts=True)
+    present = np.unique(rows.trace.rank)
+    comms, inverse = np.unique(comm[order], return_inverse=True)
+    size = np.asarray([np.isin(rows.trace.members[c], present).sum()
+                       if c in rows.trace.members else 0 for c in comms.tolist()])
+    found[at[order]] = number[which.reshape(-1)] < size[inverse.reshape(-1)]
+    return found
 
 
 def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) -> _Flat:
@@ -153,7 +184,7 @@ def _links(kind: Kind, part: Part, rows: Rows) -> _Links:
     """Return which events of a part complete requests of which others."""
     events = part.events
     op = rows.calls.op[int(kind.first[0]) + kind.row[events]]
-    if kind.some and np.isin(op, [int(Op.WAITANY), int(Op.WAITSOME)]).any():
+    if kind.some and np.isin(op, _WAITS).any():
         return _links_of_some(kind, events, op, rows)
     begin, end = kind.begin[events], kind.end[events]
     counts = end - begin
@@ -174,7 +205,8 @@ def _links(kind: Kind, part: Part, rows: Rows) -> _Links:
 def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> _Links:
     first = int(kind.first[0])
     posts = rows.calls.posts[first + kind.row[events]].tolist()
-    wants = rows.calls.wants[first + kind.row[events]].tolist()
+    wants = kind.wants[events].tolist()
+    prefer = rows.calls.prefer[first + kind.row[events]].tolist()
     half = dict(zip(kind.posted.tolist(), kind.half.tolist(), strict=True))
     place = {event: i for i, event in enumerate(events.tolist())}
     receives = {int(o) for o in RECEIVES}
@@ -186,7 +218,8 @@ def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> _Links:
             send = place.get(half.get(event, -1))
             open_.post(i, (i,) if send is None else (send, i), what in receives)
         elif wants[i]:
-            new, number[i], found = open_.complete(Op(what), wants[i])
+            new, number[i], found = open_.complete(
+                Op(what), wants[i], prefer[i] == RECEIVES_FIRST if prefer[i] else None)
             ops[i], many[i] = int(new), len(found)
             done += found
     return _Links(ops, number, many, np.asarray(done, dtype=np.int64))
@@ -316,6 +349,8 @@ def _steps(rows: Rows, flat: _Flat, kept: Bools, second: Bools, to: Ints, source
 
     def column(values: Ints | Floats, nothing: float,
                rest_value: float | Ints | Floats) -> np.ndarray:
+        if count == len(where):
+            return values[where]
         made = np.full(count, nothing, dtype=values.dtype)
         made[at] = values[where]
         made[tail] = rest_value
@@ -324,7 +359,7 @@ def _steps(rows: Rows, flat: _Flat, kept: Bools, second: Bools, to: Ints, source
     peer = np.where(op >= int(Op.COLLECTIVE), trace.root[row], trace.peer[row])
     peer = np.where(np.isin(op, _WAITS), -1, peer)
     peer2, tag2, bytes2 = (np.full(total, x, dtype=np.int64) for x in (-1, -1, 0))
-    peer2[merged], tag2[merged] = trace.peer[row[merged + 1]], trace.tag[row[merged + 1]]
+    peer2[merged], tag2[merged] = trace.peer[row[merged + 1]], rows.tag[row[merged + 1]]
     bytes2[merged] = trace.bytes[row[merged + 1]]
     nbytes = np.where(np.isin(op, _WAITS), 0, trace.bytes[row])
     partner = [np.where(link >= 0, new[link], -1) for link in (to, source)]
@@ -334,7 +369,7 @@ def _steps(rows: Rows, flat: _Flat, kept: Bools, second: Bools, to: Ints, source
     names, call = _names(calls, trace.op[row])
     return Steps(
         n=trace.n, ranks=flat.ranks, start=start, op=column(op, 0, int(Op.REST)),
-        peer=column(peer, -1, -1), tag=column(trace.tag[row], -1, -1),
+        peer=column(peer, -1, -1), tag=column(rows.tag[row], -1, -1),
         comm=column(trace.comm[row], 0, 0), bytes=column(nbytes, 0, 0),
         peer2=column(peer2, -1, -1), tag2=column(tag2, -1, -1), bytes2=column(bytes2, 0, 0),
         call=column(call, 0, len(names) - 1), work_ns=column(sums, 0.0, rest[resting]),

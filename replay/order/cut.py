@@ -7,8 +7,9 @@ taken apart: what is in one turn of it is cut again. What stands for what:
   own. A window has turn 0, the first consecutive ones of the most frequent sort, and one turn for
   every call that occurs in none of these. Turns of sorts without a turn in the window are counted
   to the most frequent sort.
-- Loops that are no turns of all ranks alike stay whole, where they are: those over partners, those
-  that ranks turn differently often, and short ones with no more turns than a window has.
+- A walk over partners is one turn, however many partners a rank has.
+- Loops that ranks turn differently often stay whole, where they are, and short ones with no more
+  turns than a window has; so do loops in which calls have their partners outside of the loop only.
 - What is in a body of a loop outside of inner loops is one stretch, in program order.
 """
 
@@ -33,6 +34,9 @@ _SORTS = 4
 
 #: A loop with as few steps is executed whole where it has no more turns than a window.
 _SHORT = 64
+
+#: So many times most_steps are executed of a loop whose calls meet calls outside of it.
+_FAR_MORE = 8
 
 #: Of each kind of ranks (its number) some events (numbers, ascending).
 Events = dict[int, Ints]
@@ -67,31 +71,44 @@ class Piece:
 
 
 def cut(kinds: Sequence[Kind], loops: Sequence[Mapping[str, Any]], *, turns: int,
-        most_steps: int, most_total: int = MOST_TOTAL) -> list[Piece]:
-    """Return the stretches of a run, in program order; loops: those of order.json."""
-    cutter = _Cutter(kinds, loops, max(turns, 1), max(most_steps, 1), most_total)
+        most_steps: int, most_total: int = MOST_TOTAL,
+        whole: frozenset[int] = frozenset()) -> list[Piece]:
+    """Return the stretches of a run, in program order; loops: those of order.json.
+
+    whole: loops that are executed with all their turns, unless these are far too many.
+    """
+    cutter = _Cutter(kinds, loops, max(turns, 1), max(most_steps, 1), most_total, whole)
     everything = {k: np.arange(len(kind.row)) for k, kind in enumerate(kinds)}
     cutter.body(0, everything, everything, "")
     return cutter.pieces
 
 
 def by_phase(kinds: Sequence[Kind], events: Sequence[Mapping[int, Ints]], repeat: Ints,
-             names: Mapping[int, str]) -> list[Piece]:
+             names: Mapping[int, str], weights: Mapping[int, float],
+             together: Sequence[frozenset[int]] = ()) -> list[Piece]:
     """Return one stretch per phase, where the order of events is not known.
 
-    events: per kind the events of each phase; repeat: of all rows.
+    events: per kind the events of each phase; repeat: of all rows; weights: iterations of the
+    phases; together: phases that are one.
     """
+    none = np.zeros(0, dtype=np.int64)
+    phases = {phase for them in events for phase in them}
+    groups = [*together, *(frozenset({p}) for p in phases if not any(p in g for g in together))]
     pieces = []
-    for phase in sorted({phase for them in events for phase in them}):
+    for group in sorted(groups, key=min):
         parts = []
         for k, kind in enumerate(kinds):
-            mine = events[k].get(phase, np.zeros(0, dtype=np.int64))
+            mine = np.concatenate([none, *(events[k].get(phase, none) for phase in sorted(group))])
             counts = np.zeros((kind.rows, 1), dtype=np.int64)
             counts[kind.row[mine], 0] = repeat[int(kind.first[0]) + kind.row[mine]]
             zero = np.zeros(len(mine), dtype=np.int64)
             parts.append(Part(k, mine, zero, zero, counts))
-        name = f"phase {phase}" + (f" ({names[phase]})" if names.get(phase) else "")
-        pieces.append(Piece(name, tuple(parts), 1, 0, 1, 1.0, 1))
+        name = "phase " if len(group) == 1 else "phases "
+        name += ", ".join(str(phase) for phase in sorted(group))
+        if len(group) == 1 and names.get(min(group)):
+            name += f" ({names[min(group)]})"
+        entries = max(float(weights.get(phase, 1.0)) for phase in group)
+        pieces.append(Piece(name, tuple(parts), 1, 0, 1, entries, 1))
     return pieces
 
 
@@ -116,8 +133,8 @@ class _Shape:
 
 class _Cutter:
     def __init__(self, kinds: Sequence[Kind], loops: Sequence[Mapping[str, Any]], turns: int,
-                 most_steps: int, most_total: int) -> None:
-        self.kinds, self.turns = kinds, turns
+                 most_steps: int, most_total: int, whole: frozenset[int]) -> None:
+        self.kinds, self.turns, self.whole = kinds, turns, whole
         self.most_steps, self.most_total = most_steps, most_total
         self.loops = {int(loop["loop"]): loop for loop in loops}
         self.pieces: list[Piece] = []
@@ -188,11 +205,13 @@ class _Cutter:
 
     def _whole(self, loop: int, shape: _Shape) -> bool:
         """Tell whether a loop is executed with all its turns, inside of what is around it."""
-        if shape.entry > self.most_steps or int(shape.total.sum()) > self.most_total:
+        most = self.most_steps * (_FAR_MORE if loop in self.whole else 1)
+        if shape.entry > most or int(shape.total.sum()) > self.most_total:
             return False
-        walk = self.loops.get(loop, {}).get("walk") is not None
-        short = shape.trips <= self.turns and (shape.trips == 1 or shape.entry <= _SHORT)
-        return short or walk or not shape.equal
+        if loop in self.whole:
+            return True
+        short = shape.trips == 1 or (shape.trips <= self.turns and shape.entry <= _SHORT)
+        return short or not shape.equal
 
     def _add_straight(self, name: str, here: Events, scope: Events, level: int) -> None:
         parts = []
@@ -261,6 +280,8 @@ class _Cutter:
     def _chosen(self, shape: _Shape, of_turn: Ints, common: int, once: Events) -> Ints:
         """Return the turns of a window, ascending."""
         budget = self.most_total
+        if shape.trips <= self.turns and int(shape.total.sum()) <= budget:
+            return np.arange(shape.trips)
         wanted = [0] if self.turns > 1 or shape.trips == 1 else []
         usual = np.flatnonzero(of_turn == common)
         usual = usual[usual > 0] if (usual > 0).any() else np.arange(shape.trips)[1:]

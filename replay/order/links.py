@@ -60,14 +60,21 @@ class Outstanding:
         """Return how many are outstanding."""
         return len(self.free) + (self.pool.left if self.pool else 0)
 
-    def complete(self, op: Op, number: int) -> tuple[Op, int, list[int]]:
-        """Return the operation, number and steps of a completion of at most ``number`` requests."""
+    def complete(self, op: Op, number: int, prefer: bool | None = None,
+                 ) -> tuple[Op, int, list[int]]:
+        """Return the operation, number and steps of a completion of at most ``number`` requests.
+
+        prefer: receives first (True), or sends first (False).
+        """
         number = min(number, self.number())
         if number == 0:
             return op, 0, []
         if op != Op.WAIT:
             return self._some(op, number)
-        oldest = list(self.free)[:number]
+        oldest = list(self.free)
+        if prefer is not None:
+            oldest.sort(key=lambda request: (request in self.receives) != prefer)
+        oldest = oldest[:number]
         found = [step for request in oldest for step in self._pop(request)]
         rest = number - len(oldest)
         if rest == 0 or self.pool is None:

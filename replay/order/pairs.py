@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from replay.scaled import ScaledTrace
 from replay.steps import RECEIVES, SENDS, Bools, Ints, Steps
+
+#: Tags of messages whose tag is not known: from here to twice this.
+_MADE_TAG = 1 << 18
 
 
 def pair(steps: Steps) -> tuple[Ints, Ints]:
@@ -35,6 +39,28 @@ def channels_of(rank: Ints, target: Ints, comm: Ints, tag: Ints, sends: Bools, s
     out, into = (np.full(len(rank), -1, dtype=np.int64) for _ in range(2))
     out[s], into[r] = code[:len(s)], code[len(s):]
     return out, into
+
+
+def row_channels(trace: ScaledTrace, sends: Bools, receives: Bools) -> tuple[Ints, Ints, Ints]:
+    """Return the channels that rows send into and receive from, and the tags of all rows.
+
+    A tag that is not known, or known on one side of a pair of ranks only, tells nothing: messages
+    of that kind meet by their size instead, and get a tag that the pair does not use.
+    """
+    out, into = channels_of(trace.rank, trace.peer, trace.comm, trace.tag, sends, trace.peer,
+                            trace.tag, receives)
+    number = int(max(out.max(initial=-1), into.max(initial=-1))) + 1
+    used, met = np.zeros(number + 1, dtype=bool), np.zeros(number + 1, dtype=bool)
+    used[out], met[into] = True, True
+    told = (used & met)[np.maximum(out, into)] & (trace.tag >= 0)
+    blind = (sends | receives) & ~told
+    if not blind.any():
+        return out, into, trace.tag
+    code = np.where(blind, -2 - trace.bytes, trace.tag)
+    out, into = channels_of(trace.rank, trace.peer, trace.comm, code, sends, trace.peer, code,
+                            receives)
+    made = _MADE_TAG + np.maximum(out, into) % _MADE_TAG
+    return out, into, np.where(blind, made, trace.tag)
 
 
 def _codes(keys: tuple[Ints, ...]) -> Ints:

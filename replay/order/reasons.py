@@ -29,7 +29,7 @@ class Reason(IntEnum):
 REASON_TEXT = {
     Reason.UNKNOWN_VERDICT: "the model has no law for it",
     Reason.NO_PEER: "its partner is not known",
-    Reason.NO_TAG: "its tag is not known",
+    Reason.NO_TAG: "its tag is not known, and no message of its size meets it",
     Reason.NO_PARTNER: "no call of the partner in the same stretch of the program matches it",
     Reason.NO_REQUEST: "no executed request is outstanding where it completes one",
     Reason.CONSTRUCTOR: "communicators are not constructed in the replay",
@@ -49,7 +49,6 @@ def reasons_of(trace: ScaledTrace) -> Ints:
     calls = messages | trace.is_kind(COLLECTIVE) | trace.is_kind(COMPLETION)
     reason[calls & trace.is_op(*known)] = Reason.EXECUTED
     messages &= reason == Reason.EXECUTED
-    reason[messages & (trace.tag < 0)] = Reason.NO_TAG
     reason[messages & (trace.peer < 0)] = Reason.NO_PEER
     reason[trace.is_kind(COMM)] = Reason.CONSTRUCTOR
     reason[trace.is_op(*PROBES)] = Reason.PROBE

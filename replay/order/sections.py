@@ -13,9 +13,10 @@ from p3s.errors import P3SError
 from p3s.study import read_json
 from replay.order.assemble import Assembled, Rows, assemble, with_weights
 from replay.order.cut import MOST_TOTAL, Piece, by_phase, cut
-from replay.order.pairs import channels_of
+from replay.order.pairs import row_channels
 from replay.order.reasons import REASON_TEXT, Reason, reasons_of
-from replay.order.sequence import Kind, calls_of, kinds_by_phase, kinds_in_order
+from replay.order.sequence import Kind, calls_of, kinds_by_phase, kinds_in_order, with_preferences
+from replay.order.unstick import unstuck
 from replay.scaled import RECV, SEND, Floats, Ints, ScaledTrace, read_scaled
 from replay.steps import LeftOut, Section, Steps
 
@@ -56,25 +57,82 @@ def sections_of(scaled: ScaledTrace, order: Mapping[str, Any] | None, *,
     reason = reasons_of(scaled)
     message = (reason == Reason.EXECUTED) & (scaled.repeat > 0)
     sends, receives = (message & scaled.is_kind(kind) for kind in (SEND, RECV))
-    out, into = channels_of(scaled.rank, scaled.peer, scaled.comm, scaled.tag, sends,
-                            scaled.peer, scaled.tag, receives)
+    out, into, tag = row_channels(scaled, sends, receives)
     absent = ~np.isin(np.arange(scaled.n), scaled.rank)
-    rows = Rows(scaled, calls, reason, out, into,
+    rows = Rows(scaled, calls, reason, out, into, tag,
                 (sends | receives) & absent[np.maximum(scaled.peer, 0)])
-    in_order = order is not None and order["loops"] is not None
-    if in_order and order is not None:
-        kinds = list(kinds_in_order(scaled, order, calls))
-        pieces = cut(kinds, order["loops"], turns=turns, most_steps=most_steps,
-                     most_total=most_total)
+    if order is not None and order["loops"] is not None:
+        pieces, kinds, made = _in_order(rows, order, turns, most_steps, most_total)
     else:
-        found = list(kinds_by_phase(scaled, calls))
-        kinds = [kind for kind, _ in found]
-        pieces = by_phase(kinds, [events for _, events in found], scaled.repeat, scaled.names)
-    made = [assemble(piece, kinds, rows, in_order=in_order) for piece in pieces]
-    return tuple(_finish(scaled, kinds, reason, pieces, made, ranks))
+        pieces, kinds, made = _by_phase(rows)
+    return tuple(_finish(scaled, reason, pieces, made, ranks))
 
 
-def _finish(trace: ScaledTrace, kinds: Sequence[Kind], reason: Ints, pieces: Sequence[Piece],
+def _in_order(rows: Rows, order: Mapping[str, Any], turns: int, most_steps: int,
+              most_total: int) -> tuple[list[Piece], list[Kind], list[Assembled]]:
+    """Cut, assemble, and cut again where calls meet only calls of another stretch."""
+    kinds, calls = with_preferences(
+        rows.trace, list(kinds_in_order(rows.trace, order, rows.calls)), rows.calls)
+    rows = replace(rows, calls=calls)
+    path = np.full((rows.trace.rows, max((kind.path.shape[1] for kind in kinds), default=0)), -1)
+    for kind in kinds:
+        path[kind.first[:, None] + np.arange(kind.rows)] = kind.path
+    whole: frozenset[int] = frozenset()
+    while True:
+        pieces = cut(kinds, order["loops"], turns=turns, most_steps=most_steps,
+                     most_total=most_total, whole=whole)
+        made = [assemble(piece, kinds, rows, in_order=True) for piece in pieces]
+        found: set[int] = set()
+        for send, receive in _crossing(rows, made):
+            apart = path[send] != path[receive]
+            level = int(np.argmax(apart))
+            found |= {int(path[send, level]), int(path[receive, level])} if apart.any() else set()
+        found -= {-1, *whole}
+        if not found:
+            return pieces, kinds, made
+        whole |= found
+
+
+def _by_phase(rows: Rows) -> tuple[list[Piece], list[Kind], list[Assembled]]:
+    """Take phases for one where their calls meet only each other."""
+    found = list(kinds_by_phase(rows.trace, rows.calls))
+    kinds = [kind for kind, _ in found]
+    events = [them for _, them in found]
+    trace = rows.trace
+    groups: list[frozenset[int]] = []
+    while True:
+        pieces = by_phase(kinds, events, trace.repeat, trace.names, trace.weights, groups)
+        made = [assemble(piece, kinds, rows, in_order=False) for piece in pieces]
+        crossing = _crossing(rows, made)
+        before = list(groups)
+        for send, receive in crossing:
+            pair = frozenset({int(trace.phase[send]), int(trace.phase[receive])})
+            if len(pair) == 2 and not any(pair <= group for group in groups):
+                touched = [group for group in groups if group & pair]
+                groups = [group for group in groups if not group & pair]
+                groups.append(pair.union(*touched))
+        if groups == before:
+            return pieces, kinds, made
+
+
+def _crossing(rows: Rows, made: Sequence[Assembled]) -> list[tuple[int, int]]:
+    """Return rows that send and rows that would receive it, none of which has found a partner.
+
+    One of each kind for every channel.
+    """
+    lost = np.zeros(rows.trace.rows, dtype=bool)
+    for one in made:
+        lost |= (one.fate == Reason.NO_PARTNER) | (one.fate == Reason.NO_TAG)
+    for one in made:
+        lost &= one.fate != Reason.EXECUTED
+    sends, receives = (np.flatnonzero(lost & (channel >= 0)) for channel in (rows.out, rows.into))
+    out, first = np.unique(rows.out[sends], return_index=True)
+    into, second = np.unique(rows.into[receives], return_index=True)
+    _, a, b = np.intersect1d(out, into, return_indices=True)
+    return list(zip(sends[first[a]].tolist(), receives[second[b]].tolist(), strict=True))
+
+
+def _finish(trace: ScaledTrace, reason: Ints, pieces: Sequence[Piece],
             made: Sequence[Assembled], ranks: Ints | None) -> list[Section]:
     """Make the weights of every row sum up to its repeat, and list what is left out."""
     assigned = np.zeros(trace.rows)
@@ -93,12 +151,14 @@ def _finish(trace: ScaledTrace, kinds: Sequence[Kind], reason: Ints, pieces: Seq
     lost = (fate > Reason.EXECUTED) & (trace.repeat > 0)
     sections = []
     for k, (piece, one) in enumerate(zip(pieces, made, strict=True)):
-        steps = with_weights(one.steps, factor)
+        steps, moved = unstuck(with_weights(one.steps, factor))
+        notes = (f"{piece.name}: {moved} sends are done earlier than in the order of the trace, in "
+                 "which ranks would wait for each other for ever",) if moved else ()
         left = _left_out(trace, np.flatnonzero(lost & (home == k)), fate)
         if ranks is not None:
             steps = take(steps, ranks)
         sections.append(Section(piece.name, one.phases, steps, piece.turns, piece.first_turn,
-                                piece.run_turns, piece.entries, left))
+                                piece.run_turns, piece.entries, left, notes))
     return sections
 
 

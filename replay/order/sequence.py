@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +13,10 @@ from p3s.errors import P3SError
 from p3s.model.order.unfold import Unfolder
 from p3s.trace.ops import HALF_OF_ONE
 from replay.order.calls import MANY, op_of, requests_of
+from replay.order.completions import EVENTS, Sample, preferences, wanted
 from replay.order.links import first_in_first_out
 from replay.scaled import COMPLETION, Ints, ScaledTrace
+from replay.steps import RECEIVES as RECEIVE_OPS
 from replay.steps import WAITS, Op
 
 
@@ -27,7 +29,8 @@ class Kind:
     index in each loop around, -1 for none), ``begin``, ``end`` (the requests it completes are
     numbers begin to end - 1, oldest first). ``path``: loops around each row, shape rows, levels.
     ``posted``: event that leaves each request behind; ``half``: event of the send half of its
-    MPI_Isendrecv, -1 for others. ``some``: it calls MPI_Waitany or MPI_Waitsome.
+    MPI_Isendrecv, -1 for others. ``wants``: how many each event completes. ``some``: it calls
+    MPI_Waitany or MPI_Waitsome, or completes requests in another order than that of begin, end.
     """
 
     ranks: Ints
@@ -40,17 +43,24 @@ class Kind:
     end: Ints
     posted: Ints
     half: Ints
+    wants: Ints
     some: bool
 
 
 @dataclass(frozen=True)
 class Calls:
-    """What rows are: per row the Op (0: none), requests left behind, requests completed."""
+    """What rows are: per row the Op (0: none), requests left behind, requests completed.
+
+    ``many``: 1 where the number of requests completed is an average. ``half``: 1 for the send half
+    of MPI_Isendrecv. ``prefer``: ANY, SENDS or RECEIVES, what a completion completes first.
+    """
 
     op: Ints
     posts: Ints
     wants: Ints
+    many: Ints
     half: Ints
+    prefer: Ints
 
 
 def calls_of(trace: ScaledTrace) -> Calls:
@@ -61,7 +71,28 @@ def calls_of(trace: ScaledTrace) -> Calls:
     many = trace.is_op(*MANY)
     completes = trace.is_kind(COMPLETION) & np.isin(op, [int(o) for o in WAITS])
     wants = np.where(completes, np.where(many, np.maximum(trace.bytes, 1), 1), 0)
-    return Calls(op, posts, wants, trace.is_op(*HALF_OF_ONE).astype(np.int64))
+    return Calls(op, posts, wants, (completes & many).astype(np.int64),
+                 trace.is_op(*HALF_OF_ONE).astype(np.int64), np.zeros(len(op), dtype=np.int64))
+
+
+def with_preferences(trace: ScaledTrace, kinds: Sequence[Kind], calls: Calls,
+                     ) -> tuple[list[Kind], Calls]:
+    """Find out which completions complete sends only, or receives only (see completions)."""
+    kind_of_request = np.where(np.isin(calls.op, [int(o) for o in RECEIVE_OPS]), 2,
+                               np.where(calls.op == Op.ICOLLECTIVE, 3, 1)) * (calls.posts > 0)
+    samples = []
+    for kind in kinds:
+        row = kind.row[:EVENTS] + int(kind.first[0])
+        samples.append(Sample(kind_of_request[row], kind.wants[:EVENTS], trace.slot[row]))
+    found = preferences(samples)
+    if not found:
+        return list(kinds), calls
+    prefer = np.zeros(len(calls.op), dtype=np.int64)
+    for slot, what in found.items():
+        prefer[(trace.slot == slot) & (calls.wants > 0)] = what
+    return [replace(kind, some=kind.some or bool(prefer[
+        int(kind.first[0]):int(kind.first[0]) + kind.rows].any())) for kind in kinds], \
+        replace(calls, prefer=prefer)
 
 
 def kinds_in_order(trace: ScaledTrace, order: Mapping[str, Any], calls: Calls) -> Iterator[Kind]:
@@ -146,9 +177,11 @@ def _kind(calls: Calls, ranks: Ints, first: Ints, rows: int, row: Ints, turns: I
     mine = slice(int(first[0]), int(first[0]) + rows)
     posts, wants, half = (column[mine][row] for column in (calls.posts, calls.wants, calls.half))
     begin, end = np.zeros(len(row), dtype=np.int64), np.zeros(len(row), dtype=np.int64)
+    wants = wants.copy()
     a = 0
     for b in ends:
         before = int(posts[:a].sum())
+        wants[a:b] = wanted(posts[a:b], wants[a:b], calls.many[mine][row[a:b]])
         x, y = first_in_first_out(posts[a:b], wants[a:b])
         begin[a:b], end[a:b] = x + before, y + before
         a = b
@@ -159,4 +192,4 @@ def _kind(calls: Calls, ranks: Ints, first: Ints, rows: int, row: Ints, turns: I
     halves[behind] = posted[behind] - 1
     op = calls.op[mine][row]
     some = bool(np.isin(op, [int(Op.WAITANY), int(Op.WAITSOME)]).any())
-    return Kind(ranks, first, rows, row, turns, path, begin, end, posted, halves, some)
+    return Kind(ranks, first, rows, row, turns, path, begin, end, posted, halves, wants, some)

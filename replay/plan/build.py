@@ -23,7 +23,7 @@ from replay.plan.build_persistent import persistent_of
 from replay.plan.build_traffic import Traffic, needs_hole, traffic_of
 from replay.plan.direct import collective_numbers
 from replay.plan.loaded import Loaded
-from replay.plan.program import Code, Program
+from replay.plan.program import Code, Program, among
 from replay.plan.world import World
 from replay.steps import REQUESTS, Bools, Ints, Op
 
@@ -222,7 +222,7 @@ def _lists(table: Table, loaded: Loaded, taken: Bools, counts: Ints) -> tuple[In
     slot_of[table.local[here]] = events["slot"][here]
     slots = slot_of[steps.done[taken]]
     first = np.concatenate(([0], np.cumsum(counts)))
-    waits = np.flatnonzero(np.isin(events["code"], (Code.WAIT, Code.WAITANY, Code.WAITSOME)))
+    waits = np.flatnonzero(among(events["code"], Code.WAIT, Code.WAITANY, Code.WAITSOME))
     by_step = table.local[waits] >= 0
     number = events["number"][waits]
     begin = np.where(by_step, first[table.local[waits]], 0)

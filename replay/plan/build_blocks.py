@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from replay.plan.program import EVENT, FIELDS, Code
+from replay.plan.program import EVENT, FIELDS, Code, among
 from replay.steps import Bools, Ints
 
 #: Codes that leave a request behind, in a slot of its own.
@@ -46,7 +46,7 @@ class Table:
     def in_bytes(self, persistent: tuple[npt.NDArray[np.void], ...]) -> Ints:
         """Return how many bytes each process needs for what it receives."""
         result = np.zeros(len(self.slots), dtype=np.int64)
-        receives = np.isin(self.events["code"], (*_RECEIVING, *_DIRECT))
+        receives = among(self.events["code"], *_RECEIVING, *_DIRECT)
         end = self.events["offset"] + self.events["bytes"]
         np.maximum.at(result, self.process[receives], end[receives])
         for process, records in enumerate(persistent):
@@ -91,12 +91,12 @@ class Blocks:
         main = np.concatenate(self.main)[order]
         start = np.searchsorted(process, np.arange(self.processes + 1))
         code = events["code"]
-        needs = np.isin(code, SLOT_CODES)
+        needs = among(code, *SLOT_CODES)
         used = np.concatenate(([0], np.cumsum(needs)))
         open_before = used[:-1] - used[start[process]]
         events["slot"] = np.where(needs, open_before, -1)
         out_bytes = np.zeros(self.processes, dtype=np.int64)
-        sends = np.isin(code, (*_SENDING, *_DIRECT)) | (code == Code.START)
+        sends = among(code, *_SENDING, *_DIRECT) | (code == Code.START)
         np.maximum.at(out_bytes, process[sends], events["bytes"][sends])
         main_at = np.full(len(step), -1, dtype=np.int64)
         position = np.arange(len(events)) - start[process]

@@ -18,6 +18,7 @@ from replay.steps import RECEIVES, SENDS, Bools, Ints, Op
 MAX_MESSAGE_BYTES = 64 << 20
 #: No two processes use more tags than every MPI library allows.
 _MAX_TAGS = (1 << 19) - FIRST_TAG
+_MOST_CODES = 1 << 62
 
 
 class Why(IntEnum):
@@ -163,12 +164,31 @@ def _processes(loaded: Loaded, world: World, away: Bools) -> tuple[Ints, Ints]:
 def dense(*columns: Ints) -> Ints:
     """Number the distinct rows of some columns, in their order."""
     code = np.zeros(len(columns[0]), dtype=np.int64)
+    if len(code) == 0:
+        return code
+    values = 1
     for column in columns:
-        values, inverse = np.unique(column, return_inverse=True)
-        code = code * max(len(values), 1) + inverse.reshape(-1)
-        _, code = np.unique(code, return_inverse=True)
-        code = code.reshape(-1).astype(np.int64)
-    return code
+        low = int(column.min())
+        width = int(column.max()) - low + 1
+        if values * width > _MOST_CODES:
+            code, values = _ranked(code, values)
+            if values * width > _MOST_CODES:
+                column, width = _ranked(column - low, width)
+                low = 0
+        code = code * width + (column - low)
+        values *= width
+    return _ranked(code, values)[0]
+
+
+def _ranked(code: Ints, values: int) -> tuple[Ints, int]:
+    """Return the rank of each number from 0 to ``values`` among those that occur, and how many."""
+    if values <= 8 * len(code):  # a table is faster than sorting
+        found = np.zeros(values, dtype=bool)
+        found[code] = True
+        rank = np.cumsum(found) - 1
+        return rank[code], int(rank[-1]) + 1
+    distinct, inverse = np.unique(code, return_inverse=True)
+    return inverse.reshape(-1).astype(np.int64), len(distinct)
 
 
 def _tags(loaded: Loaded, halves: _Halves, send: Bools, receive: Bools, process: Ints,

@@ -29,7 +29,7 @@ from replay.plan.check_graph import (
     match,
     numbered_calls,
 )
-from replay.plan.program import TAG_GO, TAG_NOISE, Code, Program
+from replay.plan.program import TAG_GO, TAG_NOISE, Code, Program, among
 from replay.steps import Bools, Ints
 
 _MOST_NAMED = 64
@@ -114,8 +114,8 @@ def _faults(program: Program, columns: Columns) -> tuple[str, ...]:
         for event in np.flatnonzero(bad)[:_MOST_NAMED].tolist():
             found.append(f"{_event(program, columns, event)}: {why}")
 
-    requests = np.isin(code, (Code.ISEND, Code.ISSEND, Code.IRECV, Code.START, Code.BUFFERED,
-                              Code.COLLECTIVE_START, Code.ANSWER))
+    requests = among(code, Code.ISEND, Code.ISSEND, Code.IRECV, Code.START, Code.BUFFERED,
+                     Code.COLLECTIVE_START, Code.ANSWER)
     slot = events["slot"]
     refuse(requests & ((slot < 0) | (slot >= program.slots[process])), "its slot does not exist")
     refuse(~requests & (slot >= 0), "it has a slot but leaves no request")
@@ -124,17 +124,19 @@ def _faults(program: Program, columns: Columns) -> tuple[str, ...]:
     again = np.zeros(len(events), dtype=bool)
     again[np.flatnonzero(requests)[_repeated(place)]] = True
     refuse(again, "its slot is used twice")
-    messages = np.isin(act, (Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.IRECV,
-                             Code.RECV, Code.SENDRECV, Code.SECOND, Code.BUFFERED, Code.ASK,
-                             Code.ANSWER, Code.LINK_SEND, Code.LINK_RECV))
+    messages = among(act, Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.IRECV, Code.RECV,
+                     Code.SENDRECV, Code.SECOND, Code.BUFFERED, Code.ASK, Code.ANSWER,
+                     Code.LINK_SEND, Code.LINK_RECV)
     refuse(messages & ((columns.peer < 0) | (columns.peer >= processes)), "no such process")
     refuse(columns.bytes < 0, "negative bytes")
-    receives = np.isin(act, (Code.RECV, Code.IRECV, Code.SECOND))
+    receives = among(act, Code.RECV, Code.IRECV, Code.SECOND)
     offset = events["offset"]
     refuse(receives & ((offset < 0) | (offset + columns.bytes > program.in_bytes[process])),
            "its buffer is too small")
     sends = messages & ~receives & (act != Code.ASK) & (act != Code.LINK_RECV)
     refuse(sends & (columns.bytes > program.out_bytes[process]), "its buffer is too small")
+    if found:
+        return tuple(found)
     second = np.zeros(len(events), dtype=bool)
     second[1:] = code[:-1] == Code.SENDRECV
     refuse(second != (code == Code.SECOND), "SENDRECV and SECOND do not follow each other")
@@ -173,7 +175,7 @@ def _disagree(program: Program, columns: Columns, sends: Half, receives: Half,
     for k in np.flatnonzero(differ)[:_MOST_NAMED].tolist():
         found.append(f"{_event(program, columns, int(sends.event[s[k]]))} meets "
                      f"{_event(program, columns, int(receives.event[r[k]]))}")
-    calls = np.flatnonzero(np.isin(columns.code, (Code.COLLECTIVE, Code.COLLECTIVE_START)))
+    calls = np.flatnonzero(among(columns.code, Code.COLLECTIVE, Code.COLLECTIVE_START))
     if len(calls):
         found += _collectives(program, columns, calls)
     return tuple(found)

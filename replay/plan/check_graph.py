@@ -8,7 +8,7 @@ import numpy as np
 
 from replay.plan.build_blocks import waited
 from replay.plan.build_traffic import dense
-from replay.plan.program import Code, Program
+from replay.plan.program import Code, Program, among
 from replay.steps import Bools, Ints
 
 _SENDS = (Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.SENDRECV, Code.BUFFERED,
@@ -82,7 +82,7 @@ def halves(program: Program, columns: Columns) -> tuple[Half, Half]:
 
     def add(sends: bool, codes: tuple[Code, ...], kind: int, blocking: bool, shift: int = 0,
             after: bool = False) -> None:
-        at = np.flatnonzero(np.isin(columns.act, codes))
+        at = np.flatnonzero(among(columns.act, *codes))
         posted = at if after else columns.before[at - shift]
         waits = at - shift if blocking else np.full(len(at), -1, dtype=np.int64)
         parts[0 if sends else 1].append((
@@ -118,18 +118,15 @@ def match(sends: Half, receives: Half) -> tuple[Ints, Ints]:
     tag = np.where(kind == MESSAGE, np.concatenate((sends.tag, receives.tag)), 0)
     channel = dense(kind, np.concatenate((sends.process, receives.peer)),
                     np.concatenate((sends.peer, receives.process)), tag)
-    mine = []
-    for part in (channel[:len(sends.event)], channel[len(sends.event):]):
+    parts = channel[:len(sends.event)], channel[len(sends.event):]
+    channels = int(channel.max(initial=-1)) + 1
+    counts = [np.bincount(part, minlength=channels) for part in parts]
+    first = np.concatenate(([0], np.cumsum(np.maximum(*counts))))
+    ends = np.full((2, int(first[-1])), -1, dtype=np.int64)
+    for end, part, count in zip(ends, parts, counts, strict=True):
         order = np.argsort(part, kind="stable")
-        begin = np.searchsorted(part[order], part[order])
-        ordinal = np.empty(len(part), dtype=np.int64)
-        ordinal[order] = np.arange(len(part)) - begin
-        mine.append(ordinal)
-    message = dense(channel, np.concatenate(mine))
-    number = int(message.max(initial=-1)) + 1
-    ends = np.full((2, number), -1, dtype=np.int64)
-    ends[0, message[:len(sends.event)]] = np.arange(len(sends.event))
-    ends[1, message[len(sends.event):]] = np.arange(len(receives.event))
+        begin = np.cumsum(count) - count
+        end[first[part[order]] + np.arange(len(part)) - begin[part[order]]] = order
     return ends[0], ends[1]
 
 
@@ -157,7 +154,7 @@ def graph_of(program: Program, columns: Columns, sends: Half, receives: Half,
     known = (ends[0] >= 0) & (ends[1] >= 0)
     message = np.flatnonzero(known)
     s, r = ends[0][message], ends[1][message]
-    waiting = (sends.bytes[s] > eager_bytes) | np.isin(sends.code[s], _SYNCHRONOUS) | (
+    waiting = (sends.bytes[s] > eager_bytes) | among(sends.code[s], *_SYNCHRONOUS) | (
         sends.kind[s] == FLOOD)
     sources, targets, messages = [], [], []
     in_slot: list[tuple[Ints, Ints, Ints, Ints]] = []
@@ -179,7 +176,7 @@ def graph_of(program: Program, columns: Columns, sends: Half, receives: Half,
     source, target, reason = source[real], target[real], reason[real]
     enough = np.bincount(target, minlength=nodes)
     choosy = np.zeros(nodes, dtype=bool)
-    choosy[:number] = np.isin(columns.code, (Code.WAITANY, Code.WAITSOME))
+    choosy[:number] = among(columns.code, Code.WAITANY, Code.WAITSOME)
     _thresholds(program, columns, enough, choosy)
     return Graph(nodes, source, target, reason, enough, choosy)
 
@@ -204,7 +201,7 @@ def _wait_edges(program: Program, columns: Columns, process: Ints, slot: Ints, o
 
 def listed(program: Program, columns: Columns) -> tuple[Ints, Ints]:
     """Return (event, slot) for every slot that a wait lists."""
-    waits = np.flatnonzero(np.isin(columns.code, (Code.WAIT, Code.WAITANY, Code.WAITSOME)))
+    waits = np.flatnonzero(among(columns.code, Code.WAIT, Code.WAITANY, Code.WAITSOME))
     number = program.events["number"][waits].astype(np.int64)
     begin = program.list_start[columns.process[waits]] + program.events["first"][waits]
     return np.repeat(waits, number), program.lists[waited(begin, number)]
@@ -214,7 +211,7 @@ def _collective_edges(program: Program, columns: Columns, sources: list[Ints],
                       targets: list[Ints], messages: list[Ints]) -> int:
     """Let every member of a collective wait until all members have called it."""
     number = len(program.events)
-    calls = np.flatnonzero(np.isin(columns.code, (Code.COLLECTIVE, Code.COLLECTIVE_START)))
+    calls = np.flatnonzero(among(columns.code, Code.COLLECTIVE, Code.COLLECTIVE_START))
     if len(calls) == 0:
         return number
     call = number + numbered_calls(program, columns, calls)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.plan.logical import Messages, completers, logical_time, messages
+from p3s.errors import P3SError
+from replay.plan.direct import fits
+from replay.plan.logical import Messages, Transit, logical_time, messages, order_on_ranks
 from replay.plan.mapping import RankMap
 from replay.steps import RECEIVES, SENDS, WAITS, Floats, Ints, Op, Steps
 
@@ -21,6 +23,12 @@ KINDS = (SEND, RECV, COMPLETION, COLLECTIVE)
 MOST_SIZES = 48
 #: A size in a class is this far from that of the class at most, unless even that gives too many.
 SIZE_TOLERANCE = 0.05
+#: What a message costs beside its bytes, in bytes.
+_MESSAGE_BYTES = 4096
+#: Keys are packed into 64 bits.
+_PACKED = 1 << 62
+#: Nodes that are loaded at a time.
+_LOADED = 2
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,8 @@ class Classified:
     is none: ``message_of``, the class of the message that a step sends or receives (of a SENDRECV:
     sends); ``message2_of``, of the one that a SENDRECV receives; ``call_of``. ``direct_of`` has
     one entry per step of the section as given: the call class of a collective whose members are
-    all on two nodes, so that it can be executed as such. ``notes``: what was merged.
+    all on two nodes, so that it can be executed as such. ``transits``: what is on its way between
+    nodes in each section. ``notes``: what was merged.
     """
 
     messages: tuple[MessageClass, ...]
@@ -75,6 +84,7 @@ class Classified:
     message2_of: tuple[Ints, ...]
     call_of: tuple[Ints, ...]
     direct_of: tuple[Ints, ...]
+    transits: tuple[Transit, ...]
     notes: tuple[str, ...]
 
 
@@ -143,8 +153,8 @@ class _Sizes:
                           "their class",)
 
     def of(self, values: Ints) -> Ints:
-        """Return the class of each size, as the number of bytes that stands for it."""
-        return self.middle[self.bin[np.searchsorted(self.sizes, values)]]
+        """Return the class of each size; ``middle`` has the bytes of each class."""
+        return self.bin[np.searchsorted(self.sizes, values)]
 
 
 def classify(
@@ -155,12 +165,15 @@ def classify(
     ``sections``: steps as given; ``full``: the same with collectives expanded (``full[i]``'s
     steps may be those of ``sections[i]``). ``distance``: hops, nodes x nodes.
     """
+    if not full:
+        return Classified((), (), (), (), (), (), (), ())
     drafts = [_Draft(steps, mapping, distance) for steps in full]
     direct = [_direct(steps, mapping, distance) for steps in sections]
     sizes = _Sizes([draft.bytes for draft in drafts], "messages")
     message_keys = [np.stack((sizes.of(d.bytes), d.distance, d.load)) for d in drafts]
     weights = [d.weight for d in drafts]
     unique, codes, events = _coded(message_keys, weights)
+    unique[0] = sizes.middle[unique[0]]
     found = tuple(MessageClass(int(b), int(d), int(load), float(e))
                   for (b, d, load), e in zip(unique.T.tolist(), events.tolist(), strict=True))
     message_of, message2_of = [], []
@@ -189,6 +202,7 @@ def classify(
     for keys in call_keys:
         keys[2] = call_sizes.of(keys[2])
     unique_calls, call_codes, call_events = _coded(call_keys, call_weights)
+    unique_calls[2] = call_sizes.middle[unique_calls[2]]
     texts = list(names)
     calls = tuple(
         CallClass(texts[call], KINDS[kind], nbytes, far, load, requests, members, float(events))
@@ -199,7 +213,28 @@ def classify(
     direct_of = [_placed(len(steps), rows, code) for steps, rows, code in zip(
         sections, direct_rows, call_codes[len(full):], strict=True)]
     return Classified(found, calls, tuple(message_of), tuple(message2_of), tuple(call_of),
-                      tuple(direct_of), sizes.notes + call_sizes.notes)
+                      tuple(direct_of), tuple(draft.transit() for draft in drafts),
+                      tuple(dict.fromkeys(note for draft in drafts for note in draft.notes))
+                      + sizes.notes + call_sizes.notes)
+
+
+def worth_measuring(messages: Sequence[MessageClass], most: int) -> Ints:
+    """Return the numbers of at most ``most`` classes that tell the cost of all of them.
+
+    Of each distance the smallest and the largest size, then what moves the most; a message counts
+    as its bytes and some more for being one. The others lie between them.
+    """
+    if len(messages) <= most:
+        return np.arange(len(messages))
+    size = np.array([cls.bytes for cls in messages], dtype=np.float64)
+    far = np.array([cls.distance for cls in messages])
+    amount = np.array([cls.events for cls in messages]) * (size + _MESSAGE_BYTES)
+    ends = []
+    for distance in np.unique(far).tolist():
+        mine = np.flatnonzero(far == distance)
+        ends += [int(mine[np.argmin(size[mine])]), int(mine[np.argmax(size[mine])])]
+    amount[ends] = np.inf
+    return np.sort(np.argsort(-amount, kind="stable")[:most])
 
 
 def _placed(total: int, rows: Ints, code: Ints) -> Ints:
@@ -216,19 +251,21 @@ def _names(steps: Steps, names: dict[str, int]) -> Ints:
 
 def _coded(keys: Sequence[Ints], weights: Sequence[Floats]) -> tuple[Ints, list[Ints], Floats]:
     """Return the different columns of all keys, the number of each column, and summed weights."""
-    together = np.concatenate(keys, axis=1) if keys else np.zeros((0, 0), dtype=np.int64)
+    together = np.concatenate(keys, axis=1)
     total = together.shape[1]
-    code = np.zeros(total, dtype=np.int64)
-    for row in together:
-        values, inverse = np.unique(row, return_inverse=True)
-        code = code * max(len(values), 1) + inverse.reshape(-1)
-        # Kept small, so that the product of all rows cannot overflow.
-        code = np.unique(code, return_inverse=True)[1].reshape(-1)
-    number = int(code.max()) + 1 if total else 0
-    first = np.zeros(number, dtype=np.int64)
-    first[code[::-1]] = np.arange(total)[::-1]
-    all_weights = np.concatenate(list(weights)) if weights else np.zeros(0)
-    events = np.bincount(code, weights=all_weights, minlength=number)
+    packed = np.zeros(total, dtype=np.int64)
+    room = 1
+    for row in together if total else ():
+        low, high = int(row.min()), int(row.max())
+        room *= high - low + 1
+        if room >= _PACKED:  # cannot happen with less than a million sizes
+            values, packed = np.unique(packed, return_inverse=True)
+            room = len(values) * (high - low + 1)
+        packed = packed * (high - low + 1) + (row - low)
+    _, first, code = np.unique(packed, return_index=True, return_inverse=True)
+    code = code.reshape(-1)
+    all_weights = np.concatenate(list(weights))
+    events = np.bincount(code, weights=all_weights, minlength=len(first))
     cuts = np.cumsum([key.shape[1] for key in keys])[:-1]
     return together[:, first], np.split(code, cuts), events.astype(np.float64)
 
@@ -245,16 +282,27 @@ class _Draft:
         target = mapping.node_of[rank[found.received]]
         self.distance = distance[source, target]
         self.weight = steps.weight[found.sent]
-        self.ticks = logical_time(steps, found)
-        end = int(self.ticks.max()) + 1 if len(steps) else 1
-        self.sent = self.ticks[found.sent]
-        taken = np.where(found.taken >= 0, self.ticks[np.maximum(found.taken, 0)], end)
+        self.notes: tuple[str, ...] = ()
+        try:
+            begin, end = logical_time(steps)
+        except P3SError as err:
+            begin, end = order_on_ranks(steps)
+            self.notes = (f"how many messages share a link is counted rank by rank: {err}",)
+        self.end = int(end.max()) if len(steps) else 1
+        self.sent = begin[found.sent]
+        taken = np.where(found.taken >= 0, end[np.maximum(found.taken, 0)], self.end)
         self.taken = np.maximum(taken, self.sent + 1)
         self.source, self.target = source, target
         self.load = np.ones(len(source), dtype=np.int64)
         away = source != target
         self.load[away] = power_of_two(
             node_loads(source[away], self.sent[away], self.taken[away]))
+
+    def transit(self) -> Transit:
+        """Return the messages that are on their way between nodes."""
+        away = self.source != self.target
+        return Transit(self.source[away], self.target[away], self.sent[away], self.taken[away],
+                       self.bytes[away], self.end)
 
     def spread(self, code: Ints) -> tuple[Ints, Ints]:
         """Return the class of the message of each step, and of the second half of SENDRECVs."""
@@ -313,21 +361,16 @@ class _Draft:
 
 def _direct(steps: Steps, mapping: RankMap, distance: Ints) -> tuple[Ints, Ints, Ints]:
     """Return the collectives whose members are on two nodes at most, distance and members."""
-    collective = np.flatnonzero(steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE))
+    collective = np.flatnonzero(fits(steps, steps.ranks))
     comms = steps.comm[collective]
-    fits: dict[int, tuple[int, int]] = {}
+    near: dict[int, tuple[int, int]] = {}
     for comm in np.unique(comms).tolist():
-        ranks = steps.members.get(comm)
-        nodes = np.unique(mapping.node_of[ranks]) if ranks is not None else np.arange(
-            mapping.nodes)
-        if len(nodes) <= 2:
-            size = len(ranks) if ranks is not None else mapping.n
-            fits[comm] = (int(distance[nodes[0], nodes[-1]]), size)
-    rows = collective[np.isin(comms, list(fits))] if fits else collective[:0]
-    far = np.array([fits[comm][0] for comm in steps.comm[rows].tolist()], dtype=np.int64)
-    size = np.array([fits[comm][1] for comm in steps.comm[rows].tolist()], dtype=np.int64)
+        ranks = steps.members[comm]
+        nodes = np.unique(mapping.node_of[ranks])
+        if len(nodes) <= _LOADED:
+            near[comm] = (int(distance[nodes[0], nodes[-1]]), len(ranks))
+    rows = collective[np.isin(comms, list(near))] if near else collective[:0]
+    far = np.array([near[comm][0] for comm in steps.comm[rows].tolist()], dtype=np.int64)
+    size = np.array([near[comm][1] for comm in steps.comm[rows].tolist()], dtype=np.int64)
     return rows, far, size
 
-
-__all__ = ["COLLECTIVE", "COMPLETION", "CallClass", "Classified", "KINDS", "MessageClass", "RECV",
-           "SEND", "classify", "completers", "node_loads", "power_of_two", "size_bins"]

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from replay.steps import Floats, Ints, Steps
+import numpy as np
+
+from replay.order.sections import take
+from replay.plan.direct import fits
+from replay.plan.mapping import RankMap
+from replay.steps import Bools, Floats, Ints, Op, Steps
+
+#: Columns of Steps that have one entry per step and mean the same whatever steps are beside it.
+_PLAIN = ("op", "peer", "tag", "comm", "bytes", "peer2", "tag2", "bytes2", "call", "work_ns",
+          "number", "row", "weight", "turn")
 
 
 @dataclass(frozen=True)
@@ -36,3 +46,163 @@ class Loaded:
     message_class: Ints
     message_class2: Ints
     call_class: Ints
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A section with all its ranks: ``given`` steps, ``full`` ones with collectives expanded.
+
+    ``origin``: given step of every full one. The classes are those of replay.plan.classes:
+    ``message_of``, ``message2_of``, ``call_of`` per full step, ``direct_of`` per given step.
+    """
+
+    section: int
+    given: Steps
+    full: Steps
+    origin: Ints
+    message_of: Ints
+    message2_of: Ints
+    call_of: Ints
+    direct_of: Ints
+
+
+def restrict(steps: Steps, ranks: Ints) -> tuple[Steps, Ints]:
+    """Return the steps of some ranks, and their numbers among all."""
+    kept = np.repeat(np.isin(steps.ranks, ranks), np.diff(steps.start))
+    return take(steps, ranks), np.flatnonzero(kept)
+
+
+def load(whole: Whole, mapping: RankMap, pair: tuple[int, int],
+         begin_ns: Floats | None = None) -> Loaded:
+    """Return what the ranks of two nodes do (of one, if the pair is twice the same).
+
+    ``begin_ns``: when each full step begins in the full run.
+    """
+    ranks = np.unique(np.concatenate([mapping.ranks_of(node) for node in pair]))
+    full = whole.full
+    loaded_steps, where = restrict(full, ranks)
+    given, given_where = (loaded_steps, where) if full is whole.given else restrict(
+        whole.given, ranks)
+    stays = np.zeros(len(whole.given) + 1, dtype=bool)
+    stays[given_where] = fits(given, ranks)
+    own = full.source[where]
+    partner_bytes = full.bytes[own]
+    half = full.op[where] == Op.SENDRECV
+    arrives = np.where(own >= 0, partner_bytes, np.where(half, full.bytes2[where],
+                                                         full.bytes[where]))
+    if begin_ns is None:
+        sends = takes = np.full(len(where), np.nan)
+    else:
+        sends = np.where(own >= 0, begin_ns[own], np.nan)
+        takes = np.where(full.to[where] >= 0, begin_ns[full.to[where]], np.nan)
+    steps = _without_foreign(loaded_steps, stays[whole.origin[where]])
+    rank = steps.rank
+    loaded = Loaded(
+        section=whole.section, pair=pair, steps=steps, step=where, origin=whole.origin[where],
+        side=np.where(mapping.node_of[rank] == pair[0], 0, 1), slot=mapping.slot_of[rank],
+        arrives=arrives, sends_to_me_ns=sends, takes_mine_ns=takes,
+        message_class=whole.message_of[where], message_class2=whole.message2_of[where],
+        call_class=np.where(steps.op == Op.REST, -1, whole.call_of[where]))
+    return _with_direct(loaded, whole, mapping, given, given_where, stays)
+
+
+def _without_foreign(steps: Steps, stays: Bools) -> Steps:
+    """Turn collectives that neither stay nor were expanded into computation."""
+    foreign = steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE) & ~stays
+    if not foreign.any():
+        return steps
+    keep = ~foreign[steps.done]
+    return replace(steps, op=np.where(foreign, int(Op.REST), steps.op),
+                   done=steps.done[keep], done_start=_sums(_kept(steps.done_start, keep)))
+
+
+def _with_direct(loaded: Loaded, whole: Whole, mapping: RankMap, given: Steps,
+                 given_where: Ints, stays: Bools) -> Loaded:
+    """Put the collectives that stay in the place of their messages."""
+    direct = np.flatnonzero(stays[given_where])  # numbers in `given`
+    if len(direct) == 0:
+        return loaded
+    steps = loaded.steps
+    gone = stays[loaded.origin]
+    order = np.maximum.accumulate(loaded.origin)
+    anchor = np.searchsorted(order, given_where[direct], "left")
+    kept = np.flatnonzero(~gone)
+    rank = np.concatenate((steps.rank[kept], given.rank[direct]))
+    place = np.lexsort((np.concatenate((2 * kept + 1, 2 * anchor)), rank))
+    # New number of every old step, and of every collective that stays.
+    new = np.empty(len(place), dtype=np.int64)
+    new[place] = np.arange(len(place))
+    of_old = np.full(len(steps) + 1, -1, dtype=np.int64)
+    of_old[kept] = new[:len(kept)]
+    of_direct = np.full(len(given), -1, dtype=np.int64)
+    of_direct[direct] = new[len(kept):]
+
+    names = list(dict.fromkeys((*steps.calls, *given.calls)))
+    columns: dict[str, Any] = {}
+    for name in _PLAIN:
+        mine, other = getattr(steps, name), getattr(given, name)[direct]
+        if name == "call":
+            other = np.array([names.index(call) for call in given.calls] or [0])[other]
+        columns[name] = np.concatenate((mine[kept], other))[place]
+    none = np.full(len(direct), -1, dtype=np.int64)
+    ranks = steps.ranks
+    lengths = np.bincount(np.searchsorted(ranks, rank), minlength=len(ranks))
+    waits, targets = _requests(loaded, given, given_where, of_old, of_direct)
+    sort = np.lexsort((targets, waits))
+    counts = np.bincount(waits, minlength=len(place))
+    made = replace(
+        steps, start=_sums(lengths), calls=tuple(names), members={**given.members, **steps.members},
+        done=targets[sort], done_start=_sums(counts),
+        to=np.concatenate((of_old[steps.to[kept]], none))[place],
+        source=np.concatenate((of_old[steps.source[kept]], none))[place], **columns)
+    first = np.full(len(direct), -1, dtype=np.int64)
+    begun = np.minimum(anchor, len(steps) - 1)
+    there = loaded.origin[begun] == given_where[direct]
+    first[there] = loaded.step[begun[there]]
+    nan = np.full(len(direct), np.nan)
+    drank = given.rank[direct]
+
+    def both(mine: Ints, other: Ints) -> Ints:
+        return np.concatenate((mine[kept], other))[place]
+
+    return Loaded(
+        section=loaded.section, pair=loaded.pair, steps=made, step=both(loaded.step, first),
+        origin=both(loaded.origin, given_where[direct]),
+        side=both(loaded.side, np.where(mapping.node_of[drank] == loaded.pair[0], 0, 1)),
+        slot=both(loaded.slot, mapping.slot_of[drank]),
+        arrives=both(loaded.arrives, given.bytes[direct]),
+        sends_to_me_ns=np.concatenate((loaded.sends_to_me_ns[kept], nan))[place],
+        takes_mine_ns=np.concatenate((loaded.takes_mine_ns[kept], nan))[place],
+        message_class=both(loaded.message_class, none),
+        message_class2=both(loaded.message_class2, none),
+        call_class=both(loaded.call_class, whole.direct_of[given_where[direct]]))
+
+
+def _requests(loaded: Loaded, given: Steps, given_where: Ints, of_old: Ints,
+              of_direct: Ints) -> tuple[Ints, Ints]:
+    """Return which step waits for which, both by their new numbers."""
+    steps = loaded.steps
+    by = np.repeat(np.arange(len(steps)), np.diff(steps.done_start))
+    waits, targets = of_old[by], of_old[steps.done]
+    real = (waits >= 0) & (targets >= 0)
+    # Requests of collectives that stay: what waits for them is known from the section itself.
+    mine = np.repeat(np.arange(len(given)), np.diff(given.done_start))
+    use = of_direct[given.done] >= 0
+    last = np.full(len(given), -1, dtype=np.int64)
+    waiting = np.flatnonzero(steps.is_op(Op.WAIT, Op.WAITANY, Op.WAITSOME))
+    own = np.searchsorted(given_where, loaded.origin[waiting])
+    last[own] = of_old[waiting]
+    more_waits, more = last[mine[use]], of_direct[given.done[use]]
+    found = more_waits >= 0
+    pairs = np.unique(np.stack((np.concatenate((waits[real], more_waits[found])),
+                                np.concatenate((targets[real], more[found])))), axis=1)
+    return pairs[0], pairs[1]
+
+
+def _sums(counts: Ints) -> Ints:
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+
+
+def _kept(done_start: Ints, keep: Bools) -> Ints:
+    """Return how many entries each group keeps."""
+    return np.diff(np.concatenate(([0], np.cumsum(keep)))[done_start]).astype(np.int64)

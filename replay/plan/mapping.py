@@ -29,7 +29,8 @@ class RankMap:
 
     ``node_of``, ``slot_of``: node of each rank and its place among the ranks there, ascending.
     ``names``: host name of each node, "" where nobody has said it, "+n7" for the eighth node of
-    whatever there is. ``kind``: block, cyclic or rank file. The ranks of one node are called a range, also when they do not follow each other.
+    whatever there is. ``kind``: block, cyclic or rank file. The ranks of one node are called a
+    range, also when they do not follow each other.
     """
 
     kind: str

@@ -10,7 +10,7 @@ other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,6 +31,8 @@ _PAUSE_NS_PER_BYTE = 100
 _LATE_NS = 5_000_000
 #: Sizes at which calls are measured in any case.
 _SIZES = (1, 1024)
+#: Sizes over one distance and load at which exchanges and calls are measured at most.
+_MOST_SIZES = 12
 _HANDSHAKE_TAG = FIRST_TAG + 1
 
 
@@ -75,11 +77,11 @@ class Sheet:
             self.own.append((process, len(self.events[process]) - 1, own))
         return len(self.events[process]) - 1
 
-    def wait(self, process: int, posted: int, sample: int) -> None:
+    def wait(self, process: int, posted: int, sample: int) -> int:
         """Append a wait, for the request that an event left behind, whose cost is measured."""
         self.lists[process].append(self.events[process][posted]["slot"])
-        self.add(process, Code.WAIT, own="wait", first=len(self.lists[process]) - 1, number=1,
-                 sample=sample)
+        return self.add(process, Code.WAIT, own="wait", first=len(self.lists[process]) - 1,
+                        number=1, sample=sample)
 
     def together(self, processes: Sequence[int]) -> None:
         """Let processes of one node go on at the same time."""
@@ -132,6 +134,11 @@ class _Job:
     pairs: tuple[tuple[int, int], ...]
 
     @property
+    def alone(self) -> bool:
+        """Whether the one pair is a process with itself."""
+        return self.pairs[0][0] == self.pairs[0][1]
+
+    @property
     def pause_ns(self) -> int:
         """Idle time before a message."""
         if self.inside:
@@ -141,7 +148,10 @@ class _Job:
 
 
 def partners(world: World, distance: int, load: int) -> tuple[tuple[int, int], ...]:
-    """Return up to ``load`` pairs of measured processes on two nodes, or one inside a node."""
+    """Return up to ``load`` pairs of measured processes on two nodes, or one inside a node.
+
+    Nodes of one process each: it is paired with itself, as there are no other messages inside.
+    """
     measured = world.rank_of(MEASURED)
     if distance > 0:
         both = [slot for side, slot in measured if side == 0 and (1, slot) in measured]
@@ -149,7 +159,7 @@ def partners(world: World, distance: int, load: int) -> tuple[tuple[int, int], .
     for side in (0, 1):
         if (side, 0) in measured and (side, 1) in measured:
             return ((measured[side, 0], measured[side, 1]),)
-    return ()
+    return tuple((rank, rank) for rank in list(measured.values())[:1])
 
 
 def pair_programs(messages: Sequence[MessageClass], world: World, which: Ints | None = None, *,
@@ -157,7 +167,8 @@ def pair_programs(messages: Sequence[MessageClass], world: World, which: Ints | 
     """Return the programs "one way", "exchange" and "calls" for classes of messages.
 
     ``which``: numbers of the classes (default: all). A class that no two measured processes can
-    show is in none of them. ``times``: messages each way per class and pass.
+    show is in none of them; exchanges and calls are measured at some of the sizes only.
+    ``times``: messages each way per class and pass.
     """
     numbers = range(len(messages)) if which is None else which.tolist()
     jobs = []
@@ -179,18 +190,51 @@ def pair_programs(messages: Sequence[MessageClass], world: World, which: Ints | 
     one_way, exchange, calls = (Sheet(world.size) for _ in range(3))
     for job in jobs:
         for _ in range(times):
-            _send(one_way, job)
-            _send(one_way, _Job(job.cls, job.bytes, job.inside,
-                                tuple((b, a) for a, b in job.pairs)))
-            _exchange(exchange, job)
+            _both_ways(one_way, job)
+    for job in _thinned(jobs):
+        _exchange(exchange, job)
     for job in singles.values():
         if job.cls < 0:
-            _send(one_way, job)
-            _send(one_way, _Job(-1, job.bytes, job.inside, tuple((b, a) for a, b in job.pairs)))
+            _both_ways(one_way, job)
+    for job in _thinned(list(singles.values())):
         _late(calls, job)
         _posted(calls, job)
     return (one_way.program("pair", "one way"), exchange.program("pair", "exchange"),
             calls.program("pair", "calls"))
+
+
+def _thinned(jobs: Sequence[_Job]) -> list[_Job]:
+    """Keep a bounded number of sizes per distance and load: the ends, and evenly between them."""
+    groups: dict[tuple[bool, int], list[_Job]] = {}
+    for job in jobs:
+        groups.setdefault((job.inside, len(job.pairs)), []).append(job)
+    found = []
+    for group in groups.values():
+        group.sort(key=lambda job: job.bytes)
+        picks = np.linspace(0, len(group) - 1, min(len(group), _MOST_SIZES)).round().astype(int)
+        found += [group[i] for i in np.unique(picks).tolist()]
+    return found
+
+
+def _both_ways(sheet: Sheet, job: _Job) -> None:
+    """Let the pairs send a message one way and then one back."""
+    if job.alone:
+        _to_itself(sheet, job)
+        return
+    _send(sheet, job)
+    _send(sheet, replace(job, pairs=tuple((b, a) for a, b in job.pairs)))
+
+
+def _to_itself(sheet: Sheet, job: _Job) -> None:
+    """Let a process send a message to itself."""
+    me = job.pairs[0][0]
+    sample = max(job.cls, 0)
+    posted = sheet.add(me, Code.IRECV, peer=me, tag=FIRST_TAG, bytes=job.bytes, sample=sample)
+    sheet.pause([me], job.pause_ns)
+    sent = sheet.add(me, Code.SEND, own="send", peer=me, tag=FIRST_TAG, bytes=job.bytes,
+                     sample=sample)
+    received = sheet.wait(me, posted, sample)
+    sheet.messages.append(_Message(job.cls, me, me, sent, sent, posted, received, 1))
 
 
 def _send(sheet: Sheet, job: _Job) -> None:
@@ -210,6 +254,8 @@ def _send(sheet: Sheet, job: _Job) -> None:
 
 def _exchange(sheet: Sheet, job: _Job) -> None:
     """Let all pairs exchange a message each way at once."""
+    if job.alone:
+        return
     at = {}
     for side in (0, 1):
         group = [pair[side] for pair in job.pairs]
@@ -229,8 +275,11 @@ def _exchange(sheet: Sheet, job: _Job) -> None:
 
 def _late(sheet: Sheet, job: _Job) -> None:
     """Send a message whose receive comes late, both ways."""
+    if job.alone:
+        return
     (first, second), sample = job.pairs[0], max(job.cls, 0)
     for a, b in ((first, second), (second, first)):
+        _handshake(sheet, (first, second), 0)
         sheet.pause([a], job.pause_ns)
         sheet.pause([b], job.pause_ns + _LATE_NS)
         sent = sheet.add(a, Code.SEND, own="late", peer=b, tag=FIRST_TAG, bytes=job.bytes,
@@ -240,12 +289,19 @@ def _late(sheet: Sheet, job: _Job) -> None:
         sheet.messages.append(_Message(job.cls, a, b, sent, sent, at, at, 0))
 
 
+def _handshake(sheet: Sheet, pair: tuple[int, int], work_ns: int) -> None:
+    """Let two processes meet after some computation."""
+    for a, b in (pair, pair[::-1])[:1 if pair[0] == pair[1] else 2]:
+        sheet.add(a, Code.SENDRECV, work_ns=work_ns, peer=b, tag=_HANDSHAKE_TAG)
+        sheet.add(a, Code.SECOND, peer=b, tag=_HANDSHAKE_TAG)
+
+
 def _posted(sheet: Sheet, job: _Job) -> None:
     """Post requests on both sides, let them become complete, and wait for them."""
     sample = max(job.cls, 0)
     requests = {}
     (first, second) = job.pairs[0]
-    sides = ((first, second), (second, first))
+    sides = ((first, second), (second, first))[:1 if job.alone else 2]
     for a, b in sides:
         receive = sheet.add(a, Code.IRECV, own="post", peer=b, tag=FIRST_TAG, bytes=job.bytes,
                             sample=sample)
@@ -253,18 +309,17 @@ def _posted(sheet: Sheet, job: _Job) -> None:
                          sample=sample)
         requests[a] = (receive, send)
     for _ in range(2):  # the second one finds what the first one has set going
-        for a, b in sides:
-            sheet.add(a, Code.SENDRECV, work_ns=job.pause_ns, peer=b, tag=_HANDSHAKE_TAG)
-            sheet.add(a, Code.SECOND, peer=b, tag=_HANDSHAKE_TAG)
+        _handshake(sheet, (first, second), job.pause_ns)
     for a, _ in sides:
         for request in requests[a]:
             sheet.wait(a, request, sample)
 
 
-def link_programs(world: World, nbytes: int = 1 << 16, number: int = 64, *,
+def link_programs(world: World, nbytes: int = 1 << 15, number: int = 128, *,
                   pause_ns: int = 20_000_000) -> tuple[Program, ...]:
     """Return floods of ``number`` messages from node 0 to node 1: by one process, by all.
 
+    One process sends as many bytes in messages of a quarter: the finer grain shows the burst.
     Nothing when the world has measured processes on one node only.
     """
     found: list[Program] = []
@@ -273,14 +328,15 @@ def link_programs(world: World, nbytes: int = 1 << 16, number: int = 64, *,
         if not pairs or (found and len(pairs) == 1):
             continue
         sheet = Sheet(world.size)
-        each = max(number // len(pairs), 1)
+        finer = 4 if len(pairs) == 1 else 1
+        each = max(number * finer // len(pairs), 1)
         senders = [a for a, _ in pairs]
         sheet.pause(senders, pause_ns)
         sheet.together(senders)
         for a, b in pairs:
-            sheet.add(a, Code.LINK_SEND, peer=b, tag=FIRST_TAG, bytes=nbytes, number=each,
-                      sample=0)
-            sheet.add(b, Code.LINK_RECV, peer=a, tag=FIRST_TAG, bytes=nbytes, number=each,
-                      sample=0)
+            sheet.add(a, Code.LINK_SEND, peer=b, tag=FIRST_TAG, bytes=nbytes // finer,
+                      number=each, sample=0)
+            sheet.add(b, Code.LINK_RECV, peer=a, tag=FIRST_TAG, bytes=nbytes // finer,
+                      number=each, sample=0)
         found.append(sheet.program("link", f"link, {len(pairs)} sending"))
     return tuple(found)

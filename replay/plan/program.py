@@ -8,7 +8,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from replay.steps import Ints
+from replay.steps import Bools, Ints
 
 
 class Code(IntEnum):
@@ -63,6 +63,13 @@ FIRST_TAG = 16
 FIELDS = ("code", "peer", "tag", "bytes", "offset", "work_ns", "arg", "comm", "slot", "first",
           "number", "at_ns", "sample")
 EVENT = np.dtype([(name, "<i8") for name in FIELDS])
+
+
+def among(codes: Ints, *wanted: Code) -> Bools:
+    """Return which of some codes are one of these."""
+    table = np.zeros(max(Code) + 1, dtype=bool)
+    table[list(wanted)] = True
+    return table[codes]
 
 
 @dataclass(frozen=True)

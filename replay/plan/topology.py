@@ -152,13 +152,13 @@ def slurm(source: str, text: str) -> Topology:
     hosts: list[str] = []
     switch_of: list[int] = []
     seen: set[str] = set()
-    for switch, here in enumerate(nodes):
+    for number, here in enumerate(nodes):
         for host in here:
             if host in seen:  # a node with two networks: the first switch counts
                 continue
             seen.add(host)
             hosts.append(host)
-            switch_of.append(switch)
+            switch_of.append(number)
     return Topology(source, tuple(hosts), np.array(switch_of, dtype=np.int64),
                     _tree_hops(source, up, names), up, tuple(names))
 
@@ -236,7 +236,7 @@ def netloc(source: str, text: str) -> Topology:
         # A description may have commas of its own; the host name is the last field.
         is_host = np.array([int(fields[2]) == 0 for fields in nodes])
         names = [fields[-1].strip() or fields[0] for fields in nodes]
-        edges = [(index[a], index[b]) for line in lines[head + number:head + 2 * number]
+        links_of = [(index[a], index[b]) for line in lines[head + number:head + 2 * number]
                  for a, b in _netloc_edges(line, index)]
     except (ValueError, IndexError, KeyError) as err:
         why = " ".join(str(err).split())[:80]
@@ -245,16 +245,15 @@ def netloc(source: str, text: str) -> Topology:
     switches = np.flatnonzero(~is_host)
     place = np.full(number, -1, dtype=np.int64)
     place[switches] = np.arange(len(switches))
-    links = np.array([(place[a], place[b]) for a, b in edges if place[a] >= 0 and place[b] >= 0],
-                     dtype=np.int64).reshape(-1, 2)
-    hosts, switch_of = [], []
-    for a, b in edges:
-        if is_host[a] and not is_host[b] and names[a] not in hosts:
-            hosts.append(names[a])
-            switch_of.append(int(place[b]))
-    if not hosts:
+    links = np.array([(place[i], place[j]) for i, j in links_of
+                      if place[i] >= 0 and place[j] >= 0], dtype=np.int64).reshape(-1, 2)
+    hangs: dict[str, int] = {}
+    for i, j in links_of:
+        if is_host[i] and not is_host[j]:
+            hangs.setdefault(names[i], int(place[j]))
+    if not hangs:
         raise P3SError(f"{source}: no host hangs on a switch")
-    return Topology(source, tuple(hosts), np.array(switch_of, dtype=np.int64),
+    return Topology(source, tuple(hangs), np.array(list(hangs.values()), dtype=np.int64),
                     _graph_hops(source, links, len(switches)), np.zeros(0, dtype=np.int64),
                     tuple(names[i] for i in switches.tolist()))
 

@@ -26,6 +26,9 @@ from pathlib import Path
 RATE = "200mbit"
 BURST = "128kb"
 LATENCY = "100ms"
+#: Of TCP on the nodes. Congestion control by estimated bandwidth (bbr, some machines' default)
+#: makes the times of bursts vary by 10 %; a cluster's network does not shrink after an idle time.
+TCP = {"tcp_congestion_control": "reno", "tcp_slow_start_after_idle": "0"}
 NETNS = Path("/etc/netns")
 PREFIX = "p3s"
 #: One file per cluster: the process that it belongs to, and its namespaces.
@@ -130,9 +133,8 @@ class Cluster:
         """Make everything; what a dead process has left behind is removed first."""
         sweep()
         self.work.mkdir(parents=True, exist_ok=True)
-        for path, text in ((self.run, _RUN), (self.agent, _AGENT % {
-                "net": _NET, "name": self.name})):
-            path.write_text(text)
+        for path, text in ((self.run, _RUN), (self.agent, _AGENT)):
+            path.write_text(text % {"net": _NET, "name": self.name})
             path.chmod(0o755)
         atexit.register(self.stop)
         self._made = True
@@ -153,6 +155,10 @@ class Cluster:
             (own / "hosts").write_text("\n".join(["127.0.0.1 localhost", *names, ""]))
             _do("ip", "netns", "add", space)
             _do("ip", "-n", space, "link", "set", "lo", "up")
+            for name, value in TCP.items():
+                # Each namespace has its own; `ip netns exec` mounts /sys, not /proc, anew.
+                _do("ip", "netns", "exec", space, "sh", "-c",
+                    f"echo {value} > /proc/sys/net/ipv4/{name}")
         bridges = [] if self.delay_us else ["br0"] + (["br1"] if self.trunk else [])
         for bridge in bridges:
             _do("ip", "-n", self.hub, "link", "add", bridge, "type", "bridge")
@@ -202,6 +208,16 @@ class Cluster:
     def processes(self) -> list[int]:
         """Return the ids of the processes on the nodes (not the switch)."""
         return [pid for host in self.hosts for pid in _pids(host)]
+
+    def topology(self) -> str:
+        """Return Slurm's topology.conf of the cluster: one switch, or two and one above them."""
+        first = self.trunk.first if self.trunk else tuple(range(self.nodes))
+        second = [node for node in range(self.nodes) if node not in first]
+        lines = [f"SwitchName=s{i} Nodes={','.join(self.hosts[node] for node in side)}"
+                 for i, side in enumerate((first, second)) if side]
+        if len(lines) > 1:
+            lines.append("SwitchName=top Switches=s0,s1")
+        return "\n".join([*lines, ""])
 
     def command(self, node: int, *words: str) -> list[str]:
         """Return the words that run a command on a node."""

@@ -43,6 +43,7 @@ class Unfolder:
 
         ranks and first rows: one entry per rank. The order is rows, counted from the first one of
         the rank, and turns, shape (events, levels): the index in each loop around, -1 for none.
+        All turns of a walk over partners count as one.
         """
         ranks, first = np.unique(self.rows.rank, return_index=True)
         bounds = [*first.tolist(), len(self.rows.rank)]
@@ -51,8 +52,15 @@ class Unfolder:
             alike.setdefault(self._kind(bounds[k], bounds[k + 1]), []).append(k)
         for them in alike.values():
             a, b = bounds[them[0]], bounds[them[0] + 1]
-            rows, keys = _Rank(self, self._columns[:, a:b], self.rows.peer[a:b]).order()
-            yield ranks[them], first[them], rows, keys[:, 1::2]
+            rank = _Rank(self, self._columns[:, a:b], self.rows.peer[a:b])
+            rows, keys = rank.order()
+            turns = keys[:, 1::2]
+            for k, (_, number) in rank.place.items():
+                level = len(self.loops[k]["at"]) - 1
+                inside = np.array([len(around) > level and around[level] == k
+                                   for around in rank.loops])[rows]
+                turns[inside, level] //= number
+            yield ranks[them], first[them], rows, turns
 
     def _kind(self, a: int, b: int) -> bytes:
         """Return what is the same for ranks that have one order; a, b: the rows of one."""

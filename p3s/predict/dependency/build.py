@@ -13,7 +13,7 @@ from pathlib import Path
 from p3s.errors import P3SError
 
 _FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-shared", "-w")
-_SOURCES = ("simulate.c", "messages.h", "state.h")
+_SOURCES = ("simulate.c", "ends.h", "messages.h", "state.h")
 
 
 def c_compiler() -> str:

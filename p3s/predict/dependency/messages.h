@@ -19,9 +19,9 @@ static void release(struct sim *s, i64 r)
 
 static void known(struct sim *s, i64 step, unsigned char want)
 {
-    if (s->out->state[step] & want) {
-        s->out->state[step] &= (unsigned char)~want;
-        release(s, s->owner[step]);
+    if (s->live[step].state & want) {
+        s->live[step].state &= (unsigned char)~want;
+        release(s, s->live[step].owner);
     }
 }
 
@@ -29,21 +29,27 @@ static void known(struct sim *s, i64 step, unsigned char want)
 
 static void arrive(struct sim *s, i64 i, double ns)
 {
-    s->out->arrival[i] = ns;
-    s->out->state[i] |= ARRIVED;
+    s->live[i].arrival = ns;
+    s->live[i].state |= ARRIVED;
     known(s, i, WANT_SENT);
     if (s->in->to[i] >= 0)
         known(s, s->in->to[i], WANT_HERE);
 }
 
+static double taken(const struct sim *s, i64 i)
+{
+    double ns = s->kinds[s->live[i].cost].transfer + (s->in->extra ? s->in->extra[i] : 0);
+    return ns > 0 ? ns : 0;
+}
+
 static void transfer(struct sim *s, i64 i, double ns)
 {
-    const struct cost *c = &s->kinds[s->cost[i]];
-    s->out->began[i] = ns;
+    const struct cost *c = &s->kinds[s->live[i].cost];
+    s->live[i].began = ns;
     if (s->in->linked[c->path] && isfinite(s->in->rate))
         push(s, event(ns, EGRESS, i));
     else
-        arrive(s, i, ns + c->transfer);
+        arrive(s, i, ns + taken(s, i));
 }
 
 /* Takes bytes through a token bucket that has passed `*filled`; returns when the last has passed.
@@ -58,22 +64,22 @@ static double pass(const struct input *in, double *filled, double ns, double byt
 static void into_node(struct sim *s, i64 i, double ns)
 {
     const struct input *in = s->in;
-    const struct cost *c = &s->kinds[s->cost[i]];
-    double gone = s->out->arrival[i], began = s->out->began[i]; /* arrival: end of the egress */
+    const struct cost *c = &s->kinds[s->live[i].cost];
+    double gone = s->live[i].arrival, began = s->live[i].began; /* arrival: end of the egress */
     double here = pass(in, &s->ingress[in->node_of[in->peer[i]]], ns, (double)c->bytes);
     double beyond = (double)c->bytes - in->burst, alone = began + (beyond > 0 ? beyond / in->rate : 0);
     double delay = (here > gone ? here : gone) - alone;
-    arrive(s, i, began + c->transfer + (delay > 0 ? delay : 0));
+    arrive(s, i, began + taken(s, i) + (delay > 0 ? delay : 0));
 }
 
 static void out_of_node(struct sim *s, i64 i, double ns)
 {
     const struct input *in = s->in;
-    double bytes = (double)s->kinds[s->cost[i]].bytes;
+    double bytes = (double)s->kinds[s->live[i].cost].bytes;
     double gone = pass(in, &s->egress[in->node_of[rank_of(s, i)]], ns, bytes);
     double first = gone - bytes / in->rate; /* its first byte reaches the other node's link */
     struct event e = event(first > ns ? first : ns, INGRESS, i);
-    s->out->arrival[i] = gone;
+    s->live[i].arrival = gone;
     s->out->queued += first > ns;
     if (s->events && before(s->heap[0], e))
         push(s, e);
@@ -84,7 +90,7 @@ static void out_of_node(struct sim *s, i64 i, double ns)
 /* Both sides of a rendezvous message have begun. */
 static void meet(struct sim *s, i64 i)
 {
-    double mine = s->out->begin[i], other = s->out->begin[s->in->to[i]];
+    double mine = s->live[i].begin, other = s->live[s->in->to[i]].begin;
     double ns = mine > other ? mine : other;
     if (s->in->background)
         transfer(s, i, ns);
@@ -95,10 +101,10 @@ static void meet(struct sim *s, i64 i)
 /* When, from `ns` on, the rank of step `first` is inside a call, that one or a later one. */
 static double in_call(const struct sim *s, i64 first, double ns)
 {
-    i64 r = s->owner[first], at = s->out->at[r], last = s->in->start[r + 1];
+    i64 r = s->live[first].owner, at = s->out->at[r], last = s->in->start[r + 1];
     while (first < at && s->out->end[first] < ns)
         first++;
-    return first < last && s->out->begin[first] > ns ? s->out->begin[first] : ns;
+    return first < last && s->live[first].begin > ns ? s->live[first].begin : ns;
 }
 
 /* A rendezvous message between ranks that make progress inside calls only. A sender that does not
@@ -106,7 +112,7 @@ static double in_call(const struct sim *s, i64 first, double ns)
 static void both_in_call(struct sim *s, i64 i, double ns)
 {
     i64 op = s->in->op[i], from = i;
-    if (op != SEND && op != SSEND && op != SENDRECV && i + 1 < s->in->start[s->owner[i] + 1])
+    if (op != SEND && op != SSEND && op != SENDRECV && i + 1 < s->in->start[s->live[i].owner + 1])
         from = i + 1;
     double sender = in_call(s, from, ns), receiver = in_call(s, s->in->to[i], ns);
     double both = sender > receiver ? sender : receiver;
@@ -124,16 +130,15 @@ static double send(struct sim *s, i64 i)
     if (in->peer[i] < 0)
         return in->post;
     int path = path_between(in, rank_of(s, i), in->peer[i]);
-    s->cost[i] = cost_of(s, path, in->bytes[i]);
-    s->out->messages++;
+    s->live[i].cost = cost_of(s, path, in->bytes[i]);
     int meets = op == SSEND || op == ISSEND || op == START_SSEND
         || (op != BSEND && (double)in->bytes[i] > in->eager[path]);
     if (j < 0 || !meets) {
-        transfer(s, i, s->out->begin[i]);
-        return s->kinds[s->cost[i]].send;
+        transfer(s, i, s->live[i].begin);
+        return s->kinds[s->live[i].cost].send;
     }
-    s->out->state[i] |= MEETS;
-    if (s->out->state[j] & BEGUN)
+    s->live[i].state |= MEETS;
+    if (s->live[j].state & BEGUN)
         meet(s, i);
     return in->post;
 }
@@ -141,16 +146,16 @@ static double send(struct sim *s, i64 i)
 static void post_receive(struct sim *s, i64 j)
 {
     i64 i = s->in->source[j];
-    if (i >= 0 && i != j && (s->out->state[i] & (BEGUN | MEETS)) == (BEGUN | MEETS))
+    if (i >= 0 && i != j && (s->live[i].state & (BEGUN | MEETS)) == (BEGUN | MEETS))
         meet(s, i);
 }
 
 /* When the sender of a rendezvous message is rid of it. */
 static double rid(const struct sim *s, i64 i)
 {
-    const struct cost *c = &s->kinds[s->cost[i]];
+    const struct cost *c = &s->kinds[s->live[i].cost];
     double held = s->in->linked[c->path] ? s->in->held_ns : 0;
-    double gone = s->out->arrival[i] - c->latency - held, own = s->out->began[i] + c->send;
+    double gone = s->live[i].arrival - c->latency - held, own = s->live[i].began + c->send;
     return gone > own ? gone : own;
 }
 
@@ -159,19 +164,19 @@ static int received(struct sim *s, i64 j, struct item *item)
 {
     const struct input *in = s->in;
     i64 i = in->source[j];
-    if (i < 0) {
+    if (i < 0 || s->live[j].state & CUT) {
         i64 peer = in->op[j] == SENDRECV ? in->peer2[j] : in->peer[j];
         i64 bytes = in->op[j] == SENDRECV ? in->bytes2[j] : in->bytes[j];
         item->cost = in->post;
-        if (peer >= 0)
+        if (peer >= 0 && i < 0)
             item->cost = s->kinds[cost_of(s, path_between(in, peer, rank_of(s, j)), bytes)].receive;
-        item->here = item->began = s->out->begin[j];
+        item->here = item->began = s->live[j].begin;
     } else {
-        if (!(s->out->state[i] & ARRIVED))
+        if (!(s->live[i].state & ARRIVED))
             return 0;
-        item->cost = s->kinds[s->cost[i]].receive;
-        item->here = s->out->arrival[i];
-        item->began = s->out->began[i];
+        item->cost = s->kinds[s->live[i].cost].receive;
+        item->here = s->live[i].arrival;
+        item->began = s->live[i].began;
     }
     item->door = item->here - item->cost;
     return 1;

@@ -9,229 +9,16 @@
 
 #include "messages.h"
 
-/* ---- ends of calls ---- */
-
-static int by_door(const void *a, const void *b)
-{
-    double x = ((const struct item *)a)->door, y = ((const struct item *)b)->door;
-    return (x > y) - (x < y);
-}
-
-/* Takes messages in, one after the other as they come; returns when the last one is in. */
-static double take_in(struct item *items, i64 n, double ns)
-{
-    if (n > 24)
-        qsort(items, (size_t)n, sizeof *items, by_door);
-    else
-        for (i64 i = 1; i < n; i++) {
-            struct item item = items[i];
-            i64 k = i;
-            for (; k && items[k - 1].door > item.door; k--)
-                items[k] = items[k - 1];
-            items[k] = item;
-        }
-    for (i64 i = 0; i < n; i++) {
-        ns += items[i].cost;
-        if (items[i].here > ns)
-            ns = items[i].here;
-    }
-    return ns;
-}
-
-/* Ends step i of rank r: its own time `own`, then n messages in s->items. It takes `least` at least,
- * and lasts till `till`, or till `timely` had all partners begun with the call. */
-static void close(struct sim *s, i64 r, i64 i, double own, i64 n, double least, double till,
-                  double timely)
-{
-    double begin = s->out->begin[i], end, in_time, software = own;
-    int late = 0;
-    for (i64 k = 0; k < n; k++) {
-        software += s->items[k].cost;
-        late |= s->items[k].began > begin;
-    }
-    software = software > least ? software : least;
-    end = in_time = take_in(s->items, n, begin + own);
-    if (late) {
-        for (i64 k = 0; k < n; k++)
-            if (s->items[k].began > begin) {
-                s->items[k].here -= s->items[k].began - begin;
-                s->items[k].door -= s->items[k].began - begin;
-            }
-        in_time = take_in(s->items, n, begin + own);
-    }
-    till = till > begin + least ? till : begin + least;
-    timely = timely > begin + least ? timely : begin + least;
-    end = end > till ? end : till;
-    in_time = in_time > timely ? in_time : timely;
-    in_time = in_time < end ? in_time : end;
-    s->out->end[i] = s->clock[r] = end;
-    s->out->waiting[i] = end - in_time;
-    s->out->software[i] = software < in_time - begin ? software : in_time - begin;
-    s->out->at[r]++;
-}
-
-/* Counts something that ends at `ns` and began at `began` in the ends of a call. */
-static void count(double ns, double began, double begin, double *till, double *timely)
-{
-    *till = *till > ns ? *till : ns;
-    ns -= began > begin ? began - begin : 0;
-    *timely = *timely > ns ? *timely : ns;
-}
-
-/* Whether it is known when request q is complete; then when, for a choice. */
-static int complete(struct sim *s, i64 q, double *ns)
-{
-    struct item item;
-    switch (s->in->op[q]) {
-    case IRECV: case START_RECV:
-        if (!received(s, q, &item))
-            return 0;
-        *ns = item.here;
-        return 1;
-    case ICOLLECTIVE:
-        *ns = s->out->arrival[q];
-        return s->out->state[q] & ARRIVED;
-    default:
-        if (!(s->out->state[q] & MEETS)) {
-            *ns = s->out->end[q];
-            return 1;
-        }
-        if (!(s->out->state[q] & ARRIVED))
-            return 0;
-        *ns = rid(s, q);
-        return 1;
-    }
-}
-
-static unsigned char want_of(const struct sim *s, i64 q)
-{
-    i64 op = s->in->op[q];
-    return op == IRECV || op == START_RECV || op == ICOLLECTIVE ? WANT_HERE : WANT_SENT;
-}
-
-/* Adds a complete request to what ends step i. */
-static i64 gather(struct sim *s, i64 i, i64 q, i64 n, double *till, double *timely)
-{
-    i64 op = s->in->op[q];
-    s->out->state[q] |= USED;
-    if (op == IRECV || op == START_RECV)
-        return n + received(s, q, &s->items[n]);
-    if (op == ICOLLECTIVE)
-        count(s->out->arrival[q], s->out->began[q], s->out->begin[i], till, timely);
-    else if (s->out->state[q] & MEETS)
-        count(rid(s, q), s->out->began[q], s->out->begin[i], till, timely);
-    return n;
-}
-
-/* Ends of a call that only starts something. */
-static void go_on(struct sim *s, i64 r, i64 i, double own)
-{
-    close(s, r, i, own, 0, 0, 0, 0);
-}
-
-static int by_time(const void *a, const void *b)
-{
-    const struct pick *x = a, *y = b;
-    if (x->ns != y->ns)
-        return x->ns < y->ns ? -1 : 1;
-    return (x->place > y->place) - (x->place < y->place);
-}
-
-/* WAITANY, WAITSOME: ends it if what it completes is certain; `now`: by the heap it is. */
-static int choose(struct sim *s, i64 r, i64 i, int now)
-{
-    const struct input *in = s->in;
-    unsigned char *state = s->out->state;
-    double begin = s->out->begin[i], ns = 0, till = 0, timely = 0;
-    i64 active = 0, found = 0, n = 0, wanted = in->op[i] == WAITANY ? 1 : in->number[i];
-    for (i64 d = in->done_start[i]; d < in->done_start[i + 1]; d++) {
-        i64 q = in->done[d];
-        if (state[q] & USED)
-            continue;
-        active++;
-        if (!complete(s, q, &ns)) {
-            state[q] |= want_of(s, q);
-            continue;
-        }
-        struct pick pick = {ns > begin ? ns : begin, q, d};
-        s->picks[found++] = pick;
-    }
-    wanted = wanted < active ? wanted : active;
-    qsort(s->picks, (size_t)found, sizeof *s->picks, by_time);
-    if (found < active && !now) {
-        if (found >= wanted && wanted && s->picks[wanted - 1].ns < s->choice[r]) {
-            s->choice[r] = s->picks[wanted - 1].ns;
-            push(s, event(s->choice[r], CHOICE, r));
-        }
-        if (wanted)
-            return 0;
-    }
-    for (i64 d = in->done_start[i]; d < in->done_start[i + 1]; d++)
-        state[in->done[d]] &= (unsigned char)~want_of(s, in->done[d]);
-    for (i64 k = 0; k < wanted; k++)
-        n = gather(s, i, s->picks[k].step, n, &till, &timely);
-    s->choice[r] = INFINITY;
-    close(s, r, i, 0, n, in->post, till, timely);
-    return 1;
-}
-
-/* WAIT: false while a request is outstanding. */
-static int wait_all(struct sim *s, i64 r, i64 i)
-{
-    const struct input *in = s->in;
-    double ns = 0, till = 0, timely = 0;
-    i64 n = 0, first = in->done_start[i], last = in->done_start[i + 1];
-    for (i64 d = first; d < last; d++) {
-        i64 q = in->done[d];
-        if (!(s->out->state[q] & (USED | want_of(s, q))) && !complete(s, q, &ns)) {
-            s->out->state[q] |= want_of(s, q);
-            s->pending[r]++;
-        }
-    }
-    if (s->pending[r])
-        return 0;
-    for (i64 d = first; d < last; d++)
-        if (!(s->out->state[in->done[d]] & USED))
-            n = gather(s, i, in->done[d], n, &till, &timely);
-    close(s, r, i, 0, n, in->post, till, timely);
-    return 1;
-}
-
-/* A blocking send or receive or both: false while it cannot end. `own`: of its send half. */
-static int blocking(struct sim *s, i64 r, i64 i)
-{
-    i64 op = s->in->op[i], n = 0;
-    double own = 0, till = 0, timely = 0;
-    if (op != RECV) {
-        unsigned char state = s->out->state[i];
-        if ((state & (MEETS | ARRIVED)) == MEETS) {
-            s->out->state[i] |= WANT_SENT;
-            s->pending[r]++;
-        } else if (state & MEETS)
-            count(rid(s, i), s->out->began[i], s->out->begin[i], &till, &timely);
-        own = state & MEETS || s->in->peer[i] < 0 ? s->in->post : s->kinds[s->cost[i]].send;
-    }
-    if (op == RECV || op == SENDRECV) {
-        if (!received(s, i, &s->items[0])) {
-            s->out->state[i] |= WANT_HERE;
-            s->pending[r]++;
-        }
-        n = 1;
-    }
-    if (s->pending[r])
-        return 0;
-    close(s, r, i, own, n, 0, till, timely);
-    return 1;
-}
+#include "ends.h"
 
 /* ---- collectives that are not expanded ---- */
 
 static void over(struct sim *s, i64 call, double began, double ns)
 {
     i64 step = s->in->call_step[call];
-    s->out->began[step] = began;
-    s->out->arrival[step] = ns;
-    s->out->state[step] |= ARRIVED;
+    s->live[step].began = began;
+    s->live[step].arrival = ns;
+    s->live[step].state |= ARRIVED;
     known(s, step, WANT_HERE);
 }
 
@@ -240,8 +27,8 @@ static void all_over(struct sim *s, i64 instance, double least)
     const struct input *in = s->in;
     for (i64 m = in->member_start[instance]; m < in->member_start[instance + 1]; m++) {
         i64 call = in->member[m], step = in->call_step[call];
-        double began = s->out->begin[step];
-        if ((s->out->state[step] & (BEGUN | ARRIVED)) != BEGUN)
+        double began = s->live[step].begin;
+        if ((s->live[step].state & (BEGUN | ARRIVED)) != BEGUN)
             continue;
         began = began > least ? began : least;
         over(s, call, began, began + in->call_ns[call]);
@@ -255,9 +42,9 @@ static void along_chain(struct sim *s, i64 instance)
     i64 m = in->member_start[instance] + s->next[instance];
     for (; m < in->member_start[instance + 1]; m++, s->next[instance]++) {
         i64 call = in->member[m], step = in->call_step[call];
-        if (!(s->out->state[step] & BEGUN))
+        if (!(s->live[step].state & BEGUN))
             return;
-        double began = s->out->begin[step];
+        double began = s->live[step].begin;
         began = began > s->latest[instance] ? began : s->latest[instance];
         s->latest[instance] = began + in->call_ns[call];
         over(s, call, began, s->latest[instance]);
@@ -268,17 +55,17 @@ static void join(struct sim *s, i64 r, i64 i)
 {
     const struct input *in = s->in;
     i64 call = s->call[r]++, g = in->call_instance[call], root = in->root[g];
-    double ns = s->out->begin[i];
+    double ns = s->live[i].begin;
     s->arrived[g]++;
     if (in->kind[g] == CHAIN) {
         along_chain(s, g);
         return;
     }
     if (in->kind[g] == FROM_ROOT) {
-        double from = root < 0 ? ns : s->out->begin[in->call_step[root]];
+        double from = root < 0 ? ns : s->live[in->call_step[root]].begin;
         if (call == root)
             all_over(s, g, ns);
-        else if (root < 0 || s->out->state[in->call_step[root]] & BEGUN)
+        else if (root < 0 || s->live[in->call_step[root]].state & BEGUN)
             over(s, call, from > ns ? from : ns, (from > ns ? from : ns) + in->call_ns[call]);
         return;
     }
@@ -302,12 +89,12 @@ static void join(struct sim *s, i64 r, i64 i)
 static int collective(struct sim *s, i64 r, i64 i)
 {
     double till = 0, timely = 0;
-    if (!(s->out->state[i] & ARRIVED)) {
-        s->out->state[i] |= WANT_HERE;
+    if (!(s->live[i].state & ARRIVED)) {
+        s->live[i].state |= WANT_HERE;
         s->pending[r]++;
         return 0;
     }
-    count(s->out->arrival[i], s->out->began[i], s->out->begin[i], &till, &timely);
+    count(s->live[i].arrival, s->live[i].began, s->live[i].begin, &till, &timely);
     close(s, r, i, 0, 0, 0, till, timely);
     return 1;
 }
@@ -333,12 +120,11 @@ static int finish(struct sim *s, i64 r, i64 i)
 static void run(struct sim *s, i64 r)
 {
     const struct input *in = s->in;
-    unsigned char *state = s->out->state;
     for (i64 i = s->out->at[r]; i < in->start[r + 1]; i = s->out->at[r]) {
-        int first = !(state[i] & BEGUN);
+        int first = !(s->live[i].state & BEGUN);
         if (first) {
-            s->out->begin[i] = s->clock[r] + in->work[i];
-            state[i] |= BEGUN;
+            s->live[i].begin = s->clock[r] + in->work[i];
+            s->live[i].state |= BEGUN;
         }
         switch (in->op[i]) {
         case REST:
@@ -403,12 +189,103 @@ static void *room(struct sim *s, i64 number, size_t size)
     return found;
 }
 
+/* ---- ranks that wait for each other for ever ---- */
+
+static int outstanding(struct sim *s, i64 q)
+{
+    double ns;
+    return !(s->live[q].state & USED) && !complete(s, q, &ns);
+}
+
+/* A send that waits for its receiver goes on as if it were buffered. */
+static i64 let_go(struct sim *s, i64 i)
+{
+    if ((s->live[i].state & (MEETS | ARRIVED)) != MEETS)
+        return 0;
+    s->live[i].state = (uint8_t)((s->live[i].state & ~MEETS) | LET_GO);
+    transfer(s, i, s->live[i].begin);
+    known(s, i, WANT_SENT);
+    return 1;
+}
+
+/* A receive or a collective ends as if nobody had to be waited for. */
+static void cut(struct sim *s, i64 i)
+{
+    i64 op = s->in->op[i];
+    s->live[i].state |= CUT;
+    if (op == COLLECTIVE || op == ICOLLECTIVE) {
+        s->live[i].began = s->live[i].arrival = s->live[i].begin;
+        s->live[i].state |= ARRIVED;
+    }
+    known(s, i, WANT_HERE);
+}
+
+static int is_wait(i64 op) { return op == WAIT || op == WAITANY || op == WAITSOME; }
+
+/* Lets all sends go that ranks wait for; if there is none, cuts what the rank waits for that is in
+ * its call for the longest time. Returns whether there was anything. */
+static int loosen(struct sim *s)
+{
+    const struct input *in = s->in;
+    i64 found = 0, first = -1;
+    for (i64 r = 0; r < in->ranks; r++) {
+        i64 i = s->out->at[r];
+        if (i == in->start[r + 1])
+            continue;
+        if (first < 0 || s->live[i].begin < s->live[s->out->at[first]].begin)
+            first = r;
+        found += let_go(s, i);
+        for (i64 d = in->done_start[i]; is_wait(in->op[i]) && d < in->done_start[i + 1]; d++)
+            found += want_of(s, in->done[d]) == WANT_SENT && let_go(s, in->done[d]);
+    }
+    if (found || first < 0)
+        return first >= 0;
+    i64 i = s->out->at[first];
+    if (!is_wait(in->op[i]))
+        cut(s, i);
+    for (i64 d = in->done_start[i]; is_wait(in->op[i]) && d < in->done_start[i + 1]; d++)
+        if (outstanding(s, in->done[d])) {
+            cut(s, in->done[d]);
+            if (in->op[i] != WAIT)
+                break;
+        }
+    return 1;
+}
+
+/* What is wrong with step i of the rank whose steps begin at `first`; SOUND: nothing. */
+static int flaw(const struct sim *s, i64 i, i64 first)
+{
+    const struct input *in = s->in;
+    i64 op = in->op[i], to = in->to[i], source = in->source[i];
+    int sends = (op >= SEND && op <= START_SSEND) || op == SENDRECV;
+    int receives = op >= RECV && op <= SENDRECV;
+    if (op < SEND || op > REST)
+        return NO_OPERATION;
+    if (in->peer[i] >= in->n || in->peer2[i] >= in->n)
+        return NO_RANK;
+    if (in->bytes[i] < 0 || in->bytes2[i] < 0)
+        return NO_BYTES;
+    if (!(in->work[i] >= 0 && isfinite(in->work[i])))
+        return NO_WORK;
+    if (to >= in->steps || (to >= 0 && (!sends || in->source[to] != i
+                                        || in->peer[i] != in->rank[s->live[to].owner])))
+        return NOT_RECEIVED;
+    if (source >= in->steps || (source >= 0 && (!receives || in->to[source] != i)))
+        return NOT_SENT;
+    for (i64 d = in->done_start[i]; d < in->done_start[i + 1]; d++) {
+        i64 q = in->done[d], asked = q < first || q >= i ? REST : in->op[q];
+        if (!((asked >= ISEND && asked <= START_SSEND) || asked == IRECV || asked == START_RECV
+              || asked == ICOLLECTIVE))
+            return NO_REQUEST;
+    }
+    return SOUND;
+}
+
 static int prepare(struct sim *s)
 {
     const struct input *in = s->in;
     i64 longest = 1;
-    s->owner = room(s, in->steps, sizeof *s->owner);
-    s->cost = room(s, in->steps, sizeof *s->cost);
+    s->live = s->out->live;
     s->pending = room(s, in->ranks, sizeof *s->pending);
     s->queued = room(s, in->ranks, 1);
     s->clock = room(s, in->ranks, sizeof *s->clock);
@@ -430,9 +307,10 @@ static int prepare(struct sim *s)
         for (i64 i = in->start[r]; i < in->start[r + 1]; i++) {
             i64 listed = in->done_start[i + 1] - in->done_start[i];
             longest = listed > longest ? listed : longest;
-            s->owner[i] = (int32_t)r;
-            s->out->state[i] = 0;
-            s->out->began[i] = s->out->arrival[i] = NAN;
+            s->live[i].owner = (uint32_t)r;
+            s->live[i].cost = 0;
+            s->live[i].state = 0;
+            s->live[i].began = s->live[i].arrival = NAN;
         }
         s->out->at[r] = in->start[r];
         s->clock[r] = in->first_ns[r];
@@ -440,6 +318,12 @@ static int prepare(struct sim *s)
         s->choice[r] = INFINITY;
         wake(s, r);
     }
+    for (i64 r = 0; r < in->ranks; r++)
+        for (i64 i = in->start[r]; i < in->start[r + 1]; i++)
+            if ((s->out->flaw = flaw(s, i, in->start[r]))) {
+                s->out->where = i;
+                return 0;
+            }
     s->items = room(s, longest, sizeof *s->items);
     s->picks = room(s, longest, sizeof *s->picks);
     return !s->failed;
@@ -449,22 +333,27 @@ int p3s_simulate(const struct input *in, struct output *out)
 {
     struct sim sim = {.in = in, .out = out}, *s = &sim;
     int result = DONE;
-    out->messages = out->queued = 0;
-    if (prepare(s))
+    out->queued = out->flaw = 0;
+    if (!prepare(s))
+        result = FLAWED;
+    else
         for (;;) {
             while (s->runnables && !s->failed) {
                 i64 r = s->runnable[--s->runnables];
                 s->queued[r] = 0;
                 run(s, r);
             }
-            if (!s->events || s->failed)
+            if (s->failed)
                 break;
-            handle(s, pop(s));
+            if (s->events)
+                handle(s, pop(s));
+            else if (!in->anyway || !loosen(s))
+                break;
         }
-    for (i64 r = 0; r < in->ranks && !s->failed; r++)
+    for (i64 r = 0; r < in->ranks && !s->failed && result != FLAWED; r++)
         if (out->at[r] < in->start[r + 1])
             result = DEADLOCK;
-    void *all[] = {s->owner, s->cost, s->pending, s->table, s->queued, s->clock, s->choice,
+    void *all[] = {s->pending, s->table, s->queued, s->clock, s->choice,
                    s->egress, s->ingress, s->latest, s->runnable, s->call, s->arrived, s->next,
                    s->kinds, s->heap, s->items, s->picks};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,18 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.predict.dependency.collectives import Instances, instances, rough_costs
 from p3s.predict.network import Network
-from replay.steps import RECEIVES, SENDS, Bools, Floats, Ints, Op, Steps
+from replay.steps import Floats, Ints, Steps
 
 _INTS = ctypes.c_void_p
+#: struct live of state.h; the state is in the upper bits of the owner.
+_LIVE = np.dtype([("begin", "f8"), ("began", "f8"), ("arrival", "f8"), ("cost", "i4"),
+                  ("owner", "u4")])
+#: What the core finds wrong with a step, by number.
+_FLAWS = ("", "no operation", "its partner is no rank", "negative bytes",
+          "its work is negative or no number",
+          "what it sends is not received by the step that it names",
+          "what it receives is not sent by the step that it names",
+          "what it completes is no request of its rank that was left behind before")
 
 
 @dataclass(frozen=True)
@@ -56,13 +65,16 @@ def simulate(
     distance: Ints | None = None,
     collective_ns: Floats | None = None,
     first_ns: Floats | None = None,
+    extra_ns: Floats | None = None,
 ) -> Simulated:
     """Return when each step begins and ends on a network.
 
     ``node_of``: the node of every world rank (``steps.n`` of them). ``distance``: nodes x nodes,
     by default 0 inside a node and 1 between nodes. ``collective_ns``: what each collective step
     costs when everybody has begun, by default a rough guess. ``first_ns``: when each of
-    ``steps.ranks`` starts, by default 0.
+    ``steps.ranks`` starts, by default 0. ``extra_ns``: added to what the transfer of the message
+    that each step sends takes, or to the cost of a collective step (less than 0: taken off, but
+    nothing takes less than 0): noise, drawn by who calls.
 
     Rules. A rank makes one call after the other; ``work_ns`` passes before each. An *eager*
     message (``Path.eager_bytes`` or less, or a buffered send) begins with its send, whose call
@@ -90,24 +102,60 @@ def simulate(
     Errors: P3SError when steps refer to what is not there, a cost is negative, there is no C
     compiler, or ranks wait for each other for ever.
     """
+    return _run(steps, node_of, network, distance, collective_ns, first_ns, extra_ns, False)[0]
+
+
+def simulate_anyway(
+    steps: Steps,
+    node_of: Ints,
+    network: Network,
+    *,
+    distance: Ints | None = None,
+    collective_ns: Floats | None = None,
+    first_ns: Floats | None = None,
+    extra_ns: Floats | None = None,
+) -> tuple[Simulated, tuple[str, ...]]:
+    """Return what ``simulate`` does, also where ranks wait for each other for ever.
+
+    Where none can go on, all sends that are waited for go on as if they were buffered; where
+    there is none, the rank that has been in its call for the longest time waits no more. The
+    notes, one line each, say which calls that were; none: it was not necessary. Arguments and
+    other errors as in ``simulate``.
+    """
+    from p3s.predict.dependency.deadlock import loosened
+
+    found, state = _run(steps, node_of, network, distance, collective_ns, first_ns, extra_ns, True)
+    return found, loosened(steps, state)
+
+
+def _run(
+    steps: Steps, node_of: Ints, network: Network, distance: Ints | None,
+    collective_ns: Floats | None, first_ns: Floats | None, extra_ns: Floats | None, anyway: bool,
+) -> tuple[Simulated, Ints]:
+    """Call the core; return times and the state of every step."""
     from p3s.predict.dependency.build import library
 
     calls = instances(steps)
     keep: list[Any] = []
-    inputs = _inputs(keep, steps, calls, node_of, network, distance, collective_ns, first_ns)
-    columns = [np.empty(len(steps)) for _ in range(6)]
-    state = np.empty(len(steps), dtype=np.uint8)
+    inputs = _inputs(keep, steps, calls, node_of, network, distance, collective_ns, first_ns,
+                     extra_ns, anyway)
+    live = np.empty(len(steps), dtype=_LIVE)
+    end, waiting, software = (np.empty(len(steps)) for _ in range(3))
     at = np.empty(len(steps.ranks), dtype=np.int64)
-    out = _Output(*(column.ctypes.data for column in columns), state.ctypes.data, at.ctypes.data)
+    out = _Output(*(column.ctypes.data for column in (live, end, waiting, software, at)))
     result = library().p3s_simulate(ctypes.byref(inputs), ctypes.byref(out))
     if result == 1:
         from p3s.predict.dependency.deadlock import stuck
 
-        raise P3SError(stuck(steps, calls, at, state))
+        raise P3SError(stuck(steps, calls, at, live["owner"] >> 24))
+    if result == 3:
+        rank = steps.ranks[int(np.searchsorted(steps.start, out.where, side="right")) - 1]
+        raise P3SError(f"simulation: step {out.where} of rank {rank}: {_FLAWS[out.flaw]}")
     if result:
         raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer turns")
-    begin, end, waiting, software, began, arrival = columns
-    return Simulated(begin, end, waiting, software, began, arrival, int(out.queued))
+    times = Simulated(live["begin"], end, waiting, software, live["began"], live["arrival"],
+                      int(out.queued))
+    return times, live["owner"]
 
 
 class _Input(ctypes.Structure):
@@ -115,11 +163,11 @@ class _Input(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("steps", "ranks", "n", "nodes", "instances")),
         *((name, _INTS) for name in (
             "rank", "start", "op", "peer", "bytes", "peer2", "bytes2", "number", "done_start",
-            "done", "to", "source", "work", "first_ns", "node_of", "path_of")),
+            "done", "to", "source", "work", "first_ns", "extra", "node_of", "path_of")),
         ("same", ctypes.c_int64), ("other", ctypes.c_int64),
         *((name, _INTS) for name in ("curve_start", "linked", "curve_bytes", "curve_ns", "eager")),
         *((name, ctypes.c_double) for name in ("rate", "burst", "post", "held_ns")),
-        ("background", ctypes.c_int64),
+        ("background", ctypes.c_int64), ("anyway", ctypes.c_int64),
         *((name, _INTS) for name in (
             "call_start", "call_step", "call_instance", "call_ns", "kind", "member_start",
             "member", "expected", "root")),
@@ -128,15 +176,15 @@ class _Input(ctypes.Structure):
 
 class _Output(ctypes.Structure):
     _fields_ = [
-        *((name, _INTS) for name in ("begin", "end", "waiting", "software", "began", "arrival",
-                                     "state", "at")),
-        ("messages", ctypes.c_int64), ("queued", ctypes.c_int64),
+        *((name, _INTS) for name in ("live", "end", "waiting", "software", "at")),
+        *((name, ctypes.c_int64) for name in ("queued", "flaw", "where")),
     ]  # fmt: skip
 
 
 def _inputs(
     keep: list[Any], steps: Steps, calls: Instances, node_of: Ints, network: Network,
     distance: Ints | None, collective_ns: Floats | None, first_ns: Floats | None,
+    extra_ns: Floats | None, anyway: bool,
 ) -> _Input:
     """Return the arguments of the core; ``keep`` holds the arrays that they point into."""
 
@@ -150,7 +198,7 @@ def _inputs(
             raise P3SError(f"simulation: {what} is negative or no number")
         return int(keep[-1].ctypes.data)
 
-    check(steps, node_of)
+    _check(steps, node_of)
     nodes = int(max(node_of)) + 1
     distances = sorted(network.paths)
     if not distances:
@@ -168,13 +216,17 @@ def _inputs(
         keep.append(np.ascontiguousarray(picked[which].reshape(table.shape), dtype=np.uint8))
         path_of = int(keep[-1].ctypes.data)
     curves = [curve for path in paths for curve in (path.transfer, path.send, path.receive)]
-    if collective_ns is None:
-        collective_ns = _rough(steps, node_of, network) if len(calls.call_step) else None
-    elif len(collective_ns) != len(steps):
+    if collective_ns is None and len(calls.call_step):
+        collective_ns = rough_costs(steps, network, np.asarray(node_of))
+    if collective_ns is not None and len(collective_ns) != len(steps):
         raise P3SError(f"simulation: {len(collective_ns)} costs of collectives, {len(steps)} steps")
     call_ns = np.zeros(0) if collective_ns is None else collective_ns[calls.call_step]
     if first_ns is not None and len(first_ns) != len(steps.ranks):
         raise P3SError(f"simulation: {len(first_ns)} start times, {len(steps.ranks)} ranks")
+    if extra_ns is not None:
+        if len(extra_ns) != len(steps) or not np.isfinite(extra_ns).all():
+            raise P3SError(f"simulation: extra_ns is not a time for each of {len(steps)} steps")
+        call_ns = np.maximum(call_ns + extra_ns[calls.call_step], 0.0)
     scalars = [network.post, network.burst, network.sender_buffer]
     floats(scalars, "post, burst or sender_buffer")
     if not network.rate > 0:
@@ -183,8 +235,10 @@ def _inputs(
         len(steps), len(steps.ranks), steps.n, nodes, len(calls.kind),
         ints(steps.ranks), ints(steps.start), ints(steps.op), ints(steps.peer), ints(steps.bytes),
         ints(steps.peer2), ints(steps.bytes2), ints(steps.number), ints(steps.done_start),
-        ints(steps.done), ints(steps.to), ints(steps.source), floats(steps.work_ns, "work_ns"),
+        ints(steps.done), ints(steps.to), ints(steps.source),
+        _pointer(keep, np.ascontiguousarray(steps.work_ns, dtype=np.float64)),
         floats(np.zeros(len(steps.ranks)) if first_ns is None else first_ns, "a start time"),
+        0 if extra_ns is None else _pointer(keep, np.ascontiguousarray(extra_ns, dtype=np.float64)),
         ints(node_of), path_of, number[0], number[1],
         ints(np.cumsum([0, *(len(curve.nbytes) for curve in curves)])),
         ints([path.linked for path in paths]),
@@ -192,7 +246,7 @@ def _inputs(
         floats([y for curve in curves for y in curve.ns], "the cost of a message"),
         _pointer(keep, np.array([path.eager_bytes for path in paths], dtype=np.float64)),
         network.rate, network.burst, network.post, network.sender_buffer / network.rate,
-        int(network.background),
+        int(network.background), int(anyway),
         ints(calls.call_start), ints(calls.call_step), ints(calls.call_instance),
         floats(call_ns, "the cost of a collective"), ints(calls.kind), ints(calls.member_start),
         ints(calls.member), ints(calls.expected), ints(calls.root),
@@ -209,60 +263,28 @@ def _nearest(network: Network, distance: int) -> int:
     return min(network.paths, key=lambda known: (abs(known - distance), known))
 
 
-def _rough(steps: Steps, node_of: Ints, network: Network) -> Floats:
-    far = max(network.paths) if len(np.unique(node_of[steps.ranks])) > 1 else 0
-    transfer = network.path(far).transfer.at(np.maximum(steps.bytes, 0))
-    return rough_costs(steps, transfer)
-
-
-def check(steps: Steps, node_of: Ints) -> None:
-    """Raise P3SError where steps refer to what is not there."""
+def _check(steps: Steps, node_of: Ints) -> None:
+    """Raise P3SError where the columns do not fit together; the core looks at every step."""
     size, ranks = len(steps), len(steps.ranks)
-
-    def wrong(bad: Bools, why: str) -> None:
-        if bad.any():
-            i = int(np.argmax(bad))
-            rank = steps.ranks[int(np.searchsorted(steps.start, i, side="right")) - 1]
-            raise P3SError(f"simulation: step {i} of rank {rank}: {why}")
-
-    if len(node_of) < steps.n or (len(node_of) and int(min(node_of)) < 0):
+    if len(node_of) < steps.n or (len(node_of) and int(np.min(node_of)) < 0):
         raise P3SError(f"simulation: nodes of {len(node_of)} ranks given, {steps.n} needed")
     if size >= 2**31:
         raise P3SError(f"simulation: {size:,} steps are too many; take fewer turns")
-    if len(steps.start) != ranks + 1 or steps.start[-1] != size:
+    if ranks >= 2**24:
+        raise P3SError(f"simulation: {ranks:,} ranks are too many")
+    if len(steps.start) != ranks + 1 or steps.start[0] != 0 or steps.start[-1] != size \
+            or (np.diff(steps.start) < 0).any():
         raise P3SError("simulation: the steps are not cut into ranks")
-    wrong((steps.op < 1) | (steps.op > Op.REST), "no operation")
-    wrong((steps.peer >= steps.n) | (steps.peer2 >= steps.n), "its partner is no rank")
-    wrong((steps.bytes < 0) | (steps.bytes2 < 0), "negative bytes")
-    sends, receives = _is(steps, SENDS), _is(steps, RECEIVES)
-    wrong((steps.to >= size) | (steps.source >= size), "its partner's step is not there")
-    sender = np.flatnonzero(steps.to >= 0)
-    receiver = steps.to[sender]
-    bad = ~sends[sender] | ~receives[receiver] | (steps.source[receiver] != sender)
-    bad |= steps.ranks[np.searchsorted(steps.start, receiver, side="right") - 1] \
-        != steps.peer[sender]
-    flags = np.zeros(size, dtype=bool)
-    flags[sender[bad]] = True
-    wrong(flags, "what it sends is not received by the step that it names")
-    flags = steps.source >= 0
-    flags[flags] = steps.to[steps.source[flags]] != np.flatnonzero(flags)
-    wrong(flags, "what it receives is not sent by the step that it names")
-    if len(steps.done):
-        asker = np.repeat(np.arange(size), np.diff(steps.done_start))
-        first = steps.start[np.searchsorted(steps.start, asker, side="right") - 1]
-        bad = (steps.done < first) | (steps.done >= asker)
-        flags = np.zeros(size, dtype=bool)
-        flags[asker[bad]] = True
-        wrong(flags, "a request that it completes is not of this rank, or begins later")
-        flags[asker] = ~_is(steps, _REQUESTS)[steps.done]
-        wrong(flags, "what it completes is no request")
+    if ranks and not (0 <= int(np.min(steps.ranks)) <= int(np.max(steps.ranks)) < steps.n):
+        raise P3SError(f"simulation: a rank is not in 0..{steps.n - 1}")
+    if len(steps.done_start) != size + 1 or steps.done_start[-1] != len(steps.done) \
+            or (np.diff(steps.done_start) < 0).any():
+        raise P3SError("simulation: the lists of requests do not belong to the steps")
+    for field in fields(steps):
+        column = getattr(steps, field.name)
+        if field.name not in _OTHER and len(column) != size:
+            raise P3SError(f"simulation: {len(column)} entries of {field.name}, {size} steps")
 
 
-def _is(steps: Steps, ops: frozenset[Op]) -> Bools:
-    table = np.zeros(Op.REST + 1, dtype=bool)
-    table[[int(op) for op in ops]] = True
-    return np.asarray(table[steps.op], dtype=bool)
-
-
-_REQUESTS = frozenset({Op.ISEND, Op.ISSEND, Op.START_SEND, Op.START_SSEND, Op.IRECV,
-                       Op.START_RECV, Op.ICOLLECTIVE})
+#: Fields of Steps that do not have an entry per step.
+_OTHER = ("n", "ranks", "start", "done_start", "done", "calls", "members")

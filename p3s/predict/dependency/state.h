@@ -11,33 +11,45 @@ enum {
     SENDRECV, WAIT, WAITANY, WAITSOME, COLLECTIVE, ICOLLECTIVE, REST
 };
 /* State of a step. ARRIVED: of what it sends; of a collective: its end is known. */
-enum { BEGUN = 1, ARRIVED = 2, USED = 4, WANT_SENT = 8, WANT_HERE = 16, MEETS = 32 };
+enum {
+    BEGUN = 1, ARRIVED = 2, USED = 4, WANT_SENT = 8, WANT_HERE = 16, MEETS = 32,
+    LET_GO = 64, CUT = 128 /* only where the simulation is to end anyway, see loosen() */
+};
 enum { BOTH_IN_CALL, EGRESS, INGRESS, CHOICE }; /* events of the heap, in this order at one time */
 enum { TOGETHER, FROM_ROOT, TO_ROOT, CHAIN };   /* kinds of collectives */
-enum { DONE, DEADLOCK, NO_MEMORY };
+enum { DONE, DEADLOCK, NO_MEMORY, FLAWED };
+enum { SOUND, NO_OPERATION, NO_RANK, NO_BYTES, NO_WORK, NOT_RECEIVED, NOT_SENT, NO_REQUEST };
 
 struct input {
     i64 steps, ranks, n, nodes, instances;
     const i64 *rank, *start, *op, *peer, *bytes, *peer2, *bytes2, *number, *done_start, *done;
     const i64 *to, *source;
-    const double *work, *first_ns;
+    const double *work, *first_ns, *extra; /* extra: NULL, or added to what each transfer takes */
     const i64 *node_of;
     const unsigned char *path_of;      /* nodes x nodes, or NULL: same inside, other between */
     i64 same, other;
     const i64 *curve_start, *linked;   /* three curves per path: transfer, send, receive */
     const double *curve_bytes, *curve_ns, *eager;
     double rate, burst, post, held_ns;
-    i64 background;
+    i64 background, anyway;
     /* Collective calls in the order of their steps, and the instances they take part in. */
     const i64 *call_start, *call_step, *call_instance;
     const double *call_ns;
     const i64 *kind, *member_start, *member, *expected, *root;
 };
 
+/* What other ranks ask of a step, together in memory: begin of its call; of what it sends, begin of
+ * the transfer and arrival; number of its rank; its entry in the costs. */
+struct live {
+    double begin, began, arrival;
+    int32_t cost;
+    uint32_t owner : 24, state : 8;
+};
+
 struct output {
-    double *begin, *end, *waiting, *software, *began, *arrival;
-    unsigned char *state;
-    i64 *at, messages, queued;
+    struct live *live;
+    double *end, *waiting, *software;
+    i64 *at, queued, flaw, where;
 };
 
 struct cost { i64 bytes; int path; double transfer, send, receive, latency; };
@@ -48,7 +60,8 @@ struct pick { double ns; i64 step, place; };
 struct sim {
     const struct input *in;
     struct output *out;
-    int32_t *owner, *cost, *pending, *table;
+    struct live *live;
+    int32_t *pending, *table;
     unsigned char *queued;
     double *clock, *choice, *egress, *ingress, *latest;
     i64 *runnable, *call, *arrived, *next;
@@ -194,4 +207,4 @@ static int path_between(const struct input *in, i64 one, i64 other)
     return (int)(in->path_of ? in->path_of[a * in->nodes + b] : a == b ? in->same : in->other);
 }
 
-static i64 rank_of(const struct sim *s, i64 step) { return s->in->rank[s->owner[step]]; }
+static i64 rank_of(const struct sim *s, i64 step) { return s->in->rank[s->live[step].owner]; }

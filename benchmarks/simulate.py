@@ -1,0 +1,177 @@
+"""How fast the dependency simulation is: calls per second and memory of a halo and of others.
+
+    python benchmarks/simulate.py [--ranks 4096] [--turns 100] [--cores 64] [--repeats 5]
+                                  [--pattern halo] [--json]
+
+``halo``: per turn four Irecv, four Isend, one Waitall on a periodic grid; ``sweep``: two receives
+and two sends of a wavefront; ``exchange``: recursive doubling by Sendrecv. Every line is measured
+in a process of its own. Rates count calls (steps) by the CPU time of the simulation on one core,
+the checks of its input included, least of the repeats. Memory: of the columns given to it, what
+the simulation adds to that with its results, and the whole process. It never passes or fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+PATTERNS = ("halo", "sweep", "exchange")
+TIMEOUT_S = 600.0
+
+
+def grid(n: int) -> tuple[int, int]:
+    """Return the two extents of the squarest grid of n ranks."""
+    rows = next(r for r in range(int(n**0.5), 0, -1) if n % r == 0)
+    return rows, n // rows
+
+
+def table(pattern: str, n: int) -> tuple[list[int], np.ndarray, np.ndarray, list[list[int]]]:
+    """Return one turn: operations, peers (ranks x calls), partners' calls, and what each completes.
+
+    A partner's call is the place in the turn of the call on the other side, -1 for none.
+    """
+    from replay.steps import Op
+
+    rows, columns = grid(n)
+    at = np.arange(n)
+    r, c = at // columns, at % columns
+
+    def rank(dr: int, dc: int) -> np.ndarray:
+        return (r + dr) % rows * columns + (c + dc) % columns
+
+    if pattern == "halo":
+        around = [rank(-1, 0), rank(1, 0), rank(0, -1), rank(0, 1)]
+        ops = [Op.IRECV] * 4 + [Op.ISEND] * 4 + [Op.WAIT]
+        peers = [*around, *around, np.full(n, -1)]
+        other = [5, 4, 7, 6, 1, 0, 3, 2, -1]  # what goes up is received from below
+        return ops, np.stack(peers, 1), np.tile(other, (n, 1)), [[]] * 8 + [list(range(8))]
+    if pattern == "sweep":
+        ops = [Op.RECV, Op.RECV, Op.SEND, Op.SEND]
+        peers = [np.where(r > 0, rank(-1, 0), -1), np.where(c > 0, rank(0, -1), -1),
+                 np.where(r < rows - 1, rank(1, 0), -1), np.where(c < columns - 1, rank(0, 1), -1)]
+        peer = np.stack(peers, 1)
+        return ops, peer, np.where(peer >= 0, [2, 3, 0, 1], -1), [[]] * 4
+    steps = int(np.log2(n))
+    peer = np.stack([at ^ (1 << k) for k in range(steps)], 1)
+    return [Op.SENDRECV] * steps, peer, np.tile(np.arange(steps), (n, 1)), [[]] * steps
+
+
+def steps_of(pattern: str, n: int, turns: int, nbytes: int) -> Any:
+    """Return the steps of ``turns`` turns, matched."""
+    from replay.steps import SENDS, Op, Steps
+
+    ops, peer, other, done = table(pattern, n)
+    calls = len(ops)
+    total = n * turns * calls
+    ints = {"op": np.tile(np.array([int(op) for op in ops]), n * turns)}
+    peers = np.broadcast_to(peer[:, None, :], (n, turns, calls)).reshape(-1)
+    turn = np.tile(np.repeat(np.arange(turns), calls), n)
+    partner = np.broadcast_to(other[:, None, :], (n, turns, calls)).reshape(-1)
+    place = np.where(partner >= 0, peers * turns * calls + turn * calls + partner, -1)
+    sends = np.isin(ints["op"], [int(op) for op in SENDS])
+    both = ints["op"] == Op.SENDRECV
+    zero, none = np.zeros(total, dtype=np.int64), np.full(total, -1, dtype=np.int64)
+    listed = np.array([len(them) for them in done])
+    firsts = np.arange(n * turns) * calls
+    flat = np.array([q for them in done for q in them], dtype=np.int64)
+    return Steps(
+        n=n, ranks=np.arange(n), start=np.arange(n + 1) * turns * calls, peer=peers, tag=zero,
+        comm=zero, bytes=np.where(peers >= 0, nbytes, 0), peer2=np.where(both, peers, -1),
+        tag2=none, bytes2=np.where(both, nbytes, 0), call=zero,
+        work_ns=np.where(np.arange(total) % calls == 0, 1e5, 0.0), number=zero, row=none,
+        weight=np.ones(total), turn=turn, **ints,
+        done_start=np.concatenate([[0], np.cumsum(np.tile(listed, n * turns))]),
+        done=(firsts[:, None] + flat[None, :]).reshape(-1),
+        to=np.where(sends, place, -1), source=np.where(~sends | both, place, -1),
+        calls=("MPI call",), members={0: np.arange(n)})
+
+
+def measure(pattern: str, n: int, turns: int, cores: int, repeats: int, nbytes: int,
+            linked: bool) -> dict[str, Any]:
+    """Return calls, seconds, calls per second, and memory in MB, of this process."""
+    from dataclasses import fields, replace
+
+    from p3s.predict.dependency.simulate import simulate
+    from p3s.predict.network import rough_network
+
+    network = rough_network()
+    if not linked:
+        network = replace(network, rate=float("inf"))
+    node_of = np.arange(n) // cores
+    simulate(steps_of(pattern, 2 if pattern != "sweep" else 4, 1, nbytes), node_of, network)
+    steps = steps_of(pattern, n, turns, nbytes)
+    columns = [getattr(steps, field.name) for field in fields(steps)]
+    inputs = sum({id(c): c.nbytes for c in columns if isinstance(c, np.ndarray)}.values())
+    before = now_mb()
+    times = []
+    found = None
+    for _ in range(repeats):
+        del found
+        begin = time.process_time()
+        found = simulate(steps, node_of, network)
+        times.append(time.process_time() - begin)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"pattern": pattern, "ranks": n, "links": linked, "calls": len(steps),
+            "seconds": min(times), "calls_per_s": len(steps) / min(times),
+            "inputs_mb": inputs / 2**20, "beyond_mb": max(peak - before, 0.0),
+            "beyond_bytes_per_call": max(peak - before, 0.0) * 2**20 / len(steps),
+            "peak_mb": peak, "queued": found.queued, "end_ms": float(found.end_ns.max()) / 1e6}
+
+
+def now_mb() -> float:
+    """Return the resident memory of this process."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def main() -> None:
+    """Run the lines in processes of their own and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", default="256,1024,4096")
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--cores", type=int, default=64)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--bytes", type=int, default=8192)
+    parser.add_argument("--pattern", choices=[*PATTERNS, "all"], default="all")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        pattern, n, linked = args.one.split(",")
+        print(json.dumps(measure(pattern, int(n), args.turns, args.cores, args.repeats, args.bytes,
+                                 linked == "1")))
+        return
+    lines = []
+    for pattern in PATTERNS if args.pattern == "all" else (args.pattern,):
+        for n in (int(n) for n in args.ranks.split(",")):
+            for linked in "01":
+                done = subprocess.run(
+                    [sys.executable, __file__, *sys.argv[1:], "--one", f"{pattern},{n},{linked}"],
+                    capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+                lines.append(json.loads(done.stdout))
+    if args.json:
+        print(json.dumps(lines, indent=1))
+        return
+    print(f"{'pattern':9} {'ranks':>6} {'links':>5} {'calls':>10} {'s':>7} {'M calls/s':>9} "
+          f"{'inputs MB':>9} {'beyond MB':>9} {'B/call':>6} {'process MB':>10}")
+    for x in lines:
+        print(f"{x['pattern']:9} {x['ranks']:6} {'yes' if x['links'] else 'no':>5} "
+              f"{x['calls']:10,} {x['seconds']:7.3f} {x['calls_per_s'] / 1e6:9.2f} "
+              f"{x['inputs_mb']:9.0f} {x['beyond_mb']:9.0f} {x['beyond_bytes_per_call']:6.0f} "
+              f"{x['peak_mb']:10.0f}")
+
+
+if __name__ == "__main__":
+    main()

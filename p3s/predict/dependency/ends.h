@@ -1,0 +1,212 @@
+/* How calls end: what they wait for, and the parts of their time. */
+static int by_door(const void *a, const void *b)
+{
+    double x = ((const struct item *)a)->door, y = ((const struct item *)b)->door;
+    return (x > y) - (x < y);
+}
+
+/* Takes messages in, one after the other as they come; returns when the last one is in. */
+static double take_in(struct item *items, i64 n, double ns)
+{
+    if (n > 24)
+        qsort(items, (size_t)n, sizeof *items, by_door);
+    else
+        for (i64 i = 1; i < n; i++) {
+            struct item item = items[i];
+            i64 k = i;
+            for (; k && items[k - 1].door > item.door; k--)
+                items[k] = items[k - 1];
+            items[k] = item;
+        }
+    for (i64 i = 0; i < n; i++) {
+        ns += items[i].cost;
+        if (items[i].here > ns)
+            ns = items[i].here;
+    }
+    return ns;
+}
+
+/* Ends step i of rank r: its own time `own`, then n messages in s->items. It takes `least` at least,
+ * and lasts till `till`, or till `timely` had all partners begun with the call. */
+static void close(struct sim *s, i64 r, i64 i, double own, i64 n, double least, double till,
+                  double timely)
+{
+    double begin = s->live[i].begin, end, in_time, software = own;
+    int late = 0;
+    for (i64 k = 0; k < n; k++) {
+        software += s->items[k].cost;
+        late |= s->items[k].began > begin;
+    }
+    software = software > least ? software : least;
+    end = in_time = take_in(s->items, n, begin + own);
+    if (late) {
+        for (i64 k = 0; k < n; k++)
+            if (s->items[k].began > begin) {
+                s->items[k].here -= s->items[k].began - begin;
+                s->items[k].door -= s->items[k].began - begin;
+            }
+        in_time = take_in(s->items, n, begin + own);
+    }
+    till = till > begin + least ? till : begin + least;
+    timely = timely > begin + least ? timely : begin + least;
+    end = end > till ? end : till;
+    in_time = in_time > timely ? in_time : timely;
+    in_time = in_time < end ? in_time : end;
+    s->out->end[i] = s->clock[r] = end;
+    s->out->waiting[i] = end - in_time;
+    s->out->software[i] = software < in_time - begin ? software : in_time - begin;
+    s->out->at[r]++;
+}
+
+/* Counts something that ends at `ns` and began at `began` in the ends of a call. */
+static void count(double ns, double began, double begin, double *till, double *timely)
+{
+    *till = *till > ns ? *till : ns;
+    ns -= began > begin ? began - begin : 0;
+    *timely = *timely > ns ? *timely : ns;
+}
+
+/* Whether it is known when request q is complete; then when, for a choice. */
+static int complete(struct sim *s, i64 q, double *ns)
+{
+    struct item item;
+    switch (s->in->op[q]) {
+    case IRECV: case START_RECV:
+        if (!received(s, q, &item))
+            return 0;
+        *ns = item.here;
+        return 1;
+    case ICOLLECTIVE:
+        *ns = s->live[q].arrival;
+        return s->live[q].state & ARRIVED;
+    default:
+        if (!(s->live[q].state & MEETS)) {
+            *ns = s->out->end[q];
+            return 1;
+        }
+        if (!(s->live[q].state & ARRIVED))
+            return 0;
+        *ns = rid(s, q);
+        return 1;
+    }
+}
+
+static unsigned char want_of(const struct sim *s, i64 q)
+{
+    i64 op = s->in->op[q];
+    return op == IRECV || op == START_RECV || op == ICOLLECTIVE ? WANT_HERE : WANT_SENT;
+}
+
+/* Adds a complete request to what ends step i. */
+static i64 gather(struct sim *s, i64 i, i64 q, i64 n, double *till, double *timely)
+{
+    i64 op = s->in->op[q];
+    s->live[q].state |= USED;
+    if (op == IRECV || op == START_RECV)
+        return n + received(s, q, &s->items[n]);
+    if (op == ICOLLECTIVE)
+        count(s->live[q].arrival, s->live[q].began, s->live[i].begin, till, timely);
+    else if (s->live[q].state & MEETS)
+        count(rid(s, q), s->live[q].began, s->live[i].begin, till, timely);
+    return n;
+}
+
+/* Ends of a call that only starts something. */
+static void go_on(struct sim *s, i64 r, i64 i, double own)
+{
+    close(s, r, i, own, 0, 0, 0, 0);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct pick *x = a, *y = b;
+    if (x->ns != y->ns)
+        return x->ns < y->ns ? -1 : 1;
+    return (x->place > y->place) - (x->place < y->place);
+}
+
+/* WAITANY, WAITSOME: ends it if what it completes is certain; `now`: by the heap it is. */
+static int choose(struct sim *s, i64 r, i64 i, int now)
+{
+    const struct input *in = s->in;
+    double begin = s->live[i].begin, ns = 0, till = 0, timely = 0;
+    i64 active = 0, found = 0, n = 0, wanted = in->op[i] == WAITANY ? 1 : in->number[i];
+    for (i64 d = in->done_start[i]; d < in->done_start[i + 1]; d++) {
+        i64 q = in->done[d];
+        if (s->live[q].state & USED)
+            continue;
+        active++;
+        if (!complete(s, q, &ns)) {
+            s->live[q].state |= want_of(s, q);
+            continue;
+        }
+        struct pick pick = {ns > begin ? ns : begin, q, d};
+        s->picks[found++] = pick;
+    }
+    wanted = wanted < active ? wanted : active;
+    qsort(s->picks, (size_t)found, sizeof *s->picks, by_time);
+    if (found < active && !now) {
+        if (found >= wanted && wanted && s->picks[wanted - 1].ns < s->choice[r]) {
+            s->choice[r] = s->picks[wanted - 1].ns;
+            push(s, event(s->choice[r], CHOICE, r));
+        }
+        if (wanted)
+            return 0;
+    }
+    for (i64 d = in->done_start[i]; d < in->done_start[i + 1]; d++)
+        s->live[in->done[d]].state &= (unsigned char)~want_of(s, in->done[d]);
+    for (i64 k = 0; k < wanted; k++)
+        n = gather(s, i, s->picks[k].step, n, &till, &timely);
+    s->choice[r] = INFINITY;
+    close(s, r, i, 0, n, in->post, till, timely);
+    return 1;
+}
+
+/* WAIT: false while a request is outstanding. */
+static int wait_all(struct sim *s, i64 r, i64 i)
+{
+    const struct input *in = s->in;
+    double ns = 0, till = 0, timely = 0;
+    i64 n = 0, first = in->done_start[i], last = in->done_start[i + 1];
+    for (i64 d = first; d < last; d++) {
+        i64 q = in->done[d];
+        if (!(s->live[q].state & (USED | want_of(s, q))) && !complete(s, q, &ns)) {
+            s->live[q].state |= want_of(s, q);
+            s->pending[r]++;
+        }
+    }
+    if (s->pending[r])
+        return 0;
+    for (i64 d = first; d < last; d++)
+        if (!(s->live[in->done[d]].state & USED))
+            n = gather(s, i, in->done[d], n, &till, &timely);
+    close(s, r, i, 0, n, in->post, till, timely);
+    return 1;
+}
+
+/* A blocking send or receive or both: false while it cannot end. `own`: of its send half. */
+static int blocking(struct sim *s, i64 r, i64 i)
+{
+    i64 op = s->in->op[i], n = 0;
+    double own = 0, till = 0, timely = 0;
+    if (op != RECV) {
+        unsigned char state = s->live[i].state;
+        if ((state & (MEETS | ARRIVED)) == MEETS) {
+            s->live[i].state |= WANT_SENT;
+            s->pending[r]++;
+        } else if (state & MEETS)
+            count(rid(s, i), s->live[i].began, s->live[i].begin, &till, &timely);
+        own = state & MEETS || s->in->peer[i] < 0 ? s->in->post : s->kinds[s->live[i].cost].send;
+    }
+    if (op == RECV || op == SENDRECV) {
+        if (!received(s, i, &s->items[0])) {
+            s->live[i].state |= WANT_HERE;
+            s->pending[r]++;
+        }
+        n = 1;
+    }
+    if (s->pending[r])
+        return 0;
+    close(s, r, i, own, n, 0, till, timely);
+    return 1;
+}

@@ -1,0 +1,112 @@
+"""How much the transfer of a message varies, and messages that vary as measured.
+
+Where ranks wait for each other again and again, every delay of one is waited for by others: with
+the typical cost of each message alone the simulation is too fast. So some simulations are made in
+which every message takes its typical time and a deviation drawn from the measured ones, and their
+times are averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.predict.network import Network
+from replay.costs.messages import Key
+from replay.steps import SENDS, Floats, Ints, Steps
+
+#: Fewest deviations that stand for a size; else those of the nearest size are taken.
+_FEWEST = 20
+#: Deviations whose median is more than this share of the transfer are not chance.
+_STRANGE = 0.5
+#: Quantiles that are kept of the deviations of one size.
+_KEPT = 401
+#: Simulations that are averaged: as many as this many steps allow, in these bounds.
+_STEPS = 2_000_000
+_REPEATS = (2, 12)
+#: No message becomes shorter than this share of its typical time.
+_SHORTEST = 0.1
+
+Spread = dict[Key, Floats]
+
+#: Distance and bytes as one number.
+_HOP = 1 << 48
+_SEND_OPS = [int(op) for op in SENDS]
+
+
+def spread_of(points: Mapping[Key, float], *deviations: Mapping[Key, Floats]) -> Spread:
+    """Return per (distance, bytes) quantiles of how far transfers are off, in ns, median 0.
+
+    ``points``: transfers on an idle network. ``deviations``: from the simulated transfers, the
+    best origin first. Those whose median is off by half the transfer or more have a reason that
+    the simulation does not know, and are not taken.
+    """
+    spread = {}
+    for key, idle in points.items():
+        for origin in deviations:
+            every = origin.get(key, np.zeros(0))
+            if len(every) >= _FEWEST and abs(float(np.median(every))) <= _STRANGE * idle:
+                share = np.linspace(0.0, 1.0, min(len(every), _KEPT))
+                spread[key] = np.quantile(every, share) - np.median(every)
+                break
+    return spread
+
+
+def repeats_of(steps: Steps) -> int:
+    """Return how many simulations of these steps are averaged."""
+    return int(np.clip(_STEPS // max(len(steps), 1), *_REPEATS))
+
+
+@dataclass(frozen=True)
+class Varied:
+    """Messages that may vary: their steps, how they are off, and how much shorter they may become.
+
+    ``kind``: of each message, the number of its entry in ``off`` and ``shortest``.
+    """
+
+    number: int
+    step: Ints
+    kind: Ints
+    off: tuple[Floats, ...]
+    shortest: tuple[float, ...]
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        """Return what is added to the transfer of each step's message, in ns."""
+        extra = np.zeros(self.number)
+        for kind, (off, shortest) in enumerate(zip(self.off, self.shortest, strict=True)):
+            mine = self.step[self.kind == kind]
+            extra[mine] = np.maximum(off[rng.integers(0, len(off), len(mine))], shortest)
+        return extra
+
+
+def varied(steps: Steps, node_of: Ints, distance: Ints | None, network: Network,
+           spread: Mapping[Key, Floats]) -> Varied:
+    """Return the messages of these steps whose transfers vary."""
+    sends = np.flatnonzero(np.isin(steps.op, _SEND_OPS) & (steps.peer >= 0))
+    here, there = node_of[steps.rank[sends]], node_of[steps.peer[sends]]
+    hops = (here != there).astype(np.int64) if distance is None else distance[here, there]
+    keys, which = np.unique(hops * _HOP + np.minimum(steps.bytes[sends], _HOP - 1),
+                            return_inverse=True)
+    off: list[Floats] = []
+    shortest: list[float] = []
+    number = np.full(len(keys), -1, dtype=np.int64)
+    for i, code in enumerate(keys.tolist()):
+        d, size = divmod(code, _HOP)
+        if (near := _nearest((d, size), spread)) is not None:
+            number[i] = len(off)
+            off.append(spread[near])
+            shortest.append((_SHORTEST - 1.0) * float(network.path(d).transfer.at(size)))
+    kind = number[which.reshape(-1)] if len(keys) else np.zeros(0, dtype=np.int64)
+    known = kind >= 0
+    return Varied(len(steps), sends[known], kind[known], tuple(off), tuple(shortest))
+
+
+def _nearest(key: Key, spread: Mapping[Key, Floats]) -> Key | None:
+    """Return the measured size nearest by ratio, on the same side of the node's border."""
+    d, size = key
+    near = [k for k in spread if (k[0] > 0) == (d > 0)]
+    if not near:
+        return None
+    return min(near, key=lambda k: (abs(k[0] - d), abs(np.log((k[1] + 1) / (size + 1))), k))

@@ -1,0 +1,259 @@
+"""From a scaled trace to the times of its communication: sections, plan, launches, costs, files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from p3s.errors import P3SError
+from replay.settings import ReplaySettings
+
+if TYPE_CHECKING:
+    from p3s.predict.network import Network
+    from replay.collectives.library import Library
+    from replay.engine.results import ProgramResult
+    from replay.launch.launcher import Mpi
+    from replay.launch.run import Place
+    from replay.plan.plan import ReplayPlan
+    from replay.plan.program import Program
+    from replay.plan.world import World
+    from replay.scaled import ScaledTrace
+
+#: Share of the time budget that emulated computation may take.
+WORK_SHARE = 0.5
+#: Passes that every program is to get, as far as emulated computation is concerned.
+FEWEST_PASSES = 9
+#: Share of the budget that whole iterations get when they are asked for.
+TIMED_SHARE = 0.4
+#: What is measured first: without it the rest says little.
+FIRST = {"link": 0, "pair": 1}
+#: On one machine all four nodes share its cores: at most this many ranks play one node.
+MOST_LOCAL_RANKS = 16
+#: Whose choice of algorithms is taken for a plan where no MPI is installed.
+USUAL_LIBRARY = ("openmpi", "4.1")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is known before anything is launched; ``mpi`` is None where none is installed.
+
+    ``rough``: costs of messages that are used until they are measured.
+    """
+
+    trace: ScaledTrace
+    plan: ReplayPlan
+    mpi: Mpi | None
+    library: Library
+    rough: Network
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Results of programs by their number, the processes' places and seconds of the launches."""
+
+    results: dict[int, ProgramResult]
+    places: tuple[Place, ...]
+    wall_s: float
+
+
+def prepare(scaled_dir: Path, settings: ReplaySettings, *, machine: Path | None = None,
+            say: Say | None = None) -> Prepared:
+    """Plan the replay of a scaled trace; launches nothing. ``machine``: file for the estimates."""
+    from p3s.predict.dependency.simulate import simulate_anyway
+    from replay.collectives.expand import expand
+    from replay.collectives.library import library_of
+    from replay.launch.hosts import allocated_hosts
+    from replay.launch.launcher import find_mpi
+    from replay.order.sections import read_sections
+    from replay.plan.mapping import mapping_of
+    from replay.plan.plan import PlanSettings, make_plan
+    from replay.plan.topology import distances, read_topology
+    from replay.scaled import read_scaled
+
+    if say is not None:
+        say("planning")
+    mpi: Mpi | None
+    try:
+        mpi = find_mpi(settings.launcher)
+    except P3SError:
+        if settings.launcher:
+            raise
+        mpi = None
+    family, version = (mpi.family, mpi.version) if mpi is not None else USUAL_LIBRARY
+    library = library_of(family, version, settings.collectives)
+    trace = read_scaled(scaled_dir)
+    sections = read_sections(scaled_dir, turns=settings.turns)
+    hosts = settings.hosts or tuple(allocated_hosts())
+    mapping = mapping_of(settings.mapping, trace.n, _ranks_per_node(settings, hosts, trace.n),
+                         settings.rank_file)
+    topology = read_topology(settings.topology)
+    network = rough(machine)
+    node_of, distance = mapping.node_of, distances(mapping, topology)
+    plan = make_plan(
+        sections, mapping, topology,
+        PlanSettings(hosts=hosts, budget_s=settings.budget_s, exhaustive=settings.exhaustive,
+                     timed=settings.timed, noise=settings.noise),
+        network,
+        expand=lambda steps, which: expand(steps, library, which, node_of=node_of),
+        simulate=lambda steps: simulate_anyway(steps, node_of, network, distance=distance)[0])
+    return Prepared(trace, plan, mpi, library, network)
+
+
+def rough(machine: Path | None) -> Network:
+    """Return costs of messages before anything is measured: the machine file's, or usual ones."""
+    from p3s.predict.network import network_from_machine, rough_network
+
+    if machine is not None and machine.exists():
+        from p3s.machine.machinefile import Machine
+
+        found = Machine.load(machine)
+        if found.network:
+            return network_from_machine(found)
+    return rough_network()
+
+
+def _ranks_per_node(settings: ReplaySettings, hosts: Sequence[str], n: int) -> int:
+    """Return how many ranks of the full run are on one node."""
+    if settings.cores_per_node is not None:
+        return min(settings.cores_per_node, n)
+    cores = len(os.sched_getaffinity(0))
+    if hosts:
+        return min(cores, n)
+    # On one machine: as many ranks as leave a core for every process, but pairs in a node.
+    return min(max((cores - 2) // 4, 2), MOST_LOCAL_RANKS, n)
+
+
+def run(scaled_dir: Path, out_json: Path, settings: ReplaySettings, *,
+        machine: Path | None = None, progress: Say | None = None) -> dict[str, Any]:
+    """Replay a scaled trace and write ``out_json`` and its table; see replay.run."""
+    from replay.costs.evaluate import evaluate, simulated
+    from replay.costs.result import write_result
+    from replay.launch.store import ResultStore
+    from replay.plan.plan import timed_programs
+
+    say = progress or _nothing
+    ready = prepare(scaled_dir, settings, machine=machine, say=say)
+    plan, trace = ready.plan, ready.trace
+    scale = work_scale(plan.programs, plan.world, settings.budget_s)
+    notes = [f"emulated computation is scaled by {scale:.3g} to fit the budget"] \
+        if scale < 1.0 else []
+    if settings.again:
+        ResultStore(parts_dir(out_json)).clear()
+    share = TIMED_SHARE if settings.timed and plan.timed else 0.0
+    say(plan.saved())
+    first = _measure(ready, settings, out_json, plan.programs, plan.placement_of,
+                     budget_s=settings.budget_s * (1.0 - share), scale=scale, say=say)
+    say("simulating")
+    simulation = simulated(trace, plan, first.results, work_scale=scale, rough=ready.rough)
+    timed: tuple[Program, ...] = ()
+    second = Ran({}, (), 0.0)
+    if share:
+        timed = timed_programs(plan, simulation.begin)
+        second = _measure(ready, settings, out_json, timed,
+                          [entry.placement for entry in plan.timed],
+                          budget_s=settings.budget_s * share, scale=1.0, say=say)
+    content, table = evaluate(
+        trace, plan, first.results, simulation, first.places, timed=timed,
+        timed_results=second.results, nodes=_nodes(plan.world, first.places),
+        wall_s=first.wall_s + second.wall_s)
+    content["work_scale"] = scale
+    content["notes"] = [*content["notes"], *notes]
+    content["collectives"] = str(ready.library)
+    write_result(out_json, content, table)
+    return content
+
+
+def _nothing(_: str) -> None:
+    """Say nothing."""
+
+
+def work_scale(programs: Sequence[Program], world: World, budget_s: float) -> float:
+    """Return the factor on emulated computation that lets FEWEST_PASSES of each program fit."""
+    total_ns = 0.0
+    for program in programs:
+        if program.what == "trace":
+            total_ns += max(float(program.of(p)["work_ns"].sum()) for p in range(world.size))
+    needed_s = FEWEST_PASSES * total_ns * 1e-9
+    return min(1.0, WORK_SHARE * budget_s / needed_s) if needed_s > 0 else 1.0
+
+
+def _nodes(world: World, places: Sequence[Place]) -> list[str]:
+    """Return the machine of each of the four nodes, as the processes have found it."""
+    if not places:
+        return []
+    names: list[set[str]] = [set() for _ in range(4)]
+    for process, place in zip(world.processes, places, strict=True):
+        names[process.node].add(place.name)
+    return [", ".join(sorted(found)) for found in names]
+
+
+def _measure(ready: Prepared, settings: ReplaySettings, out_json: Path,
+             programs: Sequence[Program], placement_of: Sequence[int], *, budget_s: float,
+             scale: float, say: Say) -> Ran:
+    """Run the programs that are not measured yet, one launch per choice of hosts."""
+    from replay.launch.store import ResultStore
+
+    plan = ready.plan
+    if not programs:
+        return Ran({}, (), 0.0)
+    if ready.mpi is None:
+        from replay.launch.launcher import find_mpi
+
+        find_mpi(settings.launcher)  # says what is missing
+        raise P3SError("no MPI found to replay with; run `p3s doctor`")
+    store = ResultStore(parts_dir(out_json))
+    results: dict[int, ProgramResult] = {}
+    places: tuple[Place, ...] = ()
+    wall_s = 0.0
+    for number, placement in enumerate(plan.placements):
+        mine = sorted((i for i, where in enumerate(placement_of) if where == number),
+                      key=lambda i: (FIRST.get(programs[i].what, len(FIRST)), i))
+        if not mine:
+            continue
+        hosts = list(placement.hosts) if placement.hosts else None
+        part_s = budget_s * len(mine) / len(programs)
+        done = _launch(store, ready, [programs[i] for i in mine], hosts, settings,
+                       budget_s=part_s, scale=scale, say=say)
+        results.update({mine[i]: result for i, result in done.results.items()})
+        places = places or done.places
+        wall_s += done.wall_s
+    return Ran(results, places, wall_s)
+
+
+def _launch(store: Any, ready: Prepared, programs: Sequence[Program], hosts: list[str] | None,
+            settings: ReplaySettings, *, budget_s: float, scale: float, say: Say) -> Ran:
+    """Run programs on four hosts; what is stored is not run again."""
+    from replay.engine.inner import compile_inner
+    from replay.engine.job import JobSettings, write_job
+    from replay.launch.launcher import on_hosts
+    from replay.launch.run import run_job
+
+    world = ready.plan.world
+    assert ready.mpi is not None
+    facts = {"hosts": hosts, "mpi": [ready.mpi.family, ready.mpi.version], "scale": scale,
+             "launcher": list(ready.mpi.words), "pages": settings.pages}
+    keys = [store.key(program, world, facts) for program in programs]
+    known = {i: found for i, key in enumerate(keys) if (found := store.get(key)) is not None}
+    places = store.places(keys[0]) if len(known) == len(programs) else ()
+    if len(known) == len(programs) and places:
+        say("everything is measured already (--again measures anew)")
+        return Ran(known, places, 0.0)
+    missing = [i for i in range(len(programs)) if i not in known]
+    mpi = on_hosts(ready.mpi, hosts, world)
+    with store.job([keys[i] for i in missing]) as directory:
+        write_job(directory, [programs[i] for i in missing], world,
+                  JobSettings(library=compile_inner(mpi.mpicc), budget_s=budget_s,
+                              stall_s=settings.stall_s, pages=settings.pages, work_scale=scale))
+        outcome = run_job(directory, mpi, world, hosts=hosts, progress=say)
+    fresh = {i: found for i in missing if (found := store.get(keys[i])) is not None}
+    return Ran({**known, **fresh}, outcome.places, outcome.wall_s)
+
+
+def parts_dir(out_json: Path) -> Path:
+    """Return where the results of single programs are kept: npNNNNNN.parts."""
+    return out_json.with_suffix(".parts")

@@ -1,0 +1,208 @@
+"""From what every process recorded to the measurements of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from replay.engine import clocks
+from replay.engine.inner import Part, Timings
+from replay.engine.results import ProgramResult
+from replay.engine.stats import is_narrow
+from replay.plan.program import EVENT, Code, Program
+from replay.steps import Floats, Ints
+
+#: A completion that took longer has waited; one that need not wait takes about 0.1 us.
+WAITED_NS = 2000.0
+#: Errors of emulated computation that are kept of a program.
+MOST_ERRORS = 100_000
+
+
+def recorded(program: Program) -> Ints:
+    """Return per event in which column of its process begin and end are kept, -1: not at all.
+
+    These are the sampled events, those that messages of the pairing begin and end with, and the
+    floods of link programs.
+    """
+    code = program.events["code"]
+    kept = (program.events["sample"] >= 0) | np.isin(code, (Code.LINK_SEND, Code.LINK_RECV))
+    pairing = program.pairing
+    if pairing is not None:
+        for process, places in ((pairing.sender, (pairing.sent, pairing.sent_end)),
+                                (pairing.receiver, (pairing.posted, pairing.received))):
+            for place in places:
+                there = place >= 0
+                kept[program.start[process[there]] + place[there]] = True
+    column = np.full(len(kept), -1, dtype=np.int64)
+    number = np.concatenate(([0], np.cumsum(kept)))
+    process = np.repeat(np.arange(len(program.start) - 1), np.diff(program.start))
+    column[kept] = (number[:-1] - number[program.start[process]])[kept]
+    return column
+
+
+def part_of(program: Program, process: int, record: Ints) -> Part:
+    """Return what one process does; ``record`` as recorded() gives it."""
+    lists = program.lists[program.list_start[process]:program.list_start[process + 1]]
+    mine = slice(int(program.start[process]), int(program.start[process + 1]))
+    persistent = program.persistent[process] if program.persistent else np.zeros(0, dtype=EVENT)
+    return Part(np.ascontiguousarray(program.events[mine]),
+                np.ascontiguousarray(lists, dtype=np.int64), np.ascontiguousarray(record[mine]),
+                np.ascontiguousarray(persistent), int(program.slots[process]),
+                int(program.in_bytes[process]), int(program.out_bytes[process]))
+
+
+class Collector:
+    """Gathers the passes of one program on process 0, batch after batch."""
+
+    def __init__(self, program: Program, record: Ints) -> None:
+        self.program = program
+        self.processes = len(program.start) - 1
+        self._sampled = np.flatnonzero(program.events["sample"] >= 0).astype(np.int64)
+        self._owner = (np.searchsorted(program.start, np.arange(len(program.events)), "right")
+                       - 1).astype(np.int64)
+        records = [int(record[a:b].max(initial=-1)) + 1
+                   for a, b in zip(program.start[:-1], program.start[1:], strict=True)]
+        #: Column of every recorded event when those of all processes are put side by side.
+        self._column = record + np.concatenate(([0], np.cumsum(records)))[self._owner]
+        self._sampled_at = self._column[self._sampled]
+        self._pass: list[Floats] = []
+        self._begin: list[Floats] = []  # of sampled events
+        self._took: list[Floats] = []
+        self._transfer: list[Floats] = []
+        self._late: list[Floats] = []
+        self._links: list[Floats] = []
+        self._errors: list[Floats] = []
+        self._clock_error_ns = 0.0
+        self.passes = 0
+        self.dropped = 0
+
+    @property
+    def values(self) -> int:
+        """Return how many numbers are held."""
+        return self.passes * (2 * len(self._sampled) + self._messages() + self.processes)
+
+    def _messages(self) -> int:
+        return 0 if self.program.pairing is None else len(self.program.pairing.cls)
+
+    def add(self, timings: Sequence[Timings], before: clocks.Offsets,
+            after: clocks.Offsets) -> None:
+        """Add a batch, one entry per process; ``before`` is what its clock was set by.
+
+        Passes are thrown away in which a process learned of the start after it had passed.
+        """
+        late = np.max([one.late_ns for one in timings], axis=0)
+        good = late <= 0
+        self.dropped += int((~good).sum())
+        self._errors.append(np.concatenate([one.errors_ns for one in timings]).astype(np.float64))
+        if not good.any():
+            return
+        self._clock_error_ns = max(self._clock_error_ns, clocks.error_of(before, after))
+        # The same instant for all: they agreed on it in the clock of process 0.
+        start = (timings[0].start_ns - before.offset_ns[0])[good].astype(np.float64)
+        recorded_ns, ends, links = [], [], []
+        for process, one in enumerate(timings):
+            def after_start(values: Ints, process: int = process) -> Floats:
+                moved = clocks.to_first(values[good].astype(np.float64), before, after, process)
+                shape = (-1,) + (1,) * (values.ndim - 1)
+                return np.asarray(moved - start.reshape(shape))
+
+            recorded_ns.append(after_start(one.times_ns))
+            ends.append(after_start(one.end_ns))
+            links.append(after_start(one.links_ns))
+        self._pass.append(np.stack(ends, axis=1))
+        self.passes += int(good.sum())
+        own = np.concatenate([one.times_ns[good] for one in timings], axis=1)[:, self._sampled_at]
+        self._took.append((own[:, :, 1] - own[:, :, 0]).astype(np.float64))
+        times = np.concatenate(recorded_ns, axis=1)
+        self._begin.append(times[:, self._sampled_at, 0])
+        transfer, post_late = self._transfers(times)
+        self._transfer.append(transfer)
+        self._late.append(post_late)
+        self._links.append(self._arrivals(times, links))
+
+    def _transfers(self, times: Floats) -> tuple[Floats, Floats]:
+        """Return completion minus the later start of every message, and how late it was posted.
+
+        NaN where nobody can be seen to have waited for the message alone: the receiving call came
+        after the transfer had begun and did not wait either, or the receive was posted after the
+        sender had gone on (the message lay there).
+        """
+        pairing = self.program.pairing
+        if pairing is None or not len(pairing.cls):
+            none = np.zeros((len(times), 0))
+            return none, none
+        start = self.program.start
+
+        def at(process: Ints, place: Ints) -> Floats:
+            return times[:, self._column[start[process] + place]]
+
+        sent, posted = at(pairing.sender, pairing.sent), at(pairing.receiver, pairing.posted)
+        got = at(pairing.receiver, pairing.received)
+        gone = at(pairing.sender, np.where(pairing.sent_end >= 0, pairing.sent_end, pairing.sent))
+        later = np.maximum(sent[:, :, 0], posted[:, :, 0])
+        waited = (got[:, :, 0] <= later) | (got[:, :, 1] - got[:, :, 0] > WAITED_NS)
+        waited &= ((posted[:, :, 0] <= sent[:, :, 0]) | (gone[:, :, 1] >= posted[:, :, 0])
+                   | (pairing.sent_end < 0))
+        return (np.where(waited, got[:, :, 1] - later, np.nan),
+                posted[:, :, 0] - sent[:, :, 0])
+
+    def _arrivals(self, times: Floats, links: Sequence[Floats]) -> Floats:
+        """Return when each message of a link program had arrived after the first was sent."""
+        arrived = np.concatenate(links, axis=1)
+        places = np.flatnonzero(self.program.events["code"] == Code.LINK_SEND)
+        if not len(places) or not arrived.shape[1]:
+            return np.zeros((len(arrived), 0))
+        return np.asarray(arrived - times[:, self._column[places], 0].min(axis=1)[:, None])
+
+    # ---- how well it is known ----------------------------------------------------------
+    def series(self) -> list[Floats]:
+        """Return one value per pass of everything that is to be known well.
+
+        Of a class of messages the median transfer, of a class of calls the mean time; of whole
+        iterations (timed) the longest pass and the mean communication.
+        """
+        found: list[Floats] = []
+        if self.passes == 0:
+            return found
+        took = np.concatenate(self._took)
+        if self.program.timed:
+            found.append(np.concatenate(self._pass).max(axis=1))
+            if took.shape[1]:
+                found.append(took.sum(axis=1))
+            return found
+        sample = self.program.events["sample"][self._sampled]
+        found += [took[:, sample == cls].mean(axis=1) for cls in np.unique(sample).tolist()]
+        pairing = self.program.pairing
+        if pairing is not None:
+            transfer = np.concatenate(self._transfer)
+            for cls in np.unique(pairing.cls).tolist():
+                mine = transfer[:, pairing.cls == cls]
+                seen = ~np.isnan(mine).all(axis=1)
+                if seen.any():
+                    found.append(np.nanmedian(mine[seen], axis=1))
+        links = np.concatenate(self._links)
+        if links.shape[1]:
+            found.append(links.max(axis=1))
+        return found
+
+    def is_known(self, half_width: float) -> bool:
+        """Return whether every interval is within this share of its median on each side."""
+        return self.passes > 0 and all(is_narrow(one, half_width) for one in self.series())
+
+    def result(self) -> ProgramResult:
+        """Return the measurements."""
+        if self.passes == 0:
+            return ProgramResult.empty(self.processes)
+        took, begin = np.concatenate(self._took), np.concatenate(self._begin)
+        comm = np.zeros((self.passes, self.processes))
+        owner = self._owner[self._sampled]
+        for process in range(self.processes):
+            comm[:, process] = took[:, owner == process].sum(axis=1)
+        errors = np.concatenate(self._errors) if self._errors else np.zeros(0)
+        errors = errors[::len(errors) // MOST_ERRORS + 1]
+        return ProgramResult(
+            self.passes, np.concatenate(self._pass), comm, self._sampled, took,
+            np.median(begin, axis=0), np.concatenate(self._transfer),
+            np.concatenate(self._links), self._clock_error_ns, errors,
+            np.concatenate(self._late))

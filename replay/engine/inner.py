@@ -1,0 +1,259 @@
+"""Compiles and calls the inner loop (inner.c)."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from p3s.errors import P3SError
+from replay.plan.program import EVENT
+from replay.steps import Ints
+
+_SOURCES = ("inner.c", "inner.h", "emulate.h", "collectives.h", "execute.h", "prepare.h")
+_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared")
+_TIMEOUT_S = 120.0
+_BUCKETS = 24
+_PAGES = {"small": 0, "huge": 1, "malloc": 2}
+_FAILURES = {
+    -1: "memory is short",
+    -2: "the control message is not the one that the program says comes next",
+    -3: "a collective call on a communicator that this process is not in",
+    -4: "an event that cannot be executed",
+}
+
+
+def compile_inner(mpicc: str) -> Path:
+    """Return the inner loop compiled for an MPI, from the cache if it is there.
+
+    Errors: P3SError when the compiler fails or no place is writable.
+    """
+    from signature_runner.build import cache_dir
+
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for name in _SOURCES:
+        digest.update((here / name).read_bytes())
+    digest.update(" ".join((mpicc, *_FLAGS)).encode())
+    try:
+        facts = os.stat(mpicc)
+        digest.update(f"{facts.st_mtime_ns} {facts.st_size}".encode())
+    except OSError as err:
+        raise P3SError(f"{mpicc}: cannot be used: {err.strerror}") from err
+    target = cache_dir() / f"replay-{digest.hexdigest()[:20]}.so"
+    if target.is_file():
+        return target
+    with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as work:
+        output = os.path.join(work, "inner.so")
+        try:
+            done = subprocess.run(
+                [mpicc, *_FLAGS, str(here / "inner.c"), "-o", output],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                timeout=_TIMEOUT_S, check=False, start_new_session=True,
+            )
+        except (OSError, subprocess.SubprocessError) as err:
+            raise P3SError(f"cannot compile the replay with {mpicc}: {err}") from err
+        if done.returncode != 0:
+            lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+            reason = (lines or done.stderr.strip().splitlines() or ["no message"])[0].strip()
+            raise P3SError(f"cannot compile the replay with {mpicc}: {reason}; run `p3s doctor`")
+        os.chmod(output, 0o700)
+        os.replace(output, target)
+    return target
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one process does in a program; lists, slots and buffers as in Program.
+
+    ``record`` says per event in which column its begin and end are kept, -1: nowhere.
+    """
+
+    events: npt.NDArray[np.void]
+    lists: Ints
+    record: Ints
+    persistent: npt.NDArray[np.void]
+    slots: int
+    in_bytes: int
+    out_bytes: int
+
+    @property
+    def records(self) -> int:
+        """Number of events whose begin and end are kept."""
+        return int(self.record.max(initial=-1)) + 1
+
+    @property
+    def links(self) -> int:
+        """Number of messages whose arrivals are kept."""
+        from replay.plan.program import Code
+
+        return int(self.events["number"][self.events["code"] == Code.LINK_RECV].sum())
+
+    @property
+    def pieces(self) -> int:
+        """Number of pieces of computation."""
+        return int((self.events["work_ns"] > 0).sum())
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        from replay.plan.program import Code
+
+        return bool(np.isin(self.events["code"], (Code.END, Code.NOTHING)).all())
+
+
+class _Program(ctypes.Structure):
+    """struct program of inner.c."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("events", "persistent", "lists", "record", "comms")),
+        *((name, ctypes.c_int64) for name in (
+            "count", "n_persistent", "n_lists", "n_slots", "n_comms", "records", "in_bytes",
+            "out_bytes", "idle")),
+    ]
+
+
+class _Timings(ctypes.Structure):
+    """struct timings of inner.c."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in (
+            "start_ns", "end_ns", "late_ns", "times_ns", "links_ns", "errors_ns")),
+        ("errors_room", ctypes.c_int64), ("errors", ctypes.c_int64),
+    ]
+
+
+@dataclass(frozen=True)
+class Timings:
+    """What some passes of one process took; times in ns of its machine's clock.
+
+    ``start_ns``, ``end_ns``, ``late_ns`` have one entry per pass; ``times_ns`` (passes, records,
+    2): begin and end; ``links_ns`` (passes, messages); ``errors_ns``: of emulated pieces.
+    """
+
+    start_ns: Ints
+    end_ns: Ints
+    late_ns: Ints
+    times_ns: Ints
+    links_ns: Ints
+    errors_ns: Ints
+
+
+class InnerLoop:
+    """The compiled inner loop, loaded into this process.
+
+    ``progress`` is struct progress: pass, event, state, beats; written while the loop runs.
+    """
+
+    def __init__(self, path: Path, progress: Ints) -> None:
+        self._library = ctypes.CDLL(str(path))
+        word, number, pointer = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p
+        lib = self._library
+        lib.p3s_open.argtypes = [pointer, pointer, number, number, pointer, pointer, pointer]
+        lib.p3s_open.restype = pointer
+        lib.p3s_run.argtypes = [pointer, word, word, ctypes.c_double, number, pointer]
+        lib.p3s_run.restype = number
+        lib.p3s_close.argtypes, lib.p3s_close.restype = [pointer], None
+        lib.p3s_outstanding.argtypes, lib.p3s_outstanding.restype = [pointer, pointer, word], word
+        lib.p3s_calibrate.argtypes, lib.p3s_calibrate.restype = [pointer], None
+        lib.p3s_compare_clocks.argtypes = [number, number, number, word, pointer]
+        lib.p3s_compare_clocks.restype = number
+        self.progress = progress
+        #: By the logarithm of a sleep's length in us: how much longer it takes, median, ns.
+        self.overshoot_ns: Ints = np.zeros(_BUCKETS, dtype=np.int64)
+        self._handle: int | None = None
+        self._part: Part | None = None
+        self._kept: list[object] = []
+
+    def calibrate(self) -> None:
+        """Measure how sleeps overshoot here; takes about 60 ms."""
+        self._library.p3s_calibrate(self.overshoot_ns.ctypes.data)
+
+    def open(self, part: Part, world: Sequence[int], comms: Sequence[int], pages: str,
+             shared_cores: bool) -> None:
+        """Make a program ready: buffers, persistent requests.
+
+        ``world``: Fortran handles of the communicators of messages, of control messages, and of
+        nothing but the loop's own collectives; ``comms``: those that events name.
+        Errors: P3SError naming the event that is wrong.
+        """
+        self.close()
+        for events in (part.events, part.persistent):
+            if events.dtype != EVENT or not events.flags.c_contiguous:
+                raise ValueError("events must be a contiguous array of EVENT records")
+        handles = np.asarray(comms, dtype=np.int32)
+        program = _Program(
+            part.events.ctypes.data, part.persistent.ctypes.data, part.lists.ctypes.data,
+            part.record.ctypes.data, handles.ctypes.data, len(part.events), len(part.persistent),
+            len(part.lists), part.slots, len(handles), part.records, part.in_bytes,
+            part.out_bytes, int(part.idle))
+        self._kept = [part, handles, program]
+        error = ctypes.c_int(0)
+        first = np.asarray(world, dtype=np.int32)
+        handle = self._library.p3s_open(
+            first.ctypes.data, ctypes.byref(program), _PAGES[pages], int(shared_cores),
+            self.overshoot_ns.ctypes.data, self.progress.ctypes.data, ctypes.byref(error))
+        if not handle:
+            raise P3SError(_why(error.value))
+        self._handle, self._part = handle, part
+
+    def run(self, passes: int, offset_ns: int, work_scale: float, timed: bool) -> Timings:
+        """Execute the program ``passes`` times, all processes together.
+
+        ``offset_ns``: this machine's clock minus that of process 0. Without ``timed`` nothing
+        waits for its time (at_ns). Errors: P3SError when an MPI call fails.
+        """
+        assert self._handle is not None and self._part is not None
+        part = self._part
+        start, end, late = (np.zeros(passes, dtype=np.int64) for _ in range(3))
+        times = np.zeros((passes, part.records, 2), dtype=np.int64)
+        links = np.zeros((passes, part.links), dtype=np.int64)
+        errors = np.zeros(passes * part.pieces, dtype=np.int64)
+        timings = _Timings(*(one.ctypes.data for one in (start, end, late, times, links, errors)),
+                           len(errors), 0)
+        error = self._library.p3s_run(self._handle, passes, offset_ns, work_scale, int(timed),
+                                      ctypes.byref(timings))
+        if error != 0:
+            raise P3SError(_why(error))
+        return Timings(start, end, late, times, links, errors[:timings.errors])
+
+    def outstanding(self, most: int) -> tuple[int, list[int]]:
+        """Return how many requests are outstanding, and events that the first of them are from."""
+        if self._handle is None:
+            return 0, []
+        events = np.zeros(most, dtype=np.int64)
+        found = int(self._library.p3s_outstanding(self._handle, events.ctypes.data, most))
+        return found, events[:min(found, most)].tolist()
+
+    def close(self) -> None:
+        """Give back what open took."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._library.p3s_close(handle)
+
+    def compare_clocks(self, comm: int, peer: int, asks: bool, rounds: int) -> tuple[int, int, int]:
+        """Return this clock minus the peer's, the error, and when (ns); see inner.c."""
+        result = np.zeros(3, dtype=np.int64)
+        error = self._library.p3s_compare_clocks(comm, peer, int(asks), rounds,
+                                                 result.ctypes.data)
+        if error != 0:
+            raise P3SError(f"comparing clocks with process {peer}: {_why(error)}")
+        offset, half, when = result.tolist()
+        return offset, half, when
+
+
+def _why(error: int) -> str:
+    """Return an error of the inner loop as text."""
+    if error in _FAILURES:
+        return _FAILURES[error]
+    from mpi4py import MPI
+
+    return f"MPI error {error} ({MPI.Get_error_string(error)})"

@@ -1,0 +1,190 @@
+"""The directory of a replay job: what its processes are told, and what they write."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from p3s.errors import P3SError
+from replay.engine.clocks import kernel
+from replay.engine.watchdog import pages_dir
+from replay.plan.program import EVENT, Pairing, Program
+from replay.plan.world import Process, World
+
+PLAN = "plan.json"
+PROGRAMS = "programs"
+RESULTS = "results"
+PLACES = "places.json"
+DONE = "done.json"
+#: Kinds of pages that buffers can have: 4 KiB, huge, or what malloc gives.
+PAGES = ("small", "huge", "malloc")
+STALL_S = 60.0
+MOST_PASSES = 256
+VERSION = 1
+#: What a pass and an event take beside computation, to share the budget by: a guess is enough.
+_PASS_S = 0.005
+_NS_PER_EVENT = 20_000.0
+_NS_PER_BYTE = 10.0
+
+_ARRAYS = ("start", "lists", "list_start", "slots", "in_bytes", "out_bytes")
+_PAIRING = ("cls", "sender", "receiver", "sent", "sent_end", "posted", "received", "alone")
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """How a job is run.
+
+    ``library``: the compiled inner loop (replay/engine/inner.py). ``budget_s``: time to measure
+    in. ``stall_s``: the job is ended when nothing moves for so long, beyond what emulated
+    computation takes. ``pages``: one of PAGES. ``work_scale``: factor on emulated computation.
+    ``most_passes``: of one program, however little is known then.
+    """
+
+    library: Path
+    budget_s: float
+    stall_s: float = STALL_S
+    pages: str = "small"
+    work_scale: float = 1.0
+    most_passes: int = MOST_PASSES
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as its first process reads it: settings, processes, and a head per program."""
+
+    directory: Path
+    settings: JobSettings
+    world: World
+    heads: tuple[Mapping[str, Any], ...]
+
+    def pass_s(self, number: int) -> float:
+        """Return how long a pass of a program takes, roughly; budgets are shared by this."""
+        head = self.heads[number]
+        wait_ns = max(head["work_ns"] * self.settings.work_scale, head["last_ns"])
+        return (_PASS_S + 1e-9 * (wait_ns + _NS_PER_BYTE * head["bytes"]
+                                  + _NS_PER_EVENT * head["events"]))
+
+    def program(self, number: int) -> Program:
+        """Read a program; ``step`` and ``classes`` are not part of a job and come back empty."""
+        head = self.heads[number]
+        path = program_path(self.directory, number)
+        try:
+            with np.load(path, allow_pickle=False) as found:
+                events = np.ascontiguousarray(found["events"]).view(EVENT).reshape(-1)
+                columns = {name: found[name] for name in _ARRAYS}
+                persistent = found["persistent"].view(EVENT).reshape(-1)
+                cut = np.cumsum(found["persistent_count"])[:-1]
+                pairing = Pairing(**{name: found[f"pairing_{name}"] for name in _PAIRING}) \
+                    if head["pairing"] else None
+        except (OSError, KeyError, ValueError) as err:
+            raise P3SError(f"{path}: missing or damaged ({err}); replay with --again") from err
+        return Program(
+            what=head["what"], name=head["name"], section=head["section"], events=events,
+            step=np.zeros(0, dtype=np.int64),
+            comms=tuple(tuple(members) for members in head["comms"]),
+            persistent=tuple(np.split(persistent, cut)), pairing=pairing,
+            timed=head["timed"], noise=head["noise"], **columns,
+        )
+
+
+def program_path(directory: Path, number: int) -> Path:
+    """Return the file of a program."""
+    return directory / PROGRAMS / f"program-{number:03d}.npz"
+
+
+def result_path(directory: Path, number: int) -> Path:
+    """Return the file with what a program has measured; there once it has been."""
+    return directory / RESULTS / f"program-{number:03d}.npz"
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON; the file is there completely or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(json.dumps(content))
+    os.replace(draft, path)
+
+
+def _plain(records: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    """Return EVENT records as numbers, so that a file holds no types of ours."""
+    return np.ascontiguousarray(records).view(np.int64).reshape(-1)
+
+
+def write_job(directory: Path, programs: Sequence[Program], world: World,
+              settings: JobSettings) -> None:
+    """Write a job: plan.json and a file per program. Results that are there are kept.
+
+    Errors: P3SError for settings that cannot be, or when the directory cannot be written.
+    """
+    if settings.pages not in PAGES:
+        raise P3SError(f"pages {settings.pages}: not one of {', '.join(PAGES)}")
+    if settings.budget_s <= 0 or settings.stall_s <= 0:
+        raise P3SError("budget and stall time must be more than 0 seconds")
+    try:
+        for name in (PROGRAMS, RESULTS):
+            (directory / name).mkdir(parents=True, exist_ok=True)
+        pages_dir(directory, kernel()).mkdir(exist_ok=True)
+        for number, program in enumerate(programs):
+            _write_program(program_path(directory, number), program, world.size)
+        write_json(directory / PLAN, {
+            "version": VERSION,
+            **asdict(settings),
+            "library": str(settings.library),
+            "processes": [asdict(process) for process in world.processes],
+            "programs": [_head(program) for program in programs],
+        })
+    except OSError as err:
+        raise P3SError(f"{directory}: cannot be written: {err.strerror}") from err
+
+
+def _head(program: Program) -> dict[str, Any]:
+    sizes = [(float(mine["work_ns"].sum()), float(mine["bytes"].clip(0).sum()), len(mine))
+             for mine in map(program.of, range(len(program.start) - 1))]
+    work_ns, nbytes, events = (max(column) for column in zip(*sizes, strict=True))
+    return {
+        "work_ns": work_ns, "bytes": nbytes, "events": events,
+        "last_ns": float(program.events["at_ns"].max(initial=0)) if program.timed else 0.0,
+        "what": program.what, "name": program.name, "section": int(program.section),
+        "comms": [[int(rank) for rank in members] for members in program.comms],
+        "timed": bool(program.timed), "noise": bool(program.noise),
+        "pairing": program.pairing is not None,
+    }
+
+
+def _write_program(path: Path, program: Program, size: int) -> None:
+    if len(program.start) != size + 1:
+        raise P3SError(f"program {program.name}: made for {len(program.start) - 1} processes, "
+                       f"but there are {size}")
+    persistent = list(program.persistent) or [np.zeros(0, dtype=EVENT)] * size
+    columns: dict[str, Any] = {name: np.asarray(getattr(program, name), dtype=np.int64)
+                               for name in _ARRAYS}
+    if program.pairing is not None:
+        columns.update({f"pairing_{name}": np.asarray(getattr(program.pairing, name))
+                        for name in _PAIRING})
+    with open(path, "wb") as file:
+        np.savez(file, events=_plain(program.events), persistent=_plain(np.concatenate(persistent)),
+                 persistent_count=np.array([len(one) for one in persistent], dtype=np.int64),
+                 **columns)
+
+
+def read_job(directory: Path) -> Job:
+    """Read plan.json of a job. Errors: P3SError in one line when it is missing or damaged."""
+    path = directory / PLAN
+    try:
+        plan = json.loads(path.read_text())
+        if plan["version"] != VERSION:
+            raise P3SError(f"{path}: written by another version of P3S")
+        settings = JobSettings(Path(plan["library"]), float(plan["budget_s"]),
+                               float(plan["stall_s"]), str(plan["pages"]),
+                               float(plan["work_scale"]), int(plan["most_passes"]))
+        world = World(tuple(Process(**process) for process in plan["processes"]))
+        return Job(directory, settings, world, tuple(plan["programs"]))
+    except (OSError, KeyError, TypeError, ValueError) as err:
+        why = " ".join(str(err).split())[:120]
+        raise P3SError(f"{path}: missing or damaged ({why})") from err

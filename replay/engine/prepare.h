@@ -1,0 +1,145 @@
+/* Making events ready: buffers, checked and translated arguments, persistent requests. */
+
+static char *buffer_of(size_t *room, enum pages pages)
+{
+    enum { HUGE_PAGE = 2 << 20, PAGE = 4096 };
+    char *found;
+    if (pages == PAGES_HUGE) {
+        *room = (*room + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+        found = aligned_alloc(HUGE_PAGE, *room);
+        if (found)
+            madvise(found, *room, MADV_HUGEPAGE);
+    } else {
+        found = malloc(*room);
+        uintptr_t first = ((uintptr_t)found + PAGE - 1) / PAGE * PAGE;
+        uintptr_t end = ((uintptr_t)found + *room) / PAGE * PAGE;
+        if (found && pages == PAGES_SMALL && end > first)
+            madvise((void *)first, end - first, MADV_NOHUGEPAGE);
+    }
+    if (found)
+        memset(found, 1, *room); /* touched once: no page fault is timed */
+    return found;
+}
+
+static void at_least(size_t *room, int64_t wanted)
+{
+    if (wanted > 0 && (size_t)wanted > *room)
+        *room = (size_t)wanted;
+}
+
+static int receives(int64_t code)
+{
+    return code == RECV || code == IRECV || code == SECOND || code == LINK_RECV;
+}
+
+static int collects(int64_t code)
+{
+    return code == COLLECTIVE || code == COLLECTIVE_START;
+}
+
+static int leaves_request(int64_t code)
+{
+    return code == ISEND || code == ISSEND || code == IRECV || code == START
+        || code == COLLECTIVE_START;
+}
+
+/* How much room an event needs in the two buffers. */
+static int need(struct loop *s, const struct event *e, const int *comms, int64_t n_comms)
+{
+    int64_t out = e->bytes, in = e->bytes, window = e->number < WINDOW ? e->number : WINDOW;
+    if (e->code == WAIT || e->code == WAITANY || e->code == WAITSOME || e->code == START
+        || e->code == NOTHING || e->code == END || e->code == ASK)
+        return MPI_SUCCESS;
+    if (e->bytes < 0 || e->bytes > INT32_MAX || e->offset < 0)
+        return BAD_EVENT;
+    if (collects(e->code)) {
+        if (e->comm < 0 || e->comm >= n_comms)
+            return BAD_EVENT;
+        MPI_Comm comm = MPI_Comm_f2c(comms[e->comm]);
+        if (comm == MPI_COMM_NULL)
+            return NO_MEMBER;
+        int members;
+        MPI_Comm_size(comm, &members);
+        rooms(e->arg, e->bytes, members, &out, &in);
+        at_least(&s->in_room, e->offset + in);
+        at_least(&s->out_room, out); /* of a collective the offset is that of the result */
+        return MPI_SUCCESS;
+    }
+    if (e->code == LINK_SEND || e->code == LINK_RECV)
+        out = in = e->bytes * window;
+    if (receives(e->code))
+        at_least(&s->in_room, e->offset + in);
+    else
+        at_least(&s->out_room, e->offset + out);
+    return MPI_SUCCESS;
+}
+
+static int ready(struct loop *s, struct op *o, const struct event *e, const int64_t *lists,
+                 const int *comms)
+{
+    o->code = (int32_t)e->code;
+    o->peer = e->peer == NOBODY ? MPI_PROC_NULL : (int32_t)e->peer;
+    o->tag = (int32_t)e->tag;
+    if (receives(e->code)) {
+        o->peer = e->peer == ANY ? MPI_ANY_SOURCE : o->peer;
+        o->tag = e->tag == ANY ? MPI_ANY_TAG : o->tag;
+    }
+    o->bytes = (int32_t)e->bytes;
+    o->arg = (int32_t)e->arg;
+    o->slot = (int32_t)e->slot;
+    o->number = (int32_t)e->number;
+    o->work_ns = e->work_ns;
+    o->at_ns = e->at_ns;
+    o->buffer = (receives(e->code) ? s->in : s->out) + e->offset;
+    o->list = lists + e->first;
+    o->in_order = 1;
+    if (e->code == WAIT || e->code == WAITANY || e->code == WAITSOME) {
+        for (int64_t i = 0; i < e->number; i++) {
+            if (o->list[i] < 0 || o->list[i] >= s->n_slots)
+                return BAD_EVENT;
+            if (o->list[i] != o->list[0] + i)
+                o->in_order = 0;
+        }
+    }
+    if (e->code == START && (e->arg < 0 || e->arg >= s->n_persistent))
+        return BAD_EVENT;
+    if (e->code == SENDRECV && (o - s->ops + 1 >= s->count || e[1].code != SECOND))
+        return BAD_EVENT;
+    if (collects(e->code)) {
+        int members, root = (int)e->peer;
+        o->comm = MPI_Comm_f2c(comms[e->comm]);
+        MPI_Comm_size(o->comm, &members);
+        o->bytes = (int32_t)part_of(e->arg, e->bytes, members);
+        o->buffer = s->out;
+        o->second = s->in + e->offset;
+        if (root >= 0) { /* as a rank of this communicator */
+            MPI_Group all, some;
+            MPI_Comm_group(s->messages, &all);
+            MPI_Comm_group(o->comm, &some);
+            MPI_Group_translate_ranks(all, 1, &root, some, &o->peer);
+            MPI_Group_free(&all);
+            MPI_Group_free(&some);
+        }
+    }
+    return MPI_SUCCESS;
+}
+
+static int make_persistent(struct loop *s, const struct event *e, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        struct op o = {0};
+        int error = ready(s, &o, &e[i], NULL, NULL);
+        MPI_Request *r = &s->persistent[i];
+        if (error == BAD_EVENT)
+            return error;
+        if (e[i].code == IRECV)
+            error = MPI_Recv_init(o.buffer, o.bytes, MPI_BYTE, o.peer, o.tag, s->messages, r);
+        else if (e[i].code == ISSEND)
+            error = MPI_Ssend_init(o.buffer, o.bytes, MPI_BYTE, o.peer, o.tag, s->messages, r);
+        else
+            error = MPI_Send_init(o.buffer, o.bytes, MPI_BYTE, o.peer, o.tag, s->messages, r);
+        if (error != MPI_SUCCESS)
+            return error;
+    }
+    return MPI_SUCCESS;
+}

@@ -1,0 +1,421 @@
+"""One process of a replay: ``python -m replay.engine.worker DIRECTORY SIZE``.
+
+Process 0 reads the job from DIRECTORY (replay/engine/job.py), hands every process its part of each
+program, decides after each batch of passes whether enough is known, and writes the result of a
+program as soon as it is complete. The timing itself is done by the inner loop (inner.c). A process
+that fails takes the whole job down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p3s.errors import P3SError
+from replay.engine import clocks, watchdog, witness
+from replay.engine.collect import Collector, part_of, recorded
+from replay.engine.inner import InnerLoop, Part, Timings
+from replay.engine.job import DONE, PLACES, Job, read_job, result_path, write_json
+from replay.engine.results import save_result
+from replay.engine.watchdog import ERROR_MARK, Page, Watchdog, say
+from replay.plan.program import EVENT, Program
+from replay.steps import Ints
+
+#: Passes of one batch, and the fewest of a program.
+BATCH = 8
+MIN_PASSES = 8
+#: Half width of the 95 % interval, relative to the median, that is narrow enough.
+NARROW = 0.05
+#: Numbers that process 0 holds of one program at most.
+_MOST_VALUES = 1 << 25
+#: Every program gets MIN_PASSES, unless this share of the budget has been overdrawn.
+_OVERTIME = 0.5
+_PR_SET_PDEATHSIG = 1
+_ABORT_S = 5.0
+#: What the processes may need to find each other, beyond the time that nothing may move.
+_START_S = 30.0
+_EVENT_WORDS = EVENT.itemsize // 8
+
+
+def die_with_parent() -> None:
+    """Let the kernel kill this process when the launcher's daemon that started it is gone."""
+    parent = os.getppid()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+class Worker:
+    """State of one process of the replay."""
+
+    def __init__(self, comm: Any, directory: Path, page: Page) -> None:
+        from mpi4py import MPI
+
+        self.comm = comm
+        self.rank: int = comm.rank
+        self.directory = directory
+        self.page = page
+        self.job: Job | None = read_job(directory) if self.rank == 0 else None
+        head = self._share_json(self._head() if self.job else None)
+        if len(head["roles"]) != comm.size:
+            raise P3SError(f"the job is for {len(head['roles'])} processes, but {comm.size} "
+                           "were started")
+        self.role: str = head["roles"][self.rank]
+        self.pages: str = head["pages"]
+        self.work_scale = float(head["work_scale"])
+        self.budget_s = float(head["budget_s"])
+        self.most_passes = int(head["most_passes"])
+        self._tell("starting")
+        library = self.job.settings.library.read_bytes() if self.job else b""
+        self.loop = self._load(self._share(library))
+        self.watchdog = Watchdog(page, float(head["stall_s"]), self.loop.outstanding)
+        self.watchdog.allow(_START_S)
+        self.watchdog.start()
+        # Messages, control messages, and the loop's own collectives never meet.
+        self.world = [comm.Dup() for _ in range(3)]
+        for one in self.world:
+            one.Set_errhandler(MPI.ERRORS_RETURN)
+        self.comms: dict[tuple[int, ...], Any] = {}
+        self.places = self._places()
+        self.kernels = [place["kernel"] for place in self.places]
+        self.shared_cores = self._shares_cores()
+        siblings = self._siblings()
+        self.watchdog.watch(self._next_of(siblings),
+                            [self.places[rank]["pid"] for rank in siblings if rank != self.rank])
+        self.errors_ns: list[Any] = []
+
+    def _head(self) -> dict[str, Any]:
+        assert self.job is not None
+        settings = self.job.settings
+        roles = [f"{p.role} {p.slot} of side {p.side}, node {p.node}"
+                 for p in self.job.world.processes]
+        return {"roles": roles, "pages": settings.pages, "stall_s": settings.stall_s,
+                "budget_s": settings.budget_s, "work_scale": settings.work_scale,
+                "most_passes": settings.most_passes}
+
+    # ---- sharing -----------------------------------------------------------------------
+    def _share(self, data: bytes) -> bytes:
+        """Send bytes from process 0 to everybody."""
+        length = np.array([len(data)], dtype=np.int64)
+        self.comm.Bcast(length)
+        buffer = np.frombuffer(data, dtype=np.uint8).copy() if self.rank == 0 else np.empty(
+            int(length[0]), dtype=np.uint8)
+        self.comm.Bcast(buffer)
+        return buffer.tobytes()
+
+    def _share_json(self, content: Any) -> Any:
+        return json.loads(self._share(json.dumps(content).encode()))
+
+    def _gather_json(self, content: Any) -> list[Any]:
+        """Return what every process has to say, on every process."""
+        raw = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8).copy()
+        lengths = np.zeros(self.comm.size, dtype=np.int64)
+        self.comm.Allgather(np.array([len(raw)], dtype=np.int64), lengths)
+        everything = np.empty(int(lengths.sum()), dtype=np.uint8)
+        self.comm.Allgatherv(raw, [everything, lengths.tolist()])
+        text, ends = everything.tobytes(), np.cumsum(lengths).tolist()
+        return [json.loads(text[end - length:end])
+                for end, length in zip(ends, lengths.tolist(), strict=True)]
+
+    def _agree(self, number: int) -> int:
+        """Return process 0's number."""
+        order = np.array([number], dtype=np.int64)
+        self.comm.Bcast(order)
+        return int(order[0])
+
+    def _tell(self, where: str) -> None:
+        self.page.tell(f"process {self.rank} ({self.role}), {where}")
+
+    # ---- where the processes are -------------------------------------------------------
+    def _load(self, library: bytes) -> InnerLoop:
+        """Load the inner loop from a private copy: nodes need not share a file system."""
+        with tempfile.TemporaryDirectory(prefix="p3s-replay-") as place:
+            path = Path(place, "inner.so")
+            path.write_bytes(library)
+            return InnerLoop(path, self.page.words)
+
+    def _places(self) -> list[dict[str, Any]]:
+        """Return where every process is; process 0 writes it down."""
+        from mpi4py import MPI
+
+        try:
+            world = os.readlink("/proc/self/ns/pid")
+        except OSError:
+            world = ""
+        places = self._gather_json({
+            "name": MPI.Get_processor_name()[:255], "kernel": clocks.kernel(), "world": world,
+            "cores": f"{sum(1 << core for core in os.sched_getaffinity(0)):x}",
+            "pid": os.getpid(), "page": self.page.fd,
+            "node": os.environ.get("SLURMD_NODENAME", "")[:255],
+        })
+        if self.rank == 0:
+            kept = ("name", "kernel", "cores", "pid", "node")
+            write_json(self.directory / PLACES,
+                       [{key: place[key] for key in kept} for place in places])
+        return places
+
+    def _here(self) -> list[int]:
+        """Return the processes of this machine."""
+        return [rank for rank, kernel in enumerate(self.kernels)
+                if kernel == self.kernels[self.rank]]
+
+    def _shares_cores(self) -> bool:
+        """Return whether this machine has fewer cores for the processes than there are of them."""
+        here = self._here()
+        cores = 0
+        for rank in here:
+            cores |= int(self.places[rank]["cores"], 16)
+        return len(here) > cores.bit_count()
+
+    def _siblings(self) -> list[int]:
+        """Return the processes that can be seen from here, this one among them."""
+        return [rank for rank in self._here()
+                if self.places[rank]["world"] == self.places[self.rank]["world"]]
+
+    def _next_of(self, siblings: list[int]) -> watchdog.Neighbour | None:
+        """Return the next process of this machine, to be watched."""
+        other = self.places[siblings[(siblings.index(self.rank) + 1) % len(siblings)]]
+        if other["pid"] == os.getpid():
+            return None
+        return watchdog.neighbour(other["pid"], other["page"])
+
+    # ---- what happens ------------------------------------------------------------------
+    def replay(self) -> dict[str, Any]:
+        """Run all programs that have no result yet; return what process 0 knows."""
+        self._tell("measuring how sleeps overshoot")
+        self.loop.calibrate()
+        deadline = time.monotonic() + self.budget_s
+        to_do = self._share_json(self._to_do() if self.job else None)
+        numbers, needs_s, kinds = [[entry[i] for entry in to_do] for i in range(3)]
+        passes = skipped = 0
+        for index, number in enumerate(numbers):
+            left_s = deadline - time.monotonic()
+            # Something of every kind is measured, whatever the budget.
+            if self._agree(kinds[index] in kinds[:index]
+                           and left_s < -_OVERTIME * self.budget_s):
+                skipped += 1
+                continue
+            share_s = max(left_s, 0.0) * needs_s[index] / sum(needs_s[index:])
+            passes += self.program(number, share_s, len(numbers) - index - 1)
+        self._tell("finishing")
+        self.loop.close()
+        self.comm.Barrier()
+        self.page.done()
+        self.watchdog.stop()
+        return {"passes": passes, "programs": len(numbers), "skipped": skipped,
+                "shared_cores": self.shared_cores, "kernels": len(set(self.kernels)),
+                "work_error_ns": self._work_error(),
+                "sleep_overshoot_ns": self.loop.overshoot_ns.tolist()}
+
+    def _to_do(self) -> list[tuple[int, float, str]]:
+        """Return the programs without a result, how long a pass takes roughly, and their kind."""
+        assert self.job is not None
+        return [(number, self.job.pass_s(number), head["what"])
+                for number, head in enumerate(self.job.heads)
+                if not result_path(self.directory, number).exists()]
+
+    def _work_error(self) -> dict[str, float]:
+        """Return how far emulated pieces of computation were off, as sizes."""
+        errors = np.abs(np.concatenate(self.errors_ns)) if self.errors_ns else np.zeros(0)
+        if not len(errors):
+            return {}
+        return {"pieces": len(errors), "p50": float(np.median(errors)),
+                "p95": float(np.percentile(errors, 95))}
+
+    def program(self, number: int, share_s: float, left: int) -> int:
+        """Run one program until enough is known; return the number of passes."""
+        program = self.job.program(number) if self.job else None
+        record = recorded(program) if program else None
+        head = self._share_json(self._program_head(number, program) if program else None)
+        self._tell(f"program {number} {head['name']}")
+        self.watchdog.allow(head["allowed_s"])
+        part = self._own(program, record)
+        self.page.lay_down(part.events)
+        self.loop.open(part, [one.py2f() for one in self.world],
+                       [self._comm(members) for members in head["comms"]], self.pages,
+                       self.shared_cores)
+        collector = Collector(program, record) if program and record is not None else None
+        passes = self._measure(collector, part, head["timed"], share_s)
+        self.loop.close()
+        if collector and self.job:
+            result = collector.result()
+            self.errors_ns.append(result.work_error_ns)
+            save_result(result_path(self.directory, number), result)
+            print(f"measured {head['name']}: {passes} passes, {left} programs left", flush=True)
+        return passes
+
+    def _program_head(self, number: int, program: Program) -> dict[str, Any]:
+        """Return what everybody must know of a program, with how long nothing may move in it."""
+        assert self.job is not None
+        return {"name": program.name, "timed": program.timed,
+                "comms": [list(members) for members in program.comms],
+                "allowed_s": 2.0 * self.job.pass_s(number)}
+
+    def _own(self, program: Program | None, record: Ints | None) -> Part:
+        """Return this process's part of a program; process 0 hands them out."""
+        counts = np.zeros((self.comm.size, 7), dtype=np.int64)
+        data: list[Ints] = []
+        if program is not None and record is not None:
+            for process in range(self.comm.size):
+                part = part_of(program, process, record)
+                counts[process] = (len(part.events), len(part.lists), len(part.persistent),
+                                   part.slots, part.in_bytes, part.out_bytes, 0)
+                data += [part.events.view(np.int64).reshape(-1), part.lists, part.record,
+                         part.persistent.view(np.int64).reshape(-1)]
+        self.comm.Bcast(counts)
+        words = (counts[:, 0] + counts[:, 2]) * _EVENT_WORDS + counts[:, 1] + counts[:, 0]
+        mine = np.empty(int(words[self.rank]), dtype=np.int64)
+        send = [np.concatenate(data), words.tolist()] if data else None
+        self.comm.Scatterv(send, mine, root=0)
+        events, lists, persistent, slots, in_bytes, out_bytes, _ = counts[self.rank].tolist()
+        pieces = np.split(mine, np.cumsum([events * _EVENT_WORDS, lists, events]))
+        raw_events, own_lists, own_record, raw_persistent = map(np.ascontiguousarray, pieces)
+        return Part(raw_events.view(EVENT), own_lists, own_record, raw_persistent.view(EVENT),
+                    slots, in_bytes, out_bytes)
+
+    def _comm(self, members: list[int]) -> int:
+        """Return the Fortran handle of a communicator of some processes, made when it is new."""
+        from mpi4py import MPI
+
+        key = tuple(members)
+        if key not in self.comms:
+            group = self.comm.Get_group().Incl(members)
+            self.comms[key] = self.comm.Create(group)
+            if self.comms[key] != MPI.COMM_NULL:
+                self.comms[key].Set_errhandler(MPI.ERRORS_RETURN)
+        return int(self.comms[key].py2f())
+
+    def _measure(self, collector: Collector | None, part: Part, timed: bool,
+                 share_s: float) -> int:
+        """Make passes until enough is known; return how many."""
+        begin = time.monotonic()
+        before = clocks.compare(self.comm, self.loop, self.kernels)
+        # Connections and buffers get built; then all as it will be, thrown away.
+        self._go(1, before, 0.0, False)
+        tried = time.monotonic()
+        self._go(1, before, self.work_scale, timed)
+        pass_s = max(time.monotonic() - tried, 1e-6)
+        before = clocks.compare(self.comm, self.loop, self.kernels)
+        done = 0
+        while self._agree(int(collector is not None and self._more(collector, begin, share_s,
+                                                                   pass_s))):
+            timings = self._go(BATCH, before, self.work_scale, timed)
+            after = clocks.compare(self.comm, self.loop, self.kernels)
+            everybody = self._gather(timings, part)
+            if collector is not None:
+                collector.add(everybody, before, after)
+                done = collector.passes
+            before = after
+        return self._agree(done)
+
+    def _go(self, passes: int, offsets: clocks.Offsets, work_scale: float,
+            timed: bool) -> Timings:
+        try:
+            return self.loop.run(passes, int(offsets.offset_ns[self.rank]), work_scale, timed)
+        except P3SError as err:
+            raise P3SError(f"{err} at {self.watchdog.pending()}") from err
+
+    def _more(self, collector: Collector, begin: float, share_s: float, pass_s: float) -> bool:
+        """Return whether another batch is needed and there is time for it."""
+        spent_s = time.monotonic() - begin
+        if collector.passes < MIN_PASSES:
+            # Where every pass is spoilt by somebody's late start it must end all the same.
+            return collector.dropped < 4 * BATCH or spent_s < share_s
+        if (collector.passes >= self.most_passes or collector.values > _MOST_VALUES
+                or spent_s + BATCH * pass_s > share_s):
+            return False
+        return not collector.is_known(NARROW)
+
+    def _gather(self, timings: Timings, part: Part) -> list[Timings]:
+        """Return what every process recorded, on process 0; nothing elsewhere."""
+        passes = len(timings.start_ns)
+        shape = np.array([part.records, part.links, len(timings.errors_ns)], dtype=np.int64)
+        shapes = np.zeros((self.comm.size, 3), dtype=np.int64)
+        self.comm.Allgather(shape, shapes)
+        words = passes * (3 + 2 * shapes[:, 0] + shapes[:, 1]) + shapes[:, 2]
+        mine = np.concatenate([timings.start_ns, timings.end_ns, timings.late_ns,
+                               timings.times_ns.reshape(-1), timings.links_ns.reshape(-1),
+                               timings.errors_ns])
+        everything = np.empty(int(words.sum()), dtype=np.int64) if self.rank == 0 else None
+        self.comm.Gatherv(mine, [everything, words.tolist()] if self.rank == 0 else None)
+        if everything is None:
+            return []
+        found = []
+        for piece, (records, links, _errors) in zip(
+            np.split(everything, np.cumsum(words)[:-1]), shapes.tolist(), strict=True
+        ):
+            start, end, late, times, arrivals, errors = np.split(piece, np.cumsum(
+                [passes, passes, passes, passes * records * 2, passes * links]))
+            found.append(Timings(start, end, late, times.reshape(passes, records, 2),
+                                 arrivals.reshape(passes, links), errors))
+        return found
+
+
+def _abort(comm: Any, page: Page, line: str) -> None:
+    """Say why and end the job; without this the other processes would wait for ever."""
+    say(f"{ERROR_MARK}{line}")
+    page.done(watchdog.FAILED)
+    killer = threading.Timer(_ABORT_S, os._exit, [1])
+    killer.daemon = True
+    killer.start()
+    comm.Abort(1)
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, P3SError):
+        return str(error)
+    if isinstance(error, SystemExit):
+        return f"left with sys.exit({error.code!r})"
+    return " ".join(traceback.format_exception_only(type(error), error)).strip().replace("\n", " ")
+
+
+def start(directory: Path, size: int) -> None:
+    """Join the job and replay."""
+    import mpi4py
+
+    mpi4py.rc.threads = False  # only the main thread calls MPI; with more every call costs more
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    page = Page(watchdog.pages_dir(directory, clocks.kernel()) / str(comm.rank))
+    witness.hold(directory, comm.rank)
+    page.tell(f"process {comm.rank}, starting")
+    family = {"Open MPI": "openmpi"}.get(MPI.get_vendor()[0], "mpich")
+    wanted = os.environ.get("P3S_REPLAY_MPI", family)
+    if comm.size != size or family != wanted:
+        say(f"{ERROR_MARK}mpi4py uses {MPI.get_vendor()[0]} and sees {comm.size} processes, but "
+            f"the launcher started {size} with {wanted}; install mpi4py for that MPI, or give the "
+            "launcher of the other one with --launcher")
+        comm.Abort(2)
+    try:
+        worker = Worker(comm, directory, page)
+        outcome = worker.replay()
+        if comm.rank == 0:
+            write_json(directory / DONE, outcome)
+    except BaseException as error:
+        doing = watchdog.read_page(page.fd)[1]
+        what = _one_line(error)
+        _abort(comm, page, what if doing in what else f"{what} at {doing}")
+
+
+def main(arguments: list[str]) -> None:
+    """Run one process of a replay."""
+    die_with_parent()
+    start(Path(arguments[0]), int(arguments[1]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,153 @@
+"""The MPI that a replay uses, and the words that put its processes on their nodes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from p3s.errors import P3SError
+from replay.plan.world import NODES, World
+
+if TYPE_CHECKING:
+    from signature_runner.mpi import MpiInstall
+
+#: Hosts of a job, one per process, in its directory.
+HOST_FILE = "hosts"
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """A launcher and the MPI that it belongs to.
+
+    ``words``: what stands before the program; once ``on_hosts`` has been asked they hold {np}, and
+    {hosts} where the path of a file with one host per process belongs. ``family``: openmpi or
+    mpich; ``mpicc``: its compiler. ``kind``: family of the launcher itself (openmpi, mpich, slurm).
+    ``per_process``: host of every process, empty where the launcher decides.
+    """
+
+    words: tuple[str, ...]
+    family: str
+    version: str
+    mpicc: str
+    kind: str = ""
+    per_process: tuple[str, ...] = ()
+
+    @property
+    def busiest(self) -> int:
+        """Most processes on one host; 0 where that is not known."""
+        return max(map(self.per_process.count, set(self.per_process)), default=0)
+
+
+def find_mpi(launcher: Sequence[str] = ()) -> Mpi:
+    """Return the MPI to replay with.
+
+    Without ``launcher``: the mpiexec that ``p3s characterize`` would take (PATH, then beside this
+    Python), unless its MPI cannot share cores or has no compiler here.
+    Errors: P3SError when there is none, or no compiler of the same MPI.
+    """
+    from signature_runner import command, mpi
+
+    words = list(launcher) or _default_launcher()
+    place = next((i for i, word in enumerate(words)
+                  if os.path.basename(word) in command.LAUNCHERS), 0)
+    path = command.find_launcher(words[place])
+    kind = mpi.launcher_family(path) or ""
+    likely = mpi.family_of_srun(words) if kind == mpi.SLURM else None
+    install = _of_family(likely) if likely else mpi.mpi_for(sys.executable, path)
+    if install is None or (kind in (mpi.OPENMPI, mpi.MPICH) and install.family != kind):
+        raise P3SError(f"{path}: no mpicc of this launcher's MPI ({likely or kind or 'unknown'}) "
+                       "found; put its bin directory on PATH or run `p3s doctor`")
+    words[place] = path
+    return Mpi(tuple(words), install.family, install.version, install.mpicc, kind)
+
+
+def _of_family(family: str) -> MpiInstall | None:
+    """Return an installation of a family."""
+    from signature_runner import mpi
+
+    return next((install for install in mpi.find_mpi() if install.family == family), None)
+
+
+def _default_launcher() -> list[str]:
+    """Return the launcher to use when none is named."""
+    from signature_runner import command, mpi
+
+    try:
+        path = command.find_launcher("mpiexec")
+        install = mpi.mpi_for(None, path)
+        if install is not None and install.usable_oversubscribed and (
+                install.family == mpi.launcher_family(path)):
+            return [path]
+    except P3SError:
+        pass
+    found = [str(m.mpiexec) for m in mpi.find_mpi() if m.mpiexec is not None]
+    if not found:
+        raise P3SError("no MPI found to replay with; install one (for example "
+                       "`pip install mpich`) or run `p3s doctor`")
+    return found[:1]
+
+
+def on_hosts(mpi: Mpi, hosts: Sequence[str] | None, world: World,
+             environ: Mapping[str, str] | None = None) -> Mpi:
+    """Return the MPI with the words that put every process of a world on its host.
+
+    ``hosts``: of the four nodes, repeats allowed; None or empty: this machine. A launcher with {np}
+    in its words is left as it is: its own options decide where processes go. Errors: P3SError.
+    """
+    from signature_runner import mpi as known
+
+    if any("{np}" in word for word in mpi.words):
+        return mpi
+    words = [*mpi.words, "-n", "{np}"]
+    if mpi.kind == known.SLURM and not any(word.startswith("--mpi") for word in mpi.words):
+        words += [f"--mpi={'pmix' if mpi.family == known.OPENMPI else 'pmi2'}"]
+    if not hosts:
+        return replace(mpi, words=tuple(words))
+    if len(hosts) != NODES:
+        raise P3SError(f"hosts {','.join(hosts)}: {len(hosts)} names for {NODES} nodes")
+    per_process = tuple(hosts[process.node] for process in world.processes)
+    if mpi.kind == known.OPENMPI:
+        # One host per process, in the order of the ranks: right for hosts that come twice, too.
+        words += ["--hostfile", "{hosts}", "--map-by", "seq"]
+    elif mpi.kind == known.SLURM:
+        words = ["/usr/bin/env", "SLURM_HOSTFILE={hosts}", *words, "--distribution=arbitrary",
+                 f"--nodes={len(set(per_process))}"]
+        if _slurm_cores(environ) < max(map(per_process.count, set(per_process))):
+            words += ["--overcommit"]
+    else:
+        words += ["-hosts", ",".join(f"{host}:{count}" for host, count in _blocks(per_process))]
+    return replace(mpi, words=tuple(words), per_process=per_process)
+
+
+def _blocks(hosts: Sequence[str]) -> list[tuple[str, int]]:
+    """Return runs of the same host and their lengths."""
+    blocks: list[tuple[str, int]] = []
+    for host in hosts:
+        if blocks and blocks[-1][0] == host:
+            blocks[-1] = (host, blocks[-1][1] + 1)
+        else:
+            blocks.append((host, 1))
+    return blocks
+
+
+def _slurm_cores(environ: Mapping[str, str] | None = None) -> int:
+    """Return the cores of a node of the allocation; of this machine outside of one."""
+    text = (os.environ if environ is None else environ).get("SLURM_CPUS_ON_NODE", "")
+    return int(text) if text.isdigit() else len(os.sched_getaffinity(0))
+
+
+def shares_cores(mpi: Mpi, world: World) -> bool:
+    """Tell whether there will be more processes than cores on a host, as far as that is known."""
+    return (mpi.busiest or world.size) > _slurm_cores()
+
+
+def write_hosts(mpi: Mpi, directory: Path) -> tuple[str, ...]:
+    """Write the host file into a job's directory and return the launcher's words with its path."""
+    path = directory / HOST_FILE
+    if mpi.per_process:
+        path.write_text("".join(f"{host}\n" for host in mpi.per_process))
+    return tuple(word.replace("{hosts}", str(path)) for word in mpi.words)

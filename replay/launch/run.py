@@ -1,0 +1,212 @@
+"""Runs the job of a replay: starts its processes, listens to them, leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from p3s.errors import P3SError
+from replay.launch.landing import Place, check_landing
+from replay.launch.launcher import Mpi, shares_cores, write_hosts
+from replay.launch.store import read_places
+from replay.plan.world import World
+
+#: What the launcher starts on every process, after the interpreter.
+WORKER = ("-m", "replay.engine.worker")
+#: How lines of the processes' output begin that say what went wrong (replay/engine/watchdog.py).
+STALL_MARK = "p3s replay: stalled: "
+ERROR_MARK = "p3s replay: error: "
+_START_S = 120.0
+_START_PER_PROCESS_S = 1.0
+_OVERTIME = 4.0
+_SHOWN = 3
+_SHM = Path("/dev/shm")
+#: Files that Open MPI and MPICH make there: for messages inside a node.
+_SHM_NAMES = re.compile(r"(vader_segment|sm_segment|openmpi|ompi|mpich|mpi_|psm2?_shm|ucx_shm).*")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A job that has ended well: where its processes ran, and seconds that it took."""
+
+    places: tuple[Place, ...]
+    wall_s: float
+
+
+def run_job(directory: Path, mpi: Mpi, world: World, *, timeout_s: float | None = None,
+            progress: Callable[[str], None] | None = None, hosts: Sequence[str] | None = None,
+            worker: Sequence[str] = WORKER) -> Outcome:
+    """Run the job that is written in ``directory``; no process of it is left when this returns.
+
+    ``mpi``: with the words of ``on_hosts``. ``timeout_s``: ends it the hard way; None: some times
+    the budget that its plan.json has. ``progress`` gets what it says while it measures, and the
+    table of pending operations when it did not move. ``hosts``: of the four nodes; what was
+    measured elsewhere is removed.
+    Errors: P3SError in one line: the process that failed and its event, what was pending when
+    nothing moved, processes that are not on their hosts, or another MPI than the launcher's.
+    Results that are there when a process fails are kept.
+    """
+    from replay.engine.job import DONE, PLACES, RESULTS
+    from replay.engine.witness import Witness
+    from signature_runner.launch import run_traced
+
+    directory = Path(directory).absolute()
+    words = [*write_hosts(mpi, directory), *_program(mpi, directory, worker, world.size)]
+    limit_s = _limit_s(directory, world.size) if timeout_s is None else timeout_s
+    said = _Output(progress)
+    since = time.time()
+    problem: str | None = None
+    wall_s = 0.0
+    with Witness(directory, world.size) as witness:
+        try:
+            wall_s = run_traced(
+                words, world.size, directory / "run", timeout_s=limit_s, trace=False,
+                on_output=said, sharing=shares_cores(mpi, world)).wall_s
+        except P3SError as err:
+            problem = str(err)
+        finally:
+            remove_shared_memory(since)
+    # Some launchers return 0 when a process has left early.
+    if problem is not None or not (directory / DONE).exists():
+        said.table()
+        why = said.failure() or witness.first or problem or "it ended before it was done"
+        raise P3SError(f"the replay failed: {why}")
+    places = read_places(directory / PLACES)
+    try:
+        check_landing(world, places, hosts)
+    except P3SError:
+        shutil.rmtree(directory / RESULTS, ignore_errors=True)
+        raise
+    return Outcome(places, wall_s)
+
+
+def _limit_s(directory: Path, size: int) -> float:
+    """Return how long a job may take at most."""
+    try:
+        plan = json.loads((directory / "plan.json").read_text())
+        budget_s, stall_s = float(plan["budget_s"]), float(plan["stall_s"])
+    except (OSError, ValueError, KeyError, TypeError) as err:
+        raise P3SError(f"{directory}/plan.json: missing or damaged; replay with --again") from err
+    return _START_S + _START_PER_PROCESS_S * size + _OVERTIME * budget_s + stall_s
+
+
+def _program(mpi: Mpi, directory: Path, worker: Sequence[str], size: int) -> list[str]:
+    """Return the words that start one process, with an mpi4py that fits the launcher."""
+    from signature_runner.mpi import library_of
+
+    root = str(Path(__file__).resolve().parent.parent.parent)
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    settings = [f"PYTHONPATH={path}", f"P3S_REPLAY_MPI={mpi.family}"]
+    found = library_of(str(_library(directory)))
+    if found and found[1]:
+        # Left alone, mpi4py takes the first MPI it finds, not the one the launcher belongs to.
+        settings.append(f"MPI4PY_LIBMPI={found[1]}")
+    return ["/usr/bin/env", *settings, sys.executable, "-P", *worker, str(directory), str(size)]
+
+
+def _library(directory: Path) -> str:
+    """Return the compiled inner loop of a job; it is linked to the MPI to use."""
+    try:
+        return str(json.loads((directory / "plan.json").read_text())["library"])
+    except (OSError, ValueError, KeyError, TypeError) as err:
+        raise P3SError(f"{directory}/plan.json: missing or damaged; replay with --again") from err
+
+
+def remove_shared_memory(since: float) -> list[str]:
+    """Remove files of MPI libraries in shared memory that processes killed since then have left.
+
+    Only files of this user that came up after ``since`` (seconds of the epoch) and that no living
+    process has mapped or open. Returns their names.
+    """
+    left = {}
+    with contextlib.suppress(OSError):
+        for path in _SHM.iterdir():
+            with contextlib.suppress(OSError):
+                facts = path.lstat()
+                if (_SHM_NAMES.fullmatch(path.name) and facts.st_uid == os.getuid()
+                        and facts.st_ctime >= since - 1.0 and path.is_file()):
+                    left[str(path)] = path
+    if left:
+        for name in in_use():
+            left.pop(name, None)
+    for path in left.values():
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return sorted(left)
+
+
+def in_use() -> Iterable[str]:
+    """Return files below /dev/shm that living processes have mapped or open."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            for line in (entry / "maps").read_text(errors="replace").splitlines():
+                at = line.find("/dev/shm/")
+                if at >= 0:
+                    yield line[at:]
+        with contextlib.suppress(OSError):
+            for number in (entry / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    target = os.readlink(number)
+                    if target.startswith("/dev/shm/"):
+                        yield target
+
+
+class _Output:
+    """Reads along with what the job prints."""
+
+    def __init__(self, progress: Callable[[str], None] | None) -> None:
+        self._progress = progress
+        self._rest = {"stdout": "", "stderr": ""}
+        self._lines: list[str] = []
+
+    def __call__(self, name: str, text: str) -> None:
+        lines = (self._rest[name] + text).split("\n")
+        self._rest[name] = lines.pop()
+        for line in lines:
+            if name == "stderr":
+                self._lines.append(line)
+            elif self._progress is not None and line.startswith("measured "):
+                self._progress(line)
+
+    def _marked(self, mark: str) -> list[str]:
+        found = [line.partition(mark)[2].strip() for line in [*self._lines, self._rest["stderr"]]]
+        return [part for part in found if part]
+
+    def table(self) -> None:
+        """Hand on what every process waited for, if the job did not move."""
+        if self._progress is not None:
+            for line in sorted(self._marked(STALL_MARK), key=_process):
+                self._progress(line)
+
+    def failure(self) -> str | None:
+        """Return the most telling thing the processes said, if any of them said why."""
+        errors = self._marked(ERROR_MARK)
+        if errors:
+            return errors[0]
+        stalled = sorted(self._marked(STALL_MARK), key=_process)
+        if stalled:
+            more = f" (and {len(stalled) - _SHOWN} more processes)" if len(stalled) > _SHOWN else ""
+            return (f"nothing moved any more; pending: "
+                    f"{'; '.join(stalled[:_SHOWN])}{more}")
+        # The last line of a traceback names the exception.
+        lines = [*self._lines, self._rest["stderr"]]
+        for before, line in zip(lines[::-1][1:], lines[::-1], strict=False):
+            if before.startswith("  ") and line[:1].isalpha() and ":" in line:
+                return line.strip()
+        return None
+
+
+def _process(line: str) -> tuple[int, str]:
+    """Return the number of the process that a line is about, to sort by."""
+    match = re.search(r"process (\d+)", line)
+    return (int(match[1]) if match else -1, line)

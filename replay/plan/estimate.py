@@ -1,0 +1,151 @@
+"""What a replay will take, before it is made: time, processes, and what the classes spare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.predict.network import Network
+from replay.plan.program import Code, Program
+from replay.steps import Floats, Section, Steps
+
+#: Passes of a program that are thrown away (connections, caches), and those that usually make a
+#: class narrow enough.
+WARM_UP = 2
+EXPECTED_PASSES = 16
+FEWEST_PASSES = 8
+#: Starting the processes: seconds for the launcher and per process, and per program to hand out.
+START_S = 1.5
+START_PER_PROCESS_S = 0.03
+PER_PROGRAM_S = 0.05
+#: An event of the inner loop and a synchronisation before each pass.
+EVENT_NS = 1_000.0
+PASS_NS = 200_000.0
+#: Part of the budget that emulated computation may take.
+WORK_SHARE = 0.5
+#: Bytes per ns of a link that nobody has measured.
+_ROUGH_RATE = 1.0
+
+_SENDING = (Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.SENDRECV, Code.BUFFERED,
+            Code.LINK_SEND)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is expected of a replay; seconds unless it says otherwise.
+
+    ``program_s``: each program with EXPECTED_PASSES; ``launch_s``: starting it all; ``total_s``:
+    both, never more than the budget allows; ``needed_s``: what it would take without a budget;
+    ``least_s``: with FEWEST_PASSES of each.
+    ``run_s``: the run that is predicted, one simulation with a rough network (0: not known).
+    ``processes``: of the replay; ``ranks``: of the run. ``pairs``, ``all_pairs``: loaded pairs of
+    ranges, and how many there are; ``all_pairs_s``: with all of them loaded in every section.
+    ``work_scale``: factor on emulated computation that lets all programs fit the budget.
+    ``section_ns``: length of each section's pass. ``timed_s``: whole iterations with timed black
+    holes, if they are asked for, in ``total_s`` too.
+    """
+
+    program_s: tuple[float, ...]
+    launch_s: float
+    total_s: float
+    needed_s: float
+    least_s: float
+    budget_s: float
+    run_s: float
+    processes: int
+    ranks: int
+    pairs: int
+    all_pairs: int
+    all_pairs_s: float
+    work_scale: float
+    section_ns: tuple[float, ...]
+    timed_s: float
+
+    @property
+    def share_of_cores(self) -> float:
+        """Processes of the replay over ranks of the run."""
+        return self.processes / self.ranks
+
+    @property
+    def share_of_time(self) -> float | None:
+        """Time of the replay over that of the run, None if that is not known."""
+        return self.total_s / self.run_s if self.run_s > 0 else None
+
+
+def pass_ns(program: Program, network: Network | None = None) -> float:
+    """Return how long a pass of a program takes its slowest process, without waiting for others."""
+    events = program.events
+    number = np.repeat(np.arange(len(program.start) - 1), np.diff(program.start))
+    sends = np.isin(events["code"], [int(code) for code in _SENDING])
+    nbytes = np.where(sends, events["bytes"], 0).astype(np.float64)
+    nbytes *= np.where(events["code"] == Code.LINK_SEND, np.maximum(events["number"], 1), 1)
+    each = events["work_ns"] + EVENT_NS + _transfer(nbytes, network)
+    total = np.bincount(number, weights=each, minlength=len(program.start) - 1)
+    return float(total.max()) if len(total) else 0.0
+
+
+def _transfer(nbytes: Floats, network: Network | None) -> Floats:
+    if network is None:
+        return nbytes / _ROUGH_RATE
+    far = max(network.paths)
+    return np.where(nbytes > 0, network.path(far).transfer.at(nbytes), 0.0)
+
+
+def steps_ns(steps: Steps) -> float:
+    """Return a lower bound of how long a section takes: its computation and its bytes."""
+    if len(steps) == 0:
+        return 0.0
+    each = steps.work_ns + EVENT_NS + np.where(steps.to >= 0, steps.bytes / _ROUGH_RATE, 0.0)
+    total = np.concatenate(([0.0], np.cumsum(each)))
+    return float(np.diff(total[steps.start]).max())
+
+
+def run_seconds(sections: Sequence[Section], section_ns: Sequence[float]) -> float:
+    """Return how long the run is: sections as often as they are entered, all their turns."""
+    total = 0.0
+    for section, length in zip(sections, section_ns, strict=True):
+        turns = max(section.run_turns, section.turns, 1) / max(section.turns, 1)
+        total += length * turns * section.entries
+    return total * 1e-9
+
+
+def estimate(
+    sections: Sequence[Section], section_ns: Sequence[float], programs: Sequence[Program], *,
+    timed: Sequence[int], processes: int, ranks: int, pairs: int, all_pairs: int,
+    placements: int, budget_s: float, network: Network | None, known: bool,
+) -> Estimate:
+    """Return what to expect.
+
+    ``timed``: section of each timed program that will be made; ``placements``: how often the
+    processes are started anew on other nodes; ``known``: whether the lengths of the sections come
+    from a simulation.
+    """
+    passes, least = WARM_UP + EXPECTED_PASSES, WARM_UP + FEWEST_PASSES
+    per_pass = [pass_ns(program, network) for program in programs]
+    for i, program in enumerate(programs):
+        if program.section >= 0 and program.what in ("trace", "timed"):
+            per_pass[i] = max(per_pass[i], section_ns[program.section])
+    program_s = tuple(passes * (ns + PASS_NS) * 1e-9 + PER_PROGRAM_S for ns in per_pass)
+    timed_s = sum(passes * (section_ns[s] + PASS_NS) * 1e-9 + PER_PROGRAM_S for s in timed)
+    launch_s = placements * (START_S + START_PER_PROCESS_S * processes)
+    needed = sum(program_s) + timed_s
+    work_s = (FEWEST_PASSES + 1) * 1e-9 * sum(
+        _work_ns(program) for program in programs if program.what == "trace")
+    scale = min(1.0, WORK_SHARE * budget_s / work_s) if work_s > 0 else 1.0
+    return Estimate(
+        program_s=program_s, launch_s=launch_s, total_s=launch_s + min(needed, budget_s),
+        needed_s=launch_s + needed, least_s=launch_s + needed * least / passes, budget_s=budget_s,
+        run_s=run_seconds(sections, section_ns) if known else 0.0, processes=processes,
+        ranks=ranks, pairs=pairs, all_pairs=all_pairs,
+        all_pairs_s=launch_s + sum(
+            s for s, program in zip(program_s, programs, strict=True) if program.what != "trace")
+        + all_pairs * sum(passes * (ns + PASS_NS) * 1e-9 + PER_PROGRAM_S for ns in section_ns),
+        work_scale=scale, section_ns=tuple(section_ns), timed_s=timed_s)
+
+
+def _work_ns(program: Program) -> float:
+    total = np.concatenate(([0], np.cumsum(program.events["work_ns"])))
+    each = np.diff(total[program.start])
+    return float(each.max()) if len(each) else 0.0

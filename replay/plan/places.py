@@ -1,0 +1,95 @@
+"""Which real hosts are the four nodes, so that the loaded ranges are as far apart as in the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from replay.plan.topology import Topology
+from replay.plan.world import NODES
+from replay.steps import Ints
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Hosts of nodes 0 to 3, empty: all are this machine; ``hops`` between nodes 0 and 1.
+
+    ``wanted``: distances of loaded ranges that are measured with it.
+    """
+
+    hosts: tuple[str, ...]
+    hops: int
+    wanted: tuple[int, ...]
+
+
+def place(hosts: Sequence[str], topology: Topology, wanted: Iterable[int]
+          ) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
+    """Return one placement for each distance that the hosts can show, and what they cannot.
+
+    ``wanted``: distances of the pairs to load (0 is any). Errors: P3SError for a host that the
+    topology does not name.
+    """
+    distances = sorted({max(int(hops), 1) for hops in wanted} or {1})
+    if not hosts:
+        return (Placement((), 1, tuple(distances)),), _alone(topology, distances)
+    names = list(dict.fromkeys(hosts))
+    hops = topology.between(names, names)
+    if len(names) == 1:
+        four = tuple(names * NODES)
+        return (Placement(four, 0, tuple(distances)),), ()
+    found: dict[tuple[str, ...], Placement] = {}
+    notes = []
+    for distance in distances:
+        quad = _best(names, hops, distance)
+        real = int(hops[quad[0], quad[1]])
+        key = tuple(names[i] for i in quad)
+        before = found.get(key)
+        found[key] = Placement(key, real, (*(before.wanted if before else ()), distance))
+        if not topology.flat and real != distance:
+            notes.append(f"ranges {distance} switches apart are measured on {key[0]} and {key[1]}, "
+                         f"{real} apart: no two of the hosts are {distance} apart")
+    return tuple(found.values()), tuple(notes)
+
+
+def _alone(topology: Topology, distances: list[int]) -> tuple[str, ...]:
+    if topology.flat:
+        return ()
+    return (f"distances of {', '.join(map(str, distances))} switches cannot be shown: no hosts "
+            "are given",)
+
+
+def _best(names: Sequence[str], hops: Ints, distance: int) -> tuple[int, int, int, int]:
+    """Return which hosts are nodes 0 to 3.
+
+    Nodes 2 and 3 (black holes, noise) are as far apart as the measured ones if they can be, and
+    node 2, with the black holes of node 1, is away from it: what shares a link in the full run
+    does so here.
+    """
+    number = len(names)
+    off = np.abs(hops - distance).astype(np.float64)
+    np.fill_diagonal(off, np.inf)
+    first, second = np.unravel_index(int(np.argmin(off)), off.shape)
+    a, b = int(min(first, second)), int(max(first, second))
+    rest = [i for i in range(number) if i not in (a, b)]
+    if len(rest) < 2:  # two or three hosts: they play more than one node
+        return (a, b, rest[0], rest[0]) if rest else (a, b, a, b)
+    best, least = (rest[0], rest[1]), np.inf
+    for third in rest[:64]:
+        for fourth in rest[:64]:
+            if third == fourth:
+                continue
+            score = 2 * abs(int(hops[third, fourth]) - int(hops[a, b]))
+            score += int(hops[a, third] > hops[a, b]) + int(hops[b, fourth] > hops[a, b])
+            if score < least:
+                best, least = (third, fourth), score
+    return a, b, best[0], best[1]
+
+
+def placement_of(placements: Sequence[Placement], distance: int) -> int:
+    """Return the number of the placement with which ranges this far apart are measured."""
+    for number, entry in enumerate(placements):
+        if max(distance, 1) in entry.wanted:
+            return number
+    return 0

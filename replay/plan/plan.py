@@ -1,0 +1,458 @@
+"""The plan of a replay: what is loaded, who plays whom, what is measured. Pure: no MPI here.
+
+The ranks of one node of the full run are a range. An iteration loads two ranges; partners outside
+of them are played by black holes. Only as many pairs are loaded as it takes to see every class of
+calls (replay/plan/choose.py); what messages cost is measured by programs of their own. Every
+program is executed on paper first: each send has its receive and each process comes to its end.
+Source: thesis ch. 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from p3s.errors import P3SError
+from p3s.predict.dependency.simulate import Simulated
+from p3s.predict.network import Network
+from replay.collectives.expand import Expanded, Used
+from replay.plan import assemble
+from replay.plan.build_holes import Noise
+from replay.plan.build_traffic import needs_hole
+from replay.plan.choose import (
+    Choice,
+    Needs,
+    Pair,
+    alike_nodes,
+    choose,
+    cover_all,
+    direct_needs,
+    needs_of,
+    traffic,
+)
+from replay.plan.classes import (
+    CallClass,
+    Classified,
+    MessageClass,
+    classify,
+    worth_measuring,
+)
+from replay.plan.estimate import Estimate, estimate, steps_ns
+from replay.plan.loaded import Loaded, Whole, load
+from replay.plan.logical import Transit
+from replay.plan.mapping import RankMap
+from replay.plan.noise import NOISE_LIMIT, noise_of
+from replay.plan.places import Placement, place, placement_of
+from replay.plan.program import Program
+from replay.plan.topology import Topology, distances, node_hosts
+from replay.plan.world import World, lay_out
+from replay.steps import Bools, Floats, Ints, LeftOut, Op, Section, Steps
+
+#: A bound on the work of one replay, reached by traces with many irregular sizes only.
+MOST_PAIRS = 24
+#: Whole iterations that are measured, in all sections together.
+MOST_TIMED = 48
+#: Classes of messages that are measured by programs of their own.
+MOST_CLASSES = 32
+AUTO, ON, OFF = NOISES = ("auto", "on", "off")
+
+Expand = Callable[[Steps, "Bools | None"], Expanded]
+Simulate = Callable[[Steps], Simulated]
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """What a plan is told.
+
+    ``hosts``: real ones, none: this machine. ``budget_s``: time to measure in. ``exhaustive``:
+    load all pairs of ranges. ``timed``: whole iterations with timed black holes will be asked for.
+    ``noise``: "auto" where the topology has a link between switches that remote traffic shares
+    with the loaded ranges (links of nodes are not shared: noise there would only be in the way of
+    the black holes); "on" without a topology too, as in the thesis; "off". ``noise_limit``:
+    messages that the noise pair has on the way at most.
+    """
+
+    hosts: tuple[str, ...] = ()
+    budget_s: float = 600.0
+    exhaustive: bool = False
+    timed: bool = False
+    noise: str = AUTO
+    noise_limit: int = NOISE_LIMIT
+    most_pairs: int = MOST_PAIRS
+    most_timed: int = MOST_TIMED
+    most_classes: int = MOST_CLASSES
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """Two loaded ranges (the same one twice if there is only one) in one section.
+
+    ``pair``: nodes of the full mapping; ``programs``: numbers among the plan's programs;
+    ``adds``: call classes that are measured here first; ``placement``: which hosts;
+    ``noise_wanted``: messages on the way in the full run beside those of the pair.
+    """
+
+    pair: Pair
+    section: int
+    programs: tuple[int, ...]
+    adds: tuple[int, ...] = ()
+    placement: int = 0
+    noise_wanted: float = 0.0
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """Everything a replay does, decided before it is launched.
+
+    ``full``: steps of each section with collectives expanded; ``origin``: the section's step each
+    comes from. ``message_of``, ``message2_of``, ``call_of``, ``direct_of``: see Classified.
+    ``programs``: trace programs in the order of ``iterations``, then those of classes of messages
+    and links; ``placement_of`` says on which hosts each runs. ``timed``: pairs and sections of
+    whole iterations, without programs (timed_programs). ``composed``: call classes with partners
+    on three nodes or more, put together from message classes; ``uncovered``: not measured.
+    ``collectives``: which algorithms their messages are those of.
+    """
+
+    sections: tuple[Section, ...]
+    mapping: RankMap
+    topology: Topology
+    distance: Ints
+    full: tuple[Steps, ...]
+    origin: tuple[Ints, ...]
+    messages: tuple[MessageClass, ...]
+    calls: tuple[CallClass, ...]
+    message_of: tuple[Ints, ...]
+    message2_of: tuple[Ints, ...]
+    call_of: tuple[Ints, ...]
+    direct_of: tuple[Ints, ...]
+    iterations: tuple[Iteration, ...]
+    programs: tuple[Program, ...]
+    placement_of: tuple[int, ...]
+    placements: tuple[Placement, ...]
+    timed: tuple[Iteration, ...]
+    world: World
+    estimate: Estimate
+    composed: tuple[int, ...]
+    uncovered: tuple[int, ...]
+    left_out: tuple[LeftOut, ...]
+    collectives: tuple[Used, ...]
+    notes: tuple[str, ...]
+    settings: PlanSettings
+    transits: tuple[Transit, ...] = field(repr=False, default=())
+
+    @property
+    def n(self) -> int:
+        """Ranks of the full run."""
+        return self.mapping.n
+
+    def whole(self, section: int) -> Whole:
+        """Return a section with all its ranks and classes."""
+        return Whole(section, self.sections[section].steps, self.full[section],
+                     self.origin[section], self.message_of[section], self.message2_of[section],
+                     self.call_of[section], self.direct_of[section])
+
+    def saved(self) -> str:
+        """Say how many iterations the classes save."""
+        made = len({iteration.pair for iteration in self.iterations})
+        every = self.estimate.all_pairs
+        return (f"{made} pair{'s' if made != 1 else ''} of ranges loaded instead of {every} "
+                f"(all pairs of {self.mapping.nodes} nodes)")
+
+
+def make_plan(
+    sections: Sequence[Section], mapping: RankMap, topology: Topology,
+    settings: PlanSettings = PlanSettings(), network: Network | None = None, *,
+    expand: Expand | None = None, simulate: Simulate | None = None,
+) -> ReplayPlan:
+    """Plan the replay of these sections.
+
+    ``expand(steps, which)`` makes messages of collectives; without it they stay as they are.
+    ``simulate`` tells how long sections take; without it their computation does. ``network``:
+    rough costs, for the estimate. Errors: P3SError.
+    """
+    return _Planner(tuple(sections), mapping, topology, settings, network, expand,
+                    simulate).plan()
+
+
+class _Planner:
+    """Holds what the steps of planning share."""
+
+    def __init__(self, sections: tuple[Section, ...], mapping: RankMap, topology: Topology,
+                 settings: PlanSettings, network: Network | None, expand: Expand | None,
+                 simulate: Simulate | None) -> None:
+        if settings.noise not in NOISES:
+            raise P3SError(f"noise {settings.noise!r} is not known; it is {', '.join(NOISES)}")
+        for section in sections:
+            if section.steps.n != mapping.n:
+                raise P3SError(f"section {section.name}: {section.steps.n} ranks, but the mapping "
+                               f"has {mapping.n}")
+        self.sections, self.mapping, self.topology = sections, mapping, topology
+        self.settings, self.network, self.simulate = settings, network, simulate
+        self.distance = distances(mapping, topology)
+        self.notes = [note for section in sections for note in section.notes]
+        self.left_out = [entry for section in sections for entry in section.left_out]
+        self.used: list[Used] = []
+        self.full, self.origin = self._expanded(expand)
+        self.classified: Classified = classify(
+            [section.steps for section in sections], self.full, mapping, self.distance)
+        self.notes += self.classified.notes
+        self.needs = [(s, needs_of(full, self.classified.call_of[s], mapping))
+                      for s, full in enumerate(self.full)]
+        self.direct = [(s, direct_needs(section.steps, self.classified.direct_of[s], mapping))
+                       for s, section in enumerate(sections)]
+
+    # ---- collectives -------------------------------------------------------------------
+    def _expanded(self, expand: Expand | None) -> tuple[list[Steps], list[Ints]]:
+        """Return the steps of each section with collectives expanded, and where they come from."""
+        fulls, origins = [], []
+        for section in self.sections:
+            steps = section.steps
+            if expand is None or not steps.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE).any():
+                fulls.append(steps)
+                origins.append(np.arange(len(steps)))
+                continue
+            found = expand(steps, None)
+            fulls.append(found.steps)
+            origins.append(found.origin)
+            self.used += found.used
+            self.notes += found.notes
+        return fulls, origins
+
+    # ---- the plan ----------------------------------------------------------------------
+    def plan(self) -> ReplayPlan:
+        """Return the plan."""
+        section_ns = self._lengths()
+        choice = self._choice()
+        timed = self._timed_pairs() if self.settings.timed else ()
+        todo = [(pair, s, tuple(added.tolist())) for pair, adds in zip(
+            choice.pairs, choice.adds, strict=True) for s, added in sorted(adds.items())]
+        placements = self._placements([pair for pair, _, _ in todo] + [p for p, _ in timed])
+        noises = {(pair, s): self._noise(pair, s, section_ns[s]) for pair, s in
+                  {*((pair, s) for pair, s, _ in todo), *timed}}
+        loaded = [load(self._whole(s), self.mapping, pair) for pair, s, _ in todo]
+        world = self._world(list(noises), loaded, any(noises.values()))
+        trace = [assemble.trace(one, world, noises[one.pair, one.section]) for one in loaded]
+        iterations = tuple(
+            Iteration(pair, s, (number,), adds, self._placement(placements, pair),
+                      noise.wanted if (noise := noises[pair, s]) else 0.0)
+            for number, (pair, s, adds) in enumerate(todo))
+        programs = [settled.program for settled in trace]
+        missed = self._missed(choice, programs)
+        where = [iteration.placement for iteration in iterations]
+        for settled in trace:
+            self.left_out += settled.left_out
+            self.notes += settled.notes
+        for number, program in assemble.classes(
+                self.classified, world, placements, self._measured()):
+            programs.append(program)
+            where.append(number)
+        estimated = self._estimate(programs, section_ns, choice, timed, world, placements)
+        self._limits(choice, missed)
+        return ReplayPlan(
+            sections=self.sections, mapping=self.mapping, topology=self.topology,
+            distance=self.distance, full=tuple(self.full), origin=tuple(self.origin),
+            messages=self.classified.messages, calls=self.classified.calls,
+            message_of=self.classified.message_of, message2_of=self.classified.message2_of,
+            call_of=self.classified.call_of, direct_of=self.classified.direct_of,
+            iterations=iterations, programs=tuple(programs), placement_of=tuple(where),
+            placements=placements,
+            timed=tuple(Iteration(pair, s, (), (), self._placement(placements, pair),
+                                  noise.wanted if (noise := noises[pair, s]) else 0.0)
+                        for pair, s in timed),
+            world=world, estimate=estimated,
+            composed=tuple(np.flatnonzero(choice.partial).tolist()),
+            uncovered=tuple(missed.tolist()), left_out=_together(self.left_out),
+            collectives=tuple(self.used), notes=tuple(dict.fromkeys(self.notes)),
+            settings=self.settings,
+            transits=self.classified.transits)
+
+    def _measured(self) -> Ints:
+        """Return the message classes that have programs of their own."""
+        messages = self.classified.messages
+        found = worth_measuring(messages, self.settings.most_classes)
+        if len(found) < len(messages):
+            self.notes.append(f"{len(found)} of {len(messages)} classes of messages are measured, "
+                              "the cost of the others is that of their neighbours in bytes")
+        return found
+
+    def _lengths(self) -> list[float]:
+        """Return how long a pass of each section takes, in ns."""
+        lengths = []
+        for full in self.full:
+            if self.simulate is None or len(full) == 0:
+                lengths.append(steps_ns(full))
+            else:
+                lengths.append(self._simulated(full))
+        return lengths
+
+    def _simulated(self, full: Steps) -> float:
+        assert self.simulate is not None
+        try:
+            return float(np.max(self.simulate(full).end_ns))
+        except P3SError as err:
+            self.notes.append(f"no simulation of all ranks, times are those of computation: {err}")
+            return steps_ns(full)
+
+    def _choice(self) -> Choice:
+        """Return the pairs to load."""
+        nodes = self.mapping.nodes
+        pairs = None
+        if self.settings.exhaustive:
+            pairs = [(a, b) for a in range(nodes) for b in range(a + 1, nodes)] or [(0, 0)]
+        events = np.array([cls.events for cls in self.classified.calls], dtype=np.float64)
+        choice = choose([*self.needs, *self.direct], events, nodes, self.settings.most_pairs, pairs)
+        if not choice.pairs and self.classified.messages:
+            # Every call needs three nodes: the busiest pair, to see messages in their context.
+            first, second, amount = traffic(self.full, self.mapping)
+            best = int(np.argmax(amount)) if len(amount) else 0
+            pair = (int(first[best]), int(second[best])) if len(amount) else (0, min(1, nodes - 1))
+            adds = {s: np.zeros(0, dtype=np.int64) for s, full in enumerate(self.full) if len(full)}
+            return Choice((pair,), (adds,), choice.partial, choice.uncovered)
+        return choice
+
+    def _timed_pairs(self) -> tuple[tuple[Pair, int], ...]:
+        """Return pairs and sections of whole iterations: every range at least once."""
+        found: list[tuple[Pair, int]] = []
+        alike = alike_nodes([*self.needs, *self.direct], len(self.classified.calls),
+                            self.mapping.nodes)
+        busy = [s for s, full in enumerate(self.full) if (full.to >= 0).any()]
+        most = max(self.settings.most_timed // max(len(busy), 1), 1)
+        for s in busy:
+            if self.settings.exhaustive:
+                nodes = self.mapping.nodes
+                pairs = tuple((a, b) for a in range(nodes) for b in range(a + 1, nodes)) or (
+                    (0, 0),)
+            else:
+                first, second, amount = traffic([self.full[s]], self.mapping)
+                pairs, missed = cover_all(first, second, amount, alike, most)
+                groups = set(alike[missed].tolist()) - {
+                    int(alike[node]) for pair in pairs for node in pair}
+                if groups:
+                    self.notes.append(
+                        f"whole iterations of {self.sections[s].name} leave out {len(missed)} of "
+                        f"{self.mapping.nodes} nodes, {len(groups)} of them unlike any that is "
+                        f"measured (at most {most} pairs)")
+                elif len(missed):
+                    self.notes.append(
+                        f"whole iterations of {self.sections[s].name} leave out {len(missed)} of "
+                        f"{self.mapping.nodes} nodes; their calls are those of a measured one")
+            found += [(pair, s) for pair in pairs]
+        return tuple(found)
+
+    def _whole(self, section: int) -> Whole:
+        c = self.classified
+        return Whole(section, self.sections[section].steps, self.full[section],
+                     self.origin[section], c.message_of[section], c.message2_of[section],
+                     c.call_of[section], c.direct_of[section])
+
+    # ---- nodes and processes -----------------------------------------------------------
+    def _distances_of_messages(self) -> set[int]:
+        return {cls.distance for cls in self.classified.messages}
+
+    def _placements(self, pairs: Iterable[Pair]) -> tuple[Placement, ...]:
+        wanted = {int(self.distance[pair]) for pair in pairs} | self._distances_of_messages()
+        found, notes = place(self.settings.hosts, self.topology, wanted)
+        self.notes += notes
+        return found
+
+    def _placement(self, placements: Sequence[Placement], pair: Pair) -> int:
+        return placement_of(placements, int(self.distance[pair]))
+
+    def _noise(self, pair: Pair, section: int, length_ns: float) -> Noise | None:
+        return _noise_beside(self.mapping, self.topology, self.classified.transits[section], pair,
+                             length_ns, self.settings)
+
+    def _world(self, used: Sequence[tuple[Pair, int]], loaded: Sequence[Loaded],
+               noise: bool) -> World:
+        """Return the processes: measured ranks, and one black hole for each that needs one."""
+        sizes = self.mapping.sizes
+        slots = [0, 0]
+        holes: set[tuple[int, int]] = set()
+        needs = dict(self.needs)
+        for pair, section in used:
+            for side, node in enumerate(pair if pair[0] != pair[1] else pair[:1]):
+                slots[side] = max(slots[side], int(sizes[node]))
+            holes |= holes_of(needs[section], self.full[section], self.mapping, pair)
+        for one in loaded:
+            holes |= needs_hole(one)
+        if not used and self.classified.messages:
+            slots = [int(sizes[0]), int(sizes[1]) if len(sizes) > 1 else 0]
+        return lay_out((slots[0], slots[1]), holes, noise and bool(holes))
+
+    def _estimate(self, programs: Sequence[Program], section_ns: Sequence[float], choice: Choice,
+                  timed: Sequence[tuple[Pair, int]], world: World,
+                  placements: Sequence[Placement]) -> Estimate:
+        nodes = self.mapping.nodes
+        return estimate(
+            self.sections, section_ns, programs, timed=[s for _, s in timed],
+            processes=world.size, ranks=self.mapping.n, pairs=len(choice.pairs),
+            all_pairs=max(nodes * (nodes - 1) // 2, 1), placements=len(placements),
+            budget_s=self.settings.budget_s, network=self.network,
+            known=self.simulate is not None)
+
+    def _missed(self, choice: Choice, programs: Sequence[Program]) -> Ints:
+        """Return the classes of calls that no program has a sample of after all."""
+        sampled = np.zeros(len(self.classified.calls), dtype=bool)
+        for program in programs:
+            sampled[program.events["sample"][program.events["sample"] >= 0]] = True
+        return np.flatnonzero(~sampled & ~choice.partial)
+
+    def _limits(self, choice: Choice, missed: Ints) -> None:
+        for classes, why in ((choice.uncovered, f"in none of the {self.settings.most_pairs} pairs "
+                              "that are loaded at most"),
+                             (np.setdiff1d(missed, choice.uncovered), "not replayed completely")):
+            if len(classes):
+                events = sum(self.classified.calls[c].events for c in classes.tolist())
+                self.notes.append(f"{len(classes)} classes with {events:,.0f} calls are {why}; "
+                                  "their cost is that of their neighbours in bytes")
+
+
+def holes_of(needs: Needs, full: Steps, mapping: RankMap, pair: Pair) -> set[tuple[int, int]]:
+    """Return (side, slot) of the ranks of a pair that have partners elsewhere."""
+    node = needs.own[needs.step]
+    away = np.isin(node, pair) & ~np.isin(needs.node, pair)
+    rank = np.unique(full.rank[needs.step[away]])
+    side = np.where(mapping.node_of[rank] == pair[0], 0, 1)
+    return set(zip(side.tolist(), mapping.slot_of[rank].tolist(), strict=True))
+
+
+def timed_programs(plan: ReplayPlan, begin_ns: Sequence[Floats]) -> tuple[Program, ...]:
+    """Return one program per entry of ``plan.timed``: black holes act by this schedule.
+
+    ``begin_ns``: per section, when each step of ``plan.full`` begins in the full run.
+    """
+    found = []
+    for entry in plan.timed:
+        length = float(np.max(begin_ns[entry.section], initial=0.0))
+        loaded: Loaded = load(plan.whole(entry.section), plan.mapping, entry.pair,
+                              begin_ns[entry.section])
+        noise = _noise_beside(plan.mapping, plan.topology, plan.transits[entry.section],
+                              entry.pair, length, plan.settings)
+        found.append(assemble.timed(loaded, plan.world, noise).program)
+    return tuple(found)
+
+
+def _noise_beside(mapping: RankMap, topology: Topology, transit: Transit, pair: Pair,
+                  length_ns: float, settings: PlanSettings) -> Noise | None:
+    """Return the noise beside a pair: of messages that share a link between switches, if known."""
+    shares = None
+    if settings.noise == OFF or (settings.noise == AUTO and topology.flat):
+        return None
+    if not topology.flat:
+        switch = topology.switches_of(node_hosts(mapping, topology))
+        trunk = topology.trunk(int(switch[pair[0]]), int(switch[pair[1]]))
+        shares = trunk[np.ix_(switch, switch)]
+    return noise_of(transit, pair, shares, length_ns, settings.noise_limit)
+
+
+def _together(entries: Sequence[LeftOut]) -> tuple[LeftOut, ...]:
+    """Add up entries of the same call and reason, most events first."""
+    found: dict[tuple[str, str], list[LeftOut]] = {}
+    for entry in entries:
+        found.setdefault((entry.call, entry.why), []).append(entry)
+    merged = [LeftOut(call, why, sum(e.events for e in them),
+                      np.unique(np.concatenate([e.rows for e in them])))
+              for (call, why), them in found.items()]
+    return tuple(sorted(merged, key=lambda entry: -entry.events))

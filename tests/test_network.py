@@ -1,0 +1,85 @@
+"""Networks of the dependency simulation: from a machine file, by default, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from machines import synthetic
+
+from p3s.errors import Damaged, P3SError
+from p3s.predict.network import Curve, Network, Path, line, network_from_machine, rough_network
+
+
+def machine(hosts: tuple[str, str] = ("n0", "n1"), **changes: Any) -> dict[str, Any]:
+    sizes = {"bytes": [0, 1000, 100_000], "one_way_ns": [1000.0, 1500.0, 51_000.0],
+             "one_way_median_ns": [1100.0, 1600.0, 52_000.0], "send_ns": [100.0, 200.0, 150.0],
+             "receive_ns": [80.0, 130.0, None], "gap_ns": [100.0, 300.0, 40_000.0]}
+    found = {"hosts": list(hosts), "eager_bytes": 4000, "sizes": sizes, **changes}
+    return {"name": "box", "network": found}
+
+
+def test_network_of_a_measured_machine() -> None:
+    network = network_from_machine(machine())
+    path = network.path(1)
+    assert path.transfer.at([0, 500, 100_000]).tolist() == [1000, 1250, 51_000]
+    assert path.receive.at([0, 1000, 100_000]).tolist() == [80, 130, 130]
+    assert (path.eager_bytes, path.linked, network.path(0).linked) == (4000, True, False)
+    assert network.rate == 2.5 and network.post > 0
+    assert "two hosts" in network.source
+    alone = network_from_machine(machine(("n0", "n0")))
+    assert alone.rate == math.inf and not alone.path(1).linked and "one host" in alone.source
+
+
+def test_a_machine_without_a_network_is_refused() -> None:
+    with pytest.raises(P3SError, match="machine synthetic: its network was not measured"):
+        network_from_machine(synthetic())
+    with pytest.raises(Damaged, match="machine box"):
+        network_from_machine(machine(sizes={"bytes": [1]}))
+
+
+def test_rough_network() -> None:
+    network = rough_network(latency_ns=1000.0, rate=2.0)
+    assert network.path(1).transfer.at([0, 1000, 10**7]) == pytest.approx([1000, 1500, 5_001_000])
+    assert network.path(0).transfer.at(0) < 1000
+    assert network.path(7) is network.path(1)
+    with pytest.raises(P3SError, match="rate"):
+        rough_network(rate=0.0)
+
+
+def test_json_brings_everything_back() -> None:
+    network = Network(
+        {0: Path(Curve((0.0, 10.0), (1.0, 2.5)), line(3.0), line(4.0, 0.5), math.inf, False),
+         3: Path(line(1.0), line(3.0), line(4.0), 4096, True)},
+        rate=0.025, burst=131072.0, post=120.0, reduce=0.1, source="somewhere",
+        detail={"residual": 0.01}, sender_buffer=16384.0, background=False)
+    text = json.dumps(network.to_json(), allow_nan=False)
+    assert Network.from_json(json.loads(text)) == network
+    assert Network.from_json(rough_network().to_json()) == rough_network()
+    assert Network.from_json({**network.to_json(), "rate_bytes_per_ns": None}).rate == math.inf
+
+
+@pytest.mark.parametrize("change, words", [
+    ({"schema": "p3s.model"}, "not p3s.network version 1"),
+    ({"schema_version": 9}, "not p3s.network version 1"),
+    ({"paths": []}, "no path"),
+    ({"post_ns": -1}, "-1 is no cost"),
+    ({"post_ns": "x"}, "could not convert"),
+    ({"rate_bytes_per_ns": 0}, "a rate of 0"),
+    ({"paths": [{"distance": 0}]}, "is missing"),
+    ({"paths": 3}, "damaged"),
+])
+def test_damaged_json_is_refused_in_one_line(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(Damaged, match=words) as failure:
+        Network.from_json({**rough_network().to_json(), **change}, "study/network.json")
+    assert str(failure.value).startswith("study/network.json: damaged")
+    assert "\n" not in str(failure.value)
+
+
+def test_curves_never_fall_beyond_their_end() -> None:
+    falling = Curve((0.0, 100.0), (50.0, 20.0))
+    assert falling.at([0, 100, 1000]).tolist() == [50, 20, 20]
+    assert np.all(np.diff(line(5.0, 0.1).at(np.arange(0, 10**7, 10**5))) > 0)

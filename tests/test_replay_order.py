@@ -1,0 +1,518 @@
+"""Steps of a scaled trace: order, requests, partners, weights, and what is left out."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import defaultdict, deque
+from pathlib import Path
+
+import corpus
+import numpy as np
+import pytest
+from replay_patterns import Trace, halo, ring, wave
+
+from p3s.characterize.signature import _write_tables, signature_json
+from p3s.errors import P3SError
+from p3s.model import build
+from p3s.scale import write_scaled
+from p3s.study import Study, write_json
+from replay.order.builder import Builder, steps_of_lists
+from replay.order.completions import wanted
+from replay.order.links import first_in_first_out
+from replay.order.pairs import pair
+from replay.order.sections import read_sections, sections_of, take
+from replay.order.unstick import ends, unstuck
+from replay.scaled import ScaledTrace, read_scaled
+from replay.steps import RECEIVES, REQUESTS, SENDS, WAITS, Op, Section, Steps
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory):
+    """Scaled traces of PROGRAMS, made once each."""
+    known: dict[str, Path] = {}
+
+    def of(name: str) -> Path:
+        if name not in known:
+            program, counts, n, _ = PROGRAMS[name]
+            known[name] = scaled(tmp_path_factory.mktemp("study"), program, counts, n)
+        return known[name]
+
+    return of
+
+
+def scaled(root: Path, program: corpus.Program, counts: tuple[int, ...], n: int) -> Path:
+    """Write the scaled trace of a program of the corpus at n processes; return its directory."""
+    study = Study.create(root, ["mpiexec", "-n", "{np}", "./program"])
+    for count in counts:
+        table = corpus.table(program, count)
+        study.signature_path(count).parent.mkdir(exist_ok=True)
+        _write_tables(table, study.signature_path(count))
+        write_json(study.signature_path(count), signature_json(table))
+    build(root)
+    write_scaled(root, n)
+    return study.scaled_dir(n)
+
+
+def checked(trace: ScaledTrace, sections: tuple[Section, ...]) -> dict[str, float]:
+    """Check what holds for all sections; return the events left out per reason."""
+    weight = np.zeros(trace.rows)
+    left = np.zeros(trace.rows, dtype=bool)
+    why: dict[str, float] = defaultdict(float)
+    for section in sections:
+        s = section.steps
+        check_steps(s)
+        mine = s.row >= 0
+        weight += np.bincount(s.row[mine], weights=s.weight[mine], minlength=trace.rows)
+        second = s.row[s.op == Op.SENDRECV] + 1  # the receive half stands for as many
+        weight += np.bincount(second, weights=s.weight[s.op == Op.SENDRECV], minlength=trace.rows)
+        assert s.turn.min(initial=0) >= 0 and s.turn.max(initial=0) < section.turns
+        for one in section.left_out:
+            assert not left[one.rows].any() and one.events == trace.repeat[one.rows].sum()
+            left[one.rows] = True
+            why[one.why] += one.events
+    np.testing.assert_allclose(weight, np.where(left, 0, trace.repeat), rtol=1e-9)
+    return dict(why)
+
+
+def check_work(trace: ScaledTrace, sections: tuple[Section, ...]) -> None:
+    """Check that no computation is lost but what lies before MPI_Init."""
+    work = sum(float((s.steps.work_ns * s.steps.weight).sum()) for s in sections)
+    inside = ~trace.is_op("MPI_Init")
+    assert work == pytest.approx(float((trace.work * trace.repeat)[inside].sum()), rel=0.02)
+
+
+def check_steps(s: Steps) -> None:
+    """Check the links between steps: partners as by hand, requests of the same rank, before."""
+    sends, receives = (np.isin(s.op, [int(op) for op in ops]) for ops in (SENDS, RECEIVES))
+    at = np.arange(len(s))
+    linked = s.to >= 0
+    assert sends[linked].all() and (s.source[s.to[linked]] == at[linked]).all()
+    linked = s.source >= 0
+    assert receives[linked].all() and (s.to[s.source[linked]] == at[linked]).all()
+    by = np.repeat(at, np.diff(s.done_start))
+    assert (s.done < by).all() and (s.rank[s.done] == s.rank[by]).all()
+    assert np.isin(s.op[s.done], [int(op) for op in REQUESTS]).all()
+    assert np.isin(s.op[by], [int(op) for op in WAITS]).all()
+    assert (s.number[np.isin(s.op, [int(op) for op in WAITS])] > 0).all()
+    alone = np.isin(s.op[by], [int(Op.WAIT)])
+    assert len(np.unique(s.done[alone])) == alone.sum()
+
+
+def by_hand(s: Steps) -> tuple[list[int], list[int]]:
+    """Pair sends and receives one by one."""
+    to, source = [-1] * len(s), [-1] * len(s)
+    waiting: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
+    rank = s.rank.tolist()
+    for i in range(len(s)):
+        if s.op[i] in SENDS and s.tag[i] >= 0:
+            waiting[rank[i], int(s.peer[i]), int(s.comm[i]), int(s.tag[i])].append(i)
+    for i in range(len(s)):
+        half = s.op[i] == Op.SENDRECV
+        peer, tag = (s.peer2[i], s.tag2[i]) if half else (s.peer[i], s.tag[i])
+        if s.op[i] in RECEIVES and tag >= 0:
+            queue = waiting[int(peer), rank[i], int(s.comm[i]), int(tag)]
+            if queue:
+                source[i] = queue.popleft()
+                to[source[i]] = i
+    return to, source
+
+
+def calls(s: Steps, rank: int) -> list[str]:
+    return [s.calls[c].removeprefix("MPI_") for c in s.call[s.of(rank)].tolist()]
+
+
+def test_steps_by_hand() -> None:
+    b = Builder(3, {1: (2, 0)})
+    for rank in range(2):
+        b.add(rank, "MPI_Irecv", 1 - rank, 64)
+        b.add(rank, "MPI_Isend", 1 - rank, 64, work_ns=5.0)
+        b.add(rank, "MPI_Waitall")
+    b.add(0, "MPI_Sendrecv", 1, 8, tag=3, peer2=2, tag2=4, bytes2=16)
+    b.add(1, "MPI_Recv", 0, 8, tag=3)
+    b.add(2, "MPI_Ssend", 0, 16, tag=4)
+    b.add(2, "MPI_Bcast", 2, 32, comm=1)
+    s = b.build()
+    check_steps(s)
+    assert calls(s, 0) == ["Irecv", "Isend", "Waitall", "Sendrecv"]
+    assert s.done.tolist() == [0, 1, 4, 5] and s.number[2] == 2
+    assert s.to.tolist() == [-1, 4, -1, 7, -1, 0, -1, -1, 3, -1]
+    assert s.source[3] == 8 and s.bytes2[3] == 16 and s.work_ns[1] == 5.0
+    assert s.members[1].tolist() == [2, 0] and s.peer[9] == 2 and s.tag[9] == -1
+    with pytest.raises(P3SError, match="MPI_Comm_split"):
+        b.add(0, "MPI_Comm_split")
+    with pytest.raises(P3SError, match="step 2, which leaves"):
+        b.add(0, "MPI_Wait", done=[2])
+
+
+def test_any_and_some_list_what_can_be_complete() -> None:
+    b = Builder(1)
+    for _ in range(3):
+        b.add(0, "MPI_Irecv", 0)
+    b.add(0, "MPI_Isend", 0)
+    first = b.add(0, "MPI_Waitany")
+    b.add(0, "MPI_Waitsome", number=2)
+    b.add(0, "MPI_Wait")
+    s = b.build()
+    lists = [s.done[s.done_start[i]:s.done_start[i + 1]].tolist() for i in range(first, len(s))]
+    assert lists == [[0, 1, 2], [0, 1, 2], [3]]  # all receives, then the send
+    assert s.op[first:].tolist() == [Op.WAITANY, Op.WAITSOME, Op.WAIT]
+    assert s.number[first:].tolist() == [1, 2, 1]
+
+
+def test_requests_of_isendrecv_and_bsend() -> None:
+    s = steps_of_lists(2, {0: [
+        ("MPI_Isendrecv", 1, 8), ("MPI_Isendrecv_recv", 1, 8), ("MPI_Ibsend", 1, 8, 2),
+        ("MPI_Recv_init", 1, 8, 5), ("MPI_Wait", -1, 0), ("MPI_Wait", -1, 0),
+        ("MPI_Wait", -1, 0)]})
+    assert s.op.tolist() == [Op.ISEND, Op.IRECV, Op.BSEND, Op.START_RECV, *[Op.WAIT] * 3]
+    assert np.diff(s.done_start).tolist() == [0, 0, 0, 0, 2, 0, 1] and s.done.tolist() == [0, 1, 3]
+
+
+def test_requests_in_their_order_as_one_by_one() -> None:
+    rng = random.Random(7)
+    for _ in range(200):
+        posts = [rng.choice((0, 0, 1)) for _ in range(rng.randrange(30))]
+        wants = [0 if p else rng.choice((0, 1, 3)) for p in posts]
+        waiting: deque[int] = deque()
+        expected, number = [], 0
+        for p, w in zip(posts, wants, strict=True):
+            expected.append([waiting.popleft() for _ in range(min(w, len(waiting)))])
+            waiting.extend(range(number, number + p))
+            number += p
+        begin, end = first_in_first_out(np.array(posts, dtype=int), np.array(wants, dtype=int))
+        assert [list(range(a, b)) for a, b in zip(begin, end, strict=True)] == expected
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_partners_as_one_by_one(seed: int) -> None:
+    rng = random.Random(seed)
+    b = Builder(4, {7: (0, 1, 2, 3)})
+    for _ in range(300):
+        rank, peer = rng.randrange(4), rng.randrange(4)
+        op = rng.choice(["MPI_Send", "MPI_Irecv", "MPI_Recv", "MPI_Sendrecv", "MPI_Isend"])
+        b.add(rank, op, peer, 8, tag=rng.choice((0, 1, 1 << 30)), comm=rng.choice((0, 7)),
+              peer2=rng.randrange(4), tag2=rng.randrange(2))
+    s = b.build()
+    to, source = pair(s)
+    assert (to.tolist(), source.tolist()) == by_hand(s)
+
+
+def now_and_then(iters: int = 30) -> corpus.Program:
+    """A first turn of its own, and two that do more than the others."""
+
+    def program(rec: corpus.Recorder) -> None:
+        for k in range(iters):
+            rec("Isend", peer=(rec.rank + 1) % rec.n, nbytes=400)
+            rec("Recv", peer=(rec.rank - 1) % rec.n, nbytes=400)
+            rec("Wait", nbytes=1)
+            if k == 0:
+                rec("Barrier")
+            if k in (11, 17):
+                rec("Gather", nbytes=80, root=0)
+            rec("Allreduce", nbytes=8)
+
+    return program
+
+
+def pipelined(iters: int = 20) -> corpus.Program:
+    """A receive is posted one turn before the message is sent and completed."""
+
+    def program(rec: corpus.Recorder) -> None:
+        right, left = (rec.rank + 1) % rec.n, (rec.rank - 1) % rec.n
+        rec("Irecv", site="first", peer=left, nbytes=80)
+        for _ in range(iters):
+            rec("Send", peer=right, nbytes=80)
+            rec("Wait", nbytes=1)
+            rec("Irecv", peer=left, nbytes=80)
+        rec("Send", site="last", peer=right, nbytes=80)
+        rec("Wait", site="last wait", nbytes=1)
+
+    return program
+
+
+def line(iters: int = 6) -> corpus.Program:
+    """Neighbours on a line, and once around; MPI_Waitall completes the sends only."""
+
+    def program(rec: corpus.Recorder) -> None:
+        near = [r for r in (rec.rank - 1, rec.rank + 1) if 0 <= r < rec.n]
+        last = rec.rank == rec.n - 1
+        for _ in range(iters):
+            for peer in near:
+                rec("Irecv", peer=peer, nbytes=80)
+            if last:
+                rec("Irecv", peer=0, nbytes=16, site="around")
+            if rec.rank == 0:
+                rec("Isend", peer=rec.n - 1, nbytes=16, site="around")
+            for peer in near:
+                rec("Isend", peer=peer, nbytes=80)
+            rec("Waitall", nbytes=len(near) + (rec.rank == 0))
+            for _ in range(len(near) + last):
+                rec("Wait", nbytes=1)
+            rec("Allreduce", nbytes=8)
+
+    return program
+
+
+#: Program, traced counts, count, name of a section; the model of a small program is made fast.
+PROGRAMS = {
+    "halo": (corpus.jacobi2d(iters=9), (4, 8, 9, 16), 36, "loop 1, 3 of 9 turns"),
+    "wavefront": (corpus.wavefront(sweeps=7), (4, 9, 16, 25), 49, "3 of 7 turns"),
+    "every tenth": (corpus.every_tenth(), (4, 8, 16), 32, "3 of 5 turns"),
+    "stages": (corpus.hypercube(iters=9), (4, 8, 16), 32, "3 of 9 turns"),
+    "now and then": (now_and_then(), (4, 8, 16), 8, "4 of 30 turns"),
+    "pipelined": (pipelined(), (4, 8, 16), 6, "3 of 20 turns"),
+    "line": (line(), (4, 8, 16), 12, "3 of 6 turns"),
+}
+#: These take longer to model.
+SLOW = {
+    "cg": (corpus.cg(outer=8, inner=2), (4, 8, 16), 32, "3 of 8 turns"),
+    "root and others": (corpus.gather_to_root(rounds=5), (4, 8, 16), 24, "3 of 5 turns"),
+}
+PROGRAMS |= SLOW
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PROGRAMS])
+def test_weights_of_a_window_are_those_of_the_run(name: str, traces) -> None:
+    where = traces(name)
+    trace = read_scaled(where)
+    for turns, most_steps in ((3, 4096), (2, 4096), (1, 4096), (3, 4), (10 ** 6, 10 ** 6)):
+        sections = read_sections(where, turns=turns, most_steps=most_steps)
+        why = checked(trace, sections)
+        if name != "pipelined":  # there, one turn has none of the other end
+            assert set(why) <= {"the start and the end of the program are not replayed",
+                                "communicators are not constructed in the replay"}
+            check_work(trace, sections)
+            for section in sections:
+                s = section.steps
+                assert (s.to.tolist(), s.source.tolist()) == by_hand(s)
+        for section in sections:
+            s = section.steps
+            ends = np.isin(s.op, [int(op) for op in SENDS])
+            assert (s.to[ends] >= 0).all()
+            assert (s.bytes[ends] == np.where(s.op == Op.SENDRECV, s.bytes2, s.bytes)[s.to[ends]]
+                    ).all()
+        if (turns, most_steps) == (3, 4096):
+            window = PROGRAMS[name][3]
+            assert any(window in section.name for section in sections), [s.name for s in sections]
+
+
+def test_turns_and_what_they_stand_for(traces) -> None:
+    loop = next(s for s in read_sections(traces("now and then")) if s.run_turns == 30)
+    assert (loop.turns, loop.first_turn, loop.entries) == (4, 0, 1.0)
+    s = loop.steps
+    first = ["Isend", "Recv", "Wait"]
+    assert calls(s, 3) == [*first, "Barrier", "Allreduce", *[*first, "Allreduce"] * 2,
+                           *first, "Gather", "Allreduce"]
+    mine = s.of(3)
+    assert s.turn[mine].tolist() == [0] * 5 + [1] * 4 + [2] * 4 + [3] * 5
+    # Turn 0 stands for itself, two for 27 that are alike, one for the two with a gather.
+    assert s.weight[mine].tolist() == [1.0] * 5 + [13.5] * 8 + [2.0] * 5
+
+
+def test_long_turns_are_taken_apart(traces) -> None:
+    sections = read_sections(traces("wavefront"), most_steps=20)
+    inner = [s for s in sections if s.run_turns == 4]
+    assert len(inner) == 2 and all(s.entries == 7 and s.turns == 3 for s in inner)
+    assert any("outside of its loops" in s.name for s in sections)
+
+
+def test_messages_across_turns(traces) -> None:
+    loop = next(s for s in read_sections(traces("pipelined")) if s.run_turns == 20)
+    s = loop.steps
+    sends = np.flatnonzero(s.op == Op.SEND)
+    # The send of turn 1 meets the receive posted in turn 0; that of turn 0 none in the window.
+    assert set(s.turn[sends].tolist()) == {1, 2}
+    assert (s.turn[s.to[sends]] == s.turn[sends] - 1).all()
+    waits = np.flatnonzero(s.op == Op.WAIT)
+    assert (s.turn[s.done] == s.turn[waits] - 1).all()
+    assert s.weight[sends].tolist() == [10.0] * len(sends)
+
+
+def test_calls_that_meet_only_calls_of_another_loop_stay_together(tmp_path: Path) -> None:
+    def program(rec: corpus.Recorder) -> None:
+        if rec.rank == 0:
+            for other in range(1, rec.n):
+                rec("Recv", peer=other, nbytes=16)
+        else:
+            rec("Send", peer=0, nbytes=16)
+        for _ in range(9):
+            rec("Allreduce", nbytes=8)
+
+    where = scaled(tmp_path, program, (4, 8, 16), 24)
+    why = checked(read_scaled(where), read_sections(where, turns=3))
+    assert len(why) <= 1
+
+
+@pytest.mark.parametrize("make", [halo, wave, ring, lambda n: ring(n, op="MPI_Isend")])
+def test_without_order_a_phase_is_its_rows_once(make, tmp_path: Path) -> None:
+    trace = read_scaled(make(12).write(tmp_path))
+    sections = sections_of(trace, None)
+    assert checked(trace, sections) == {}
+    assert len(sections) == len(trace.weights)
+    for section in sections:
+        s = section.steps
+        assert (s.to.tolist(), s.source.tolist()) == by_hand(s)
+        assert (s.weight[s.row >= 0] == 10).all()
+
+
+def test_left_out_and_why(tmp_path: Path) -> None:
+    trace = Trace(2)
+    for rank in range(2):
+        other = 1 - rank
+        trace.add(rank, "MPI_Init", work=1e9)
+        trace.add(rank, "MPI_Comm_split", work=50.0)
+        trace.add(rank, "MPI_Probe", work=7.0)
+        trace.add(rank, "MPI_Isend", other, 8, work=3.0)
+        trace.add(rank, "MPI_Recv", other, 8)
+        trace.add(rank, "MPI_Isend", other, 8, tag=9)
+        trace.add(rank, "MPI_Waitall", nbytes=2)
+        trace.add(rank, "MPI_Wait", nbytes=1)
+        trace.add(rank, "MPI_Send", -1, 8, repeat=4)
+        trace.add(rank, "MPI_Allreduce", nbytes=8, verdict="unknown")
+        trace.add(rank, "MPI_Put")
+        trace.add(rank, "MPI_Finalize", work=11.0)
+    for row in trace.rows:
+        row["kind"] = {"MPI_Probe": "completion", "MPI_Put": "rma"}.get(row["op"], row["kind"])
+    read = read_scaled(trace.write(tmp_path))
+    (section,) = sections_of(read, None)
+    why = checked(read, (section,))
+    assert why == {
+        "the start and the end of the program are not replayed": 40.0,
+        "communicators are not constructed in the replay": 20.0,
+        "the receive behind it does its waiting": 20.0,
+        "no call of the partner in the same stretch of the program matches it": 20.0,
+        "no executed request is outstanding where it completes one": 20.0,
+        "its partner is not known": 8.0,
+        "the model has no law for it": 20.0,
+        "the replay does not know this call": 20.0,
+    }
+    s = section.steps
+    assert calls(s, 1) == ["Isend", "Recv", "Waitall", "REST"]
+    # Nothing of the computation is lost but what lies before MPI_Init.
+    assert s.work_ns[s.of(1)].tolist() == [60.0, 0.0, 0.0, 11.0]
+    assert np.diff(s.done_start)[s.of(1)].tolist() == [0, 0, 1, 0]
+
+
+def test_messages_without_a_known_tag_meet_by_size(tmp_path: Path) -> None:
+    trace = Trace(2)
+    for rank in range(2):
+        other = 1 - rank
+        for size in (100, 200):
+            trace.add(rank, "MPI_Irecv", other, size, tag=-1)
+        for size in (200, 100):
+            trace.add(rank, "MPI_Send", other, size, tag=5 if size == 200 else -1)
+        trace.add(rank, "MPI_Waitall", nbytes=2)
+        trace.add(rank, "MPI_Send", other, 300, tag=-1)
+    read = read_scaled(trace.write(tmp_path))
+    (section,) = sections_of(read, None)
+    why = checked(read, (section,))
+    assert why == {"its tag is not known, and no message of its size meets it": 20.0}
+    s = section.steps
+    assert s.to[s.of(0)].tolist() == [-1, -1, 6, 5, -1]
+    assert (s.tag[s.to[2]] == s.tag[2]) and s.tag[2] != s.tag[3] and s.tag[2] >= 0
+
+
+def test_sendrecv_is_one_step(tmp_path: Path) -> None:
+    trace = Trace(3)
+    for rank in range(3):
+        if rank < 2:
+            trace.add(rank, "MPI_Sendrecv", rank + 1, 8, work=2.0)
+        if rank > 0:
+            trace.add(rank, "MPI_Sendrecv_recv", rank - 1, 8)
+    read = read_scaled(trace.write(tmp_path))
+    (section,) = sections_of(read, None)
+    s = section.steps
+    assert s.op.tolist() == [Op.SEND, Op.SENDRECV, Op.RECV]
+    assert s.to.tolist() == [1, 2, -1] and s.source.tolist() == [-1, 0, 1]
+    assert s.peer2.tolist() == [-1, 0, -1] and checked(read, (section,)) == {}
+
+
+def test_some_ranks(tmp_path: Path) -> None:
+    trace = read_scaled(halo(12).write(tmp_path))
+    (whole,) = sections_of(trace, None)
+    (some,) = sections_of(trace, None, ranks=np.array([5, 6]))
+    s = some.steps
+    check_steps(s)
+    assert s.ranks.tolist() == [5, 6] and calls(s, 5) == calls(whole.steps, 5)
+    assert len(take(whole.steps, np.array([5, 6]))) == len(s)
+    inside = np.isin(s.peer, [5, 6]) & np.isin(s.op, [int(op) for op in SENDS])
+    assert (s.to[inside] >= 0).all() and (s.to[~inside] < 0).all()
+
+
+def test_a_damaged_order_is_one_line(traces, tmp_path: Path) -> None:
+    where = shutil.copytree(traces("halo"), tmp_path / "copy")
+    write_json(where / "order.json", {"schema": "p3s.order", "schema_version": 1, "loops": [{}]})
+    with pytest.raises(P3SError, match="order.json is damaged"):
+        read_sections(where)
+
+
+def test_average_numbers_of_requests_give_way_to_what_is_outstanding() -> None:
+    # 3 receives and 3 sends; a call for "5" of them on average, three that complete one each.
+    posts = np.array([1, 1, 1, 1, 1, 1, 0, 0, 0, 0] * 2)
+    wants = np.array([0, 0, 0, 0, 0, 0, 5, 1, 1, 1] * 2)
+    many = np.array([0, 0, 0, 0, 0, 0, 1, 0, 0, 0] * 2)
+    assert wanted(posts, wants, many).tolist() == [0] * 6 + [3, 1, 1, 1] + [0] * 6 + [3, 1, 1, 1]
+    # Two calls in a row share as their averages say.
+    assert wanted(np.array([1, 1, 1, 1, 1, 1, 0, 0]), np.array([0] * 6 + [8, 4]),
+                  np.array([0] * 6 + [1, 1])).tolist() == [0] * 6 + [4, 2]
+    # Averages that fit are kept, also where they leave requests for the next turn.
+    fits = np.array([0, 0, 1, 0, 2])
+    assert wanted(np.array([1, 1, 0, 1, 0]), fits, np.array([0, 0, 1, 0, 1])).tolist() \
+        == fits.tolist()
+
+
+def test_who_completes_sends_is_seen_at_the_border(traces) -> None:
+    s = next(s for s in read_sections(traces("line")) if s.run_turns == 6).steps
+    for i in np.flatnonzero(s.op == Op.WAIT).tolist():
+        ops = s.op[s.done[s.done_start[i]:s.done_start[i + 1]]]
+        expected = Op.ISEND if s.calls[s.call[i]] == "MPI_Waitall" else Op.IRECV
+        assert (ops == expected).all() and len(ops)
+
+
+def test_a_collective_that_not_all_call_is_left_out(tmp_path: Path) -> None:
+    trace = Trace(3)
+    for rank in range(3):
+        trace.add(rank, "MPI_Allreduce", nbytes=8)
+        if rank != 1:
+            trace.add(rank, "MPI_Allreduce", nbytes=16)
+    read = read_scaled(trace.write(tmp_path))
+    (section,) = sections_of(read, None)
+    assert section.steps.bytes.tolist() == [8] * 3 and section.entries == 10
+    assert list(checked(read, (section,)).values()) == [20.0]
+
+
+def test_sends_that_everybody_waits_for_are_moved_ahead() -> None:
+    b = Builder(4)
+    b.add(0, "MPI_Irecv", 1, 8, tag=3)
+    b.add(0, "MPI_Wait")
+    b.add(0, "MPI_Isend", 1, 8, tag=2, work_ns=4.0)
+    b.add(0, "MPI_Wait")
+    b.add(1, "MPI_Recv", 0, 8, tag=2)
+    b.add(1, "MPI_Send", 0, 8, tag=3)
+    for rank in range(4):
+        b.add(rank, "MPI_Barrier")
+    b.add(2, "MPI_Recv", 3, 8)
+    b.add(3, "MPI_Send", 2, 8)
+    steps = b.build()
+    assert not ends(steps)
+    moved, number = unstuck(steps)
+    assert number == 1 and ends(moved)
+    check_steps(moved)
+    # Whose send is moved is open: either opens the circle.
+    assert sorted(calls(moved, 0) + calls(moved, 1)) == sorted(calls(steps, 0) + calls(steps, 1))
+    assert (moved.to.tolist(), moved.source.tolist()) == by_hand(moved)
+    assert moved.work_ns.sum() == 4.0
+    again, none = unstuck(moved)
+    assert none == 0 and again is moved
+
+
+def test_what_cannot_be_mended_stays_as_it_is() -> None:
+    b = Builder(2)
+    b.add(0, "MPI_Barrier")
+    b.add(0, "MPI_Sendrecv", 1, 8)
+    b.add(1, "MPI_Sendrecv", 0, 8)
+    b.add(1, "MPI_Barrier")
+    steps = b.build()
+    assert unstuck(steps) == (steps, 0)

@@ -1,0 +1,325 @@
+"""Classes of messages and calls, pairs of ranges that show them, what is loaded of a section."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from plan_patterns import halo, ring
+
+from replay.collectives.expand import expand
+from replay.collectives.library import library_of
+from replay.order.builder import Builder
+from replay.plan.choose import (
+    alike_nodes,
+    choose,
+    cover_all,
+    direct_needs,
+    needs_of,
+    traffic,
+)
+from replay.plan.classes import classify, node_loads, power_of_two, size_bins
+from replay.plan.loaded import Whole, load
+from replay.plan.logical import logical_time, messages
+from replay.plan.mapping import block, cyclic
+from replay.plan.noise import noise_of
+from replay.plan.topology import distances, flat
+from replay.steps import Op
+
+
+def planned(steps, mapping, full=None, origin=None):
+    full = steps if full is None else full
+    c = classify([steps], [full], mapping, distances(mapping, flat()))
+    origin = np.arange(len(full)) if origin is None else origin
+    whole = Whole(0, steps, full, origin, c.message_of[0], c.message2_of[0], c.call_of[0],
+                  c.direct_of[0])
+    needs = [(0, needs_of(full, c.call_of[0], mapping)),
+             (0, direct_needs(steps, c.direct_of[0], mapping))]
+    return c, whole, needs
+
+
+def events(c):
+    return np.array([call.events for call in c.calls])
+
+
+# ---- classes ---------------------------------------------------------------------------------
+def test_classes_of_a_halo():
+    steps, mapping = halo(4), block(16, 4)
+    c, _, _ = planned(steps, mapping)
+    # Rows are nodes: left and right neighbours inside, eight messages leave a node at a time.
+    assert [(m.bytes, m.distance, m.load, m.events) for m in c.messages] == [
+        (32768, 0, 1, 640), (32768, 1, 8, 640)]
+    calls = {(k.call, k.kind, k.distance, k.requests, k.bytes): k.events for k in c.calls}
+    assert calls["MPI_Waitall", "completion", 1, 8, 8 * 32768] == 320
+    assert calls["MPI_Isend", "send", 0, 0, 32768] == 640
+    assert calls["MPI_Irecv", "recv", 1, 0, 32768] == 640
+    assert len(calls) == 5
+    sends = steps.is_op(Op.ISEND)
+    assert (c.message_of[0][steps.to[sends]] == c.message_of[0][sends]).all()
+    assert (c.message_of[0][steps.is_op(Op.WAIT)] == -1).all()
+
+
+def test_both_halves_of_a_sendrecv_have_a_class():
+    steps, mapping = ring(8), block(8, 4)
+    c, _, _ = planned(steps, mapping)
+    assert sorted((m.distance, m.load) for m in c.messages) == [(0, 1), (1, 1)]
+    one, two = c.message_of[0], c.message2_of[0]
+    assert (one >= 0).all() and (two[steps.to] == one).all()
+    far = [k for k in c.calls if k.distance == 1]
+    assert sum(k.events for k in far) == 4  # both ends of the two messages between nodes
+
+
+def test_messages_to_itself_stay_inside_a_node():
+    b = Builder(2)
+    for rank in range(2):
+        b.add(rank, "MPI_Isend", rank, 100)
+        b.add(rank, "MPI_Recv", rank, 100)
+        b.add(rank, "MPI_Wait")
+    steps = b.build()
+    c, whole, needs = planned(steps, block(2, 1))
+    assert [(m.distance, m.load) for m in c.messages] == [(0, 1)]
+    assert choose(needs, events(c), 2, 24).pairs == ((0, 1),)
+    loaded = load(whole, block(2, 1), (0, 1))
+    assert (loaded.steps.to[loaded.steps.is_op(Op.ISEND)] >= 0).all()
+
+
+def test_load_counts_what_is_on_the_way_from_one_node():
+    node = np.array([0, 0, 0, 1, 0])
+    sent, taken = np.array([0, 1, 2, 1, 9]), np.array([3, 3, 3, 5, 10])
+    assert node_loads(node, sent, taken).tolist() == [3, 3, 3, 1, 1]
+    assert node_loads(node[:0], node[:0], node[:0]).tolist() == []
+    assert power_of_two(np.array([0, 1, 2, 3, 5, 8, 9])).tolist() == [1, 1, 2, 4, 8, 8, 16]
+
+
+def test_logical_order_is_that_of_dependencies():
+    b = Builder(4)
+    for rank in range(4):  # a chain: work must not matter
+        if rank:
+            b.add(rank, "MPI_Recv", rank - 1, 8)
+        if rank < 3:
+            b.add(rank, "MPI_Send", rank + 1, 8, work_ns=1e9 * (4 - rank))
+    begin, end = logical_time(b.build())
+    steps = b.build()
+    sends = np.flatnonzero(steps.is_op(Op.SEND))
+    assert (np.diff(begin[sends]) > 0).all() and (end > begin).all()
+    assert (end[steps.to[sends]] > begin[sends]).all()
+    assert end.max() < 10
+
+
+def test_sizes_are_merged_when_there_are_thousands():
+    sizes = np.unique(np.random.default_rng(1).integers(1, 1 << 20, 5000))
+    code, middle, tolerance = size_bins(sizes)
+    assert tolerance == pytest.approx(0.05) and len(middle) < 250
+    assert (np.abs(middle[code] - sizes) <= 0.05 * middle[code] + 1).all()
+    few = sizes[:20]
+    code, middle, tolerance = size_bins(few)
+    assert tolerance == 0 and (middle[code] == few).all()
+    wide = np.unique(2 ** np.linspace(0, 62, 100_000)).astype(np.int64)
+    code, middle, tolerance = size_bins(np.unique(wide))
+    assert tolerance > 0.05 and len(middle) <= 192
+
+
+def test_merged_sizes_are_said():
+    rng = np.random.default_rng(2)
+    b = Builder(2)
+    for nbytes in rng.integers(1, 1 << 20, 3000).tolist():
+        b.add(0, "MPI_Send", 1, nbytes)
+        b.add(1, "MPI_Recv", 0, nbytes)
+    c, _, needs = planned(b.build(), block(2, 1))
+    assert len(c.messages) < 250 and sum(m.events for m in c.messages) == 3000
+    assert any("within 5 %" in note for note in c.notes)
+    assert choose(needs, events(c), 2, 24).pairs == ((0, 1),)
+
+
+def test_waitany_and_waitsome_have_their_share():
+    b = Builder(2)
+    for _ in range(3):
+        b.add(0, "MPI_Irecv", 1, 600)
+        b.add(1, "MPI_Send", 0, 600)
+    b.add(0, "MPI_Waitany", number=1, done=[0, 1, 2])
+    b.add(0, "MPI_Waitsome", number=2, done=[0, 1, 2])
+    c, _, _ = planned(b.build(), block(2, 1))
+    found = {(k.call, k.requests, k.bytes) for k in c.calls if k.kind == "completion"}
+    assert found == {("MPI_Waitany", 1, 600), ("MPI_Waitsome", 2, 1200)}
+
+
+# ---- pairs -----------------------------------------------------------------------------------
+def test_one_pair_shows_a_halo():
+    steps, mapping = halo(8), block(64, 8)
+    c, _, needs = planned(steps, mapping)
+    found = choose(needs, events(c), 8, 24)
+    assert found.pairs == ((0, 1),)
+    # A Waitall has partners on three nodes: it is put together from messages.
+    assert [c.calls[k].call for k in np.flatnonzero(found.partial)] == ["MPI_Waitall"]
+    assert len(found.uncovered) == 0
+    assert sum(len(a) for adds in found.adds for a in adds.values()) == 4
+
+
+def test_every_class_that_a_pair_can_show_is_covered():
+    rng = np.random.default_rng(3)
+    b = Builder(24)
+    for k in range(300):
+        a, z = rng.choice(24, 2, replace=False).tolist()
+        b.add(a, "MPI_Isend", z, int(8 << (k % 9)), tag=k)
+        b.add(z, "MPI_Irecv", a, int(8 << (k % 9)), tag=k)
+    steps, mapping = b.build(), cyclic(24, 3)
+    c, _, needs = planned(steps, mapping)
+    found = choose(needs, events(c), mapping.nodes, 100)
+    assert len(found.uncovered) == 0 and len(found.pairs) < 28
+    seen = {k for adds in found.adds for a in adds.values() for k in a.tolist()}
+    assert seen == set(range(len(c.calls)))
+    node = mapping.node_of[steps.rank]
+    partner = np.maximum(steps.to, steps.source)
+    for pair, adds in zip(found.pairs, found.adds, strict=True):
+        for k in adds[0].tolist():
+            mine = c.call_of[0] == k
+            assert (np.isin(node, pair) & np.isin(node[partner], pair))[mine].any()
+    bounded = choose(needs, events(c), mapping.nodes, 1)
+    assert len(bounded.pairs) == 1 and len(bounded.uncovered) > 0
+    every = [(a, z) for a in range(8) for z in range(a + 1, 8)]
+    assert choose(needs, events(c), 8, 1, every).pairs == tuple(every)
+
+
+def test_every_range_is_in_a_timed_pair():
+    steps, mapping = halo(8), block(64, 8)
+    first, second, amount = traffic([steps], mapping)
+    alike = np.arange(8)
+    pairs, missed = cover_all(first, second, amount, alike, 24)
+    assert len(pairs) == 4 and len(missed) == 0
+    assert sorted(node for pair in pairs for node in pair) == list(range(8))
+    # All nodes do the same: one pair is enough where not all fit.
+    _, _, needs = planned(steps, mapping)
+    alike = alike_nodes(needs, 5, 8)
+    assert len(np.unique(alike)) == 1
+    pairs, missed = cover_all(first, second, amount, alike, 2)
+    assert len(pairs) == 1 and len(missed) == 6
+
+
+def test_timed_pairs_have_the_most_traffic_first():
+    amount = np.array([5, 100, 1])
+    pairs, missed = cover_all(np.array([0, 1, 2]), np.array([1, 2, 3]), amount, np.arange(5), 9)
+    assert pairs[0] == (1, 2) and not len(missed)
+    assert {node for pair in pairs for node in pair} == set(range(5))
+    assert cover_all(amount[:0], amount[:0], amount[:0], np.zeros(1), 9)[0] == ((0, 0),)
+
+
+# ---- loaded ranges ---------------------------------------------------------------------------
+def test_loaded_ranges_know_their_partners():
+    steps, mapping = halo(4), cyclic(16, 4)
+    _, whole, _ = planned(steps, mapping)
+    begin = np.arange(len(steps), dtype=float)
+    loaded = load(whole, mapping, (1, 3), begin)
+    s = loaded.steps
+    assert s.ranks.tolist() == [1, 3, 5, 7, 9, 11, 13, 15]
+    assert (mapping.node_of[s.rank] == np.array([1, 3])[loaded.side]).all()
+    assert (loaded.slot == s.rank // 4).all()
+    inside = np.isin(s.peer, s.ranks)
+    sends = s.is_op(Op.ISEND)
+    assert ((s.to >= 0) == (sends & inside)).all()
+    assert (s.source[s.to[sends & inside]] == np.flatnonzero(sends & inside)).all()
+    assert (loaded.takes_mine_ns[sends] == steps.to[loaded.step][sends]).all()
+    receives = s.is_op(Op.IRECV)
+    assert (loaded.sends_to_me_ns[receives] == steps.source[loaded.step][receives]).all()
+    assert (loaded.arrives[receives] == 32768).all()
+    assert (s.rank[s.done] == np.repeat(s.rank, np.diff(s.done_start))).all()
+    alone = load(whole, mapping, (2, 2))
+    assert set(alone.steps.ranks.tolist()) == {2, 6, 10, 14} and (alone.side == 0).all()
+    assert np.isnan(alone.sends_to_me_ns).all()
+
+
+def test_a_receive_gets_what_is_sent_not_what_fits():
+    b = Builder(2)
+    b.add(0, "MPI_Send", 1, 10)
+    b.add(1, "MPI_Recv", 0, 1000)
+    _, whole, _ = planned(b.build(), block(2, 1))
+    assert load(whole, block(2, 1), (1, 1)).arrives.tolist() == [10]
+
+
+def grid(side: int, call: str = "MPI_Allreduce", wait: bool = False):
+    """Return rows that reduce among themselves, then everybody, with a message in between."""
+    n = side * side
+    b = Builder(n, {1 + y: range(y * side, y * side + side) for y in range(side)})
+    for rank in range(n):
+        b.add(rank, call, nbytes=64, comm=1 + rank // side, work_ns=1000)
+        b.add(rank, "MPI_Sendrecv", (rank + side) % n, 8, peer2=(rank - side) % n, bytes2=8)
+        if wait:
+            b.add(rank, "MPI_Wait")
+        b.add(rank, "MPI_Barrier", work_ns=500)
+    return b.build()
+
+
+@pytest.mark.parametrize("wait", [False, True])
+def test_collectives_that_fit_stay_and_others_are_messages(wait):
+    steps, mapping = grid(4, "MPI_Iallreduce" if wait else "MPI_Allreduce", wait), block(16, 4)
+    found = expand(steps, library_of("openmpi", "4.1.4"))
+    c, whole, needs = planned(steps, mapping, found.steps, found.origin)
+    direct = [k for k in c.calls if k.members]
+    assert [(k.members, k.distance, k.events) for k in direct] == [(4, 0, 16)]
+    loaded = load(whole, mapping, (0, 2))
+    s = loaded.steps
+    stay = s.is_op(Op.COLLECTIVE, Op.ICOLLECTIVE)
+    assert stay.sum() == 8 and (np.diff(s.start) > 3).all()
+    assert s.work_ns.sum() == steps.work_ns.sum() / 2
+    assert (c.direct_of[0][loaded.origin[stay]] == loaded.call_class[stay]).all()
+    for i in range(8):  # program order: the row's collective, the message, the barrier's messages
+        mine = s.of(int(s.ranks[i]))
+        assert (np.diff(loaded.origin[mine]) >= 0).all()
+        assert stay[mine.start] and s.op[mine.start + 1] == Op.SENDRECV
+    waits = np.flatnonzero(s.is_op(Op.WAIT) & (loaded.origin >= 0))
+    owned = {int(s.done[s.done_start[w]]) for w in waits if s.done_start[w + 1] > s.done_start[w]}
+    assert (set(np.flatnonzero(stay).tolist()) <= owned) == wait
+    pairs = choose(needs, events(c), 4, 24)
+    assert len(pairs.uncovered) == 0
+
+
+def test_collectives_over_two_nodes_need_both():
+    steps, mapping = grid(4), block(16, 2)
+    found = expand(steps, library_of("openmpi", "4.1.4"))
+    c, whole, needs = planned(steps, mapping, found.steps, found.origin)
+    (cls,) = [k for k, call in enumerate(c.calls) if call.members]
+    assert c.calls[cls].distance == 1
+    found_pairs = choose(needs, events(c), 8, 24)
+    shown = [pair for pair, adds in zip(found_pairs.pairs, found_pairs.adds, strict=True)
+             if cls in adds[0].tolist()]
+    assert shown and shown[0][0] // 2 == shown[0][1] // 2
+    assert load(whole, mapping, shown[0]).steps.is_op(Op.COLLECTIVE).sum() == 4
+    assert load(whole, mapping, (0, 2)).steps.is_op(Op.COLLECTIVE).sum() == 0
+
+
+def test_collectives_that_nobody_expanded_are_computation_where_they_do_not_fit():
+    steps, mapping = grid(4), block(16, 4)
+    _, whole, _ = planned(steps, mapping)
+    loaded = load(whole, mapping, (0, 1))
+    assert loaded.steps.is_op(Op.COLLECTIVE).sum() == 8  # the rows', not the barriers
+    rest = loaded.steps.is_op(Op.REST)
+    assert rest.sum() == 8 and (loaded.steps.work_ns[rest] == 500).all()
+    assert (loaded.call_class[rest] == -1).all()
+
+
+# ---- noise -----------------------------------------------------------------------------------
+def test_noise_is_what_others_have_on_the_way():
+    steps, mapping = halo(8), block(64, 8)
+    c, _, _ = planned(steps, mapping)
+    transit = c.transits[0]
+    assert messages(steps).sent.size == 2 * len(transit.source)
+    noise = noise_of(transit, (0, 1), None, 1e6)
+    assert noise.counts.max() == 16 and noise.nbytes == 32768
+    assert noise.tick_ns * len(noise.counts) == pytest.approx(1e6)
+    # Messages in transit of the full run less those of the loaded ranks (Eq. 7.1).
+    others = ~(np.isin(transit.source, (0, 1)) | np.isin(transit.target, (0, 1)))
+    mean = (transit.taken - transit.sent)[others].sum() / transit.ticks
+    assert noise.wanted == pytest.approx(mean, rel=0.02)
+    assert noise_of(transit, (0, 1), None, 1e6, limit=0) is None
+    none = np.zeros((8, 8), dtype=bool)
+    assert noise_of(transit, (0, 1), none, 1e6) is None
+    shared = none.copy()
+    shared[2, 3] = shared[3, 2] = True
+    trunk = noise_of(transit, (0, 1), shared, 1e6)
+    assert trunk.wanted < noise.wanted
+    assert trunk.nbytes * trunk.counts.sum() == pytest.approx(
+        32768 * trunk.wanted * len(trunk.counts), rel=0.1)
+
+
+def test_two_nodes_have_no_noise():
+    steps, mapping = halo(4), block(16, 8)
+    c, _, _ = planned(steps, mapping)
+    assert noise_of(c.transits[0], (0, 1), None, 1e6) is None

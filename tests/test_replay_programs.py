@@ -1,0 +1,373 @@
+"""Programs of a replay: what measured ranks and black holes execute, and that they end."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from loaded_ranks import load
+from scripted_mpi import SMALL_BYTES, TEMPERS, ScriptError, execute
+
+from p3s.errors import P3SError
+from replay.order.builder import Builder
+from replay.plan.build import Noise, build_program, needs_hole
+from replay.plan.build_holes import AHEAD
+from replay.plan.check import check, describe
+from replay.plan.classes import MessageClass
+from replay.plan.direct import fits
+from replay.plan.loaded import Loaded
+from replay.plan.micro import link_programs, pair_programs
+from replay.plan.program import TAG_NOISE, Code, Program
+from replay.plan.settle import WHY_TEXT, Settled, Why, settled
+from replay.plan.world import MEASURED, NOISE, World, lay_out
+from replay.steps import Steps
+
+
+def one_node(steps: Steps) -> tuple[Loaded, World]:
+    """Load all ranks on one node."""
+    loaded = load(steps, (list(range(steps.n)), []))
+    return loaded, lay_out((steps.n, 0), needs_hole(loaded), False)
+
+
+def codes(program: Program, process: int) -> list[Code]:
+    """Return what a process does."""
+    return [Code(int(code)) for code in program.of(process)["code"]]
+
+
+def outside(calls: list[tuple[str, int]], sides: tuple = ((0,), (1,)), **named: object
+            ) -> tuple[Program, Loaded]:
+    """Build a program of four ranks, of which 0 makes these calls and 2 and 3 are absent."""
+    builder = Builder(4)
+    for call, peer in calls:
+        builder.add(0, call, peer, 100 + peer, tag=5)
+        if "Send" in call:
+            builder.add(peer, "MPI_Recv", 0, 100 + peer, tag=5)
+        elif "ecv" in call:
+            builder.add(peer, "MPI_Send", 0, 100 + peer, tag=5)
+    steps = builder.build()
+    loaded = load(steps, sides, np.arange(len(steps)) * 1000.0)
+    world = lay_out((1, 1), needs_hole(loaded), False)
+    return settled(loaded, world, **named).program, loaded  # type: ignore[arg-type]
+
+
+def test_a_question_comes_before_a_blocking_receive_and_after_a_nonblocking_one() -> None:
+    program, _ = outside([("MPI_Recv", 2), ("MPI_Irecv", 3), ("MPI_Wait", -1)])
+    assert codes(program, 0) == [Code.ASK, Code.RECV, Code.IRECV, Code.ASK, Code.WAIT, Code.END]
+    hole = 2
+    assert codes(program, hole) == [Code.ANSWER, Code.ANSWER, Code.END]
+    ask, receive = program.of(0)[0], program.of(0)[1]
+    assert ask["tag"] == receive["tag"] == program.of(hole)[0]["tag"]
+    assert ask["bytes"] == receive["bytes"] == 102
+
+
+def test_every_absent_partner_has_a_tag_of_its_own() -> None:
+    program, _ = outside([("MPI_Recv", 2), ("MPI_Recv", 3), ("MPI_Recv", 2)])
+    tags = program.of(2)["tag"][:3].tolist()
+    assert tags[0] == tags[2] != tags[1]
+
+
+def test_receives_of_external_sends_come_well_ahead_of_questions() -> None:
+    calls = [("MPI_Recv", 2)] + [("MPI_Send", 3)] * (AHEAD + 3) + [("MPI_Recv", 2)]
+    program, _ = outside(calls)
+    done = codes(program, 2)
+    assert done[:AHEAD] == [Code.IRECV] * AHEAD
+    assert done[AHEAD:] == [Code.ANSWER, Code.IRECV, Code.IRECV, Code.IRECV, Code.ANSWER, Code.END]
+
+
+def test_timed_black_holes_only_post_and_in_the_order_of_their_times() -> None:
+    program, loaded = outside([("MPI_Send", 3), ("MPI_Recv", 2), ("MPI_Send", 2)], what="timed")
+    hole = program.of(2)
+    assert Code.ASK not in codes(program, 0)
+    assert set(codes(program, 2)) == {Code.IRECV, Code.BUFFERED, Code.END}
+    assert (np.diff(hole["at_ns"][:-1]) >= 0).all()
+    assert sorted(hole["at_ns"][:-1].tolist()) == sorted(
+        loaded.takes_mine_ns[~np.isnan(loaded.takes_mine_ns)].tolist()
+        + loaded.sends_to_me_ns[~np.isnan(loaded.sends_to_me_ns)].tolist())
+
+
+def test_messages_of_one_partner_keep_their_order_in_a_schedule_that_has_not() -> None:
+    builder = Builder(2)
+    for nbytes in (10, 2000, 30):
+        builder.add(0, "MPI_Recv", 1, nbytes)
+        builder.add(1, "MPI_Send", 0, nbytes)
+    steps = builder.build()
+    loaded = load(steps, ((0,), ()), np.array([0, 0, 0, 9e5, 1e5, 5e5]))
+    program = settled(loaded, lay_out((1, 0), [(0, 0)], False), what="timed").program
+    assert program.of(1)["bytes"][:3].tolist() == [10, 2000, 30]
+    assert program.of(1)["at_ns"][:3].tolist() == [900_000] * 3
+    execute(program, 1)
+
+
+def test_only_calls_between_loaded_ranks_are_sampled_beside_immediate_black_holes() -> None:
+    builder = Builder(3)
+    for rank in range(3):
+        builder.add(rank, "MPI_Irecv", (rank - 1) % 3, 50)
+        builder.add(rank, "MPI_Isend", (rank + 1) % 3, 50, work_ns=500.0)
+        builder.add(rank, "MPI_Waitall")
+    loaded = load(builder.build(), ((0,), (1,)))
+    world = lay_out((1, 1), needs_hole(loaded), False)
+    program = settled(loaded, world).program
+    sampled = [Code(int(e["code"])) for e in program.events if e["sample"] >= 0]
+    assert sampled == [Code.ISEND, Code.IRECV]  # 0 -> 1; both Waitalls wait for rank 2 as well
+    timed = settled(loaded, world, what="timed").program
+    assert (timed.events["sample"] >= 0).sum() == 6
+    pairing = program.pairing
+    assert pairing is not None and len(pairing.cls) == 1
+    assert (pairing.sender[0], pairing.receiver[0], pairing.alone[0]) == (0, 1, 0)
+    assert program.of(0)[pairing.sent[0]]["work_ns"] == 500
+    assert codes(program, 1)[pairing.received[0]] == Code.WAIT
+
+
+def test_collectives_run_as_such_where_all_members_are_loaded_and_agree() -> None:
+    builder = Builder(4, {1: [1, 0], 2: [0, 2], 3: [0, 1]})
+    for comm, members in ((1, (0, 1)), (2, (0, 2))):
+        for rank in members:
+            builder.add(rank, "MPI_Bcast", members[1], 64, comm=comm)
+    for rank in (0, 1):
+        builder.add(rank, "MPI_Allgatherv", nbytes=8 + rank, comm=3)
+        builder.add(rank, "MPI_Iallreduce", nbytes=8, comm=3)
+        builder.add(rank, "MPI_Wait")
+    steps = builder.build()
+    good = fits(steps, np.array([0, 1]))
+    assert [steps.calls[c] for c in steps.call[good]] == ["MPI_Bcast", "MPI_Iallreduce"] * 2
+    loaded = load(steps, ((0,), (1,)))
+    result = settled(loaded, lay_out((1, 1), [], False))
+    assert result.program.comms == ((1, 0), (0, 1))
+    assert codes(result.program, 0) == [Code.COLLECTIVE, Code.COLLECTIVE_START, Code.WAIT,
+                                        Code.END]
+    assert result.program.of(0)["peer"][0] == 1  # the root, as a process
+    assert {entry.why for entry in result.left_out} == {WHY_TEXT[Why.NOT_REPLAYED]}
+    assert execute(result.program, 1).collectives == 2
+
+
+def test_persistent_operations_are_shared_when_they_are_surely_complete() -> None:
+    builder = Builder(2)
+    for _ in range(3):
+        for rank in (0, 1):
+            builder.add(rank, "MPI_Recv_init", 1 - rank, 10)
+            builder.add(rank, "MPI_Send_init", 1 - rank, 10)
+            builder.add(rank, "MPI_Waitall")
+    loaded, world = one_node(builder.build())
+    program = settled(loaded, world).program
+    assert [len(records) for records in program.persistent] == [2, 2]
+    execute(program, 3)
+    for _ in range(2):
+        two = [builder.add(0, "MPI_Send_init", 1, 10), builder.add(0, "MPI_Isend", 1, 10)]
+        for _ in range(2):
+            builder.add(0, "MPI_Waitany", done=two)
+            builder.add(1, "MPI_Recv", 0, 10)
+    loaded, world = one_node(builder.build())
+    program = settled(loaded, world).program
+    assert len(program.persistent[0]) == 6  # five sends: after a WAITANY nothing is sure
+    execute(program, 3)
+
+
+def test_large_messages_are_left_out_at_both_ends_and_named() -> None:
+    builder = Builder(2)
+    for rank in (0, 1):
+        builder.add(rank, "MPI_Isend", 1 - rank, 65 << 20, work_ns=10.0)
+        builder.add(rank, "MPI_Recv", 1 - rank, 65 << 20)
+        builder.add(rank, "MPI_Wait", work_ns=5.0)
+        builder.add(rank, "MPI_Sendrecv", 1 - rank, 8)
+    loaded, world = one_node(builder.build())
+    result = settled(loaded, world)
+    assert codes(result.program, 0) == [Code.SENDRECV, Code.SECOND, Code.END]
+    assert result.program.of(0)["work_ns"][0] == 15
+    assert {(entry.call, entry.why) for entry in result.left_out} == {
+        ("MPI_Isend", WHY_TEXT[Why.TOO_LARGE]), ("MPI_Recv", WHY_TEXT[Why.TOO_LARGE])}
+
+
+@pytest.mark.parametrize(("nbytes", "buffered"), [(100, 4096), (100_000, 64 << 20)])
+def test_rings_of_blocking_sends_are_buffered_and_it_is_said(nbytes: int, buffered: int) -> None:
+    builder = Builder(4)
+    for rank in range(4):
+        builder.add(rank, "MPI_Send", (rank + 1) % 4, nbytes)
+        builder.add(rank, "MPI_Recv", (rank - 1) % 4, nbytes)
+    loaded, world = one_node(builder.build())
+    strict = check(build_program(loaded, world))
+    assert len(strict.stuck) == 4 and not strict.ends
+    assert "SEND" in describe(strict)
+    result = settled(loaded, world, strict=True)
+    assert result.buffered_bytes == buffered and len(result.notes) == 1
+    assert codes(result.program, 0) == [Code.BUFFERED, Code.RECV, Code.END]
+    execute(result.program, 1, buffering="none")
+
+
+def crossed() -> Builder:
+    """Make two ranks that wait for each other's second message first."""
+    builder = Builder(3)
+    for rank in (0, 1):
+        builder.add(rank, "MPI_Recv", 1 - rank, 77, tag=9)
+        builder.add(rank, "MPI_Ssend", 1 - rank, 77, tag=9)
+        builder.add(rank, "MPI_Sendrecv", 1 - rank, 8)
+    return builder
+
+
+def test_what_waits_for_ever_is_refused_by_name_or_left_out() -> None:
+    loaded, world = one_node(crossed().build())
+    with pytest.raises(P3SError, match=r"rank 0 MPI_Recv peer 1 tag 9 77 B; rank 1 MPI_Recv"):
+        settled(loaded, world, strict=True)
+    result = settled(loaded, world)
+    (receive, send) = sorted(result.left_out, key=lambda entry: entry.call)
+    assert (receive.call, send.call) == ("MPI_Recv", "MPI_Ssend")
+    assert receive.why == send.why == WHY_TEXT[Why.DEADLOCK]
+    assert receive.events == send.events == 1.0
+    assert result.buffered_bytes == -1 and not result.notes
+    execute(result.program, 1, buffering="none")
+
+
+def damaged(result: Settled, field: str, value: int, code: Code) -> Program:
+    """Change one field of the first event of a kind."""
+    events = result.program.events.copy()
+    events[field][np.flatnonzero(events["code"] == code)[0]] = value
+    return replace(result.program, events=events)
+
+
+@pytest.mark.parametrize(("field", "value", "code", "words"), [
+    ("tag", 999, Code.RECV, "no other end"),
+    ("bytes", 1, Code.RECV, "meets"),
+    ("offset", 1 << 20, Code.RECV, "buffer is too small"),
+    ("bytes", 1 << 20, Code.SEND, "buffer is too small"),
+    ("peer", 55, Code.SEND, "no such process"),
+    ("slot", 99, Code.ISEND, "slot does not exist"),
+    ("bytes", 1, Code.ASK, "meets"),
+    ("arg", 2, Code.COLLECTIVE, "same call"),
+])
+def test_faults_of_a_program_are_seen(field: str, value: int, code: Code, words: str) -> None:
+    builder = Builder(4)
+    for rank in range(4):
+        builder.add(rank, "MPI_Isend", (rank + 1) % 4, 64)
+        builder.add(rank, "MPI_Recv", (rank - 1) % 4, 64)
+        builder.add(rank, "MPI_Wait")
+    for rank in (0, 1):
+        builder.add(rank, "MPI_Send" if rank else "MPI_Recv", 1 - rank, 64)
+    builder.members[1] = np.array([0, 1])
+    for rank in (0, 1):
+        builder.add(rank, "MPI_Allreduce", nbytes=8, comm=1)
+    loaded = load(builder.build(), ((0, 1), ()))
+    result = settled(loaded, lay_out((2, 0), needs_hole(loaded), False))
+    assert check(result.program).ends
+    verdict = check(damaged(result, field, value, code))
+    assert not verdict.ends
+    assert words in describe(verdict)
+
+
+def test_noise_starts_with_the_first_message_to_a_black_hole_and_ends() -> None:
+    for calls in ([("MPI_Recv", 2)], [("MPI_Send", 2)]):
+        for what in ("trace", "timed"):
+            _, loaded = outside(calls)
+            world = lay_out((1, 1), needs_hole(loaded), True)
+            noise = Noise(np.array([1, 0, 4]), 1000, 5e4, 2.0)
+            program = settled(loaded, world, what=what, noise=noise).program
+            assert program.noise
+            for side in (0, 1):
+                mine = program.of(world.rank_of(NOISE)[side, 0])
+                moved = mine[np.isin(mine["code"], (Code.ISEND, Code.IRECV))]
+                assert len(moved) == 5 and set(moved["tag"].tolist()) == {TAG_NOISE}
+                assert moved["at_ns"].tolist() == [0, *[100_000] * 4]
+            for temper in TEMPERS:
+                execute(program, 1, temper, "none")
+
+
+@pytest.mark.parametrize("slots", [(1, 1), (4, 4), (3, 2), (2, 0)])
+def test_micro_programs_end_and_pair_what_they_measure(slots: tuple[int, int]) -> None:
+    world = lay_out(slots, [], False)
+    messages = [MessageClass(64, 0, 1, 1.0), MessageClass(64, 1, 1, 1.0),
+                MessageClass(70_000, 1, 4, 1.0), MessageClass(100 << 20, 1, 1, 1.0)]
+    programs = pair_programs(messages, world)
+    links = link_programs(world)
+    assert [program.name for program in programs] == ["one way", "exchange", "calls"]
+    assert [program.classes for program in programs][0] == ((0, 1, 2) if slots[1] else (0,))
+    assert len(links) == (0 if not slots[1] else 1 if slots == (1, 1) else 2)
+    for program in (*programs, *links):
+        for temper in TEMPERS:
+            met = {((a.process, a.event), (b.process, b.event))
+                   for a, b in execute(program, 1, temper).met}
+        pairing = program.pairing
+        assert (pairing is None) == (program.what == "link")
+        for k in range(0 if pairing is None else len(pairing.cls)):
+            receive = pairing.posted[k] + (program.name == "exchange")
+            assert ((pairing.sender[k], pairing.sent[k]), (pairing.receiver[k], receive)) in met
+        for at, kind in program.own:
+            process = int(np.searchsorted(program.start, at, "right")) - 1
+            assert program.events["sample"][at] >= 0 and process in world.rank_of(MEASURED).values()
+            assert {"send": Code.SEND, "late": Code.SEND, "receive": Code.RECV, "wait": Code.WAIT
+                    }.get(kind, int(program.events["code"][at])) == program.events["code"][at]
+
+
+def test_every_class_is_sent_but_calls_are_measured_at_some_sizes_only() -> None:
+    messages = [MessageClass(10 * k, 1, 1 + k % 2, 1.0) for k in range(1, 101)]
+    one_way, exchange, calls = pair_programs(messages, lay_out((2, 2), [], False))
+    assert one_way.classes == tuple(range(100))
+    assert len(exchange.classes) == 24 and len(calls.classes) <= 12
+    sizes = calls.events["bytes"][[at for at, kind in calls.own if kind == "late"]]
+    assert {1, 1024} <= set(sizes.tolist()) and len(set(sizes.tolist())) == 12
+
+
+def disordered(seed: int, choosy: bool) -> Steps:
+    """Return calls of a few ranks in an order in which they may wait for ever."""
+    rng = random.Random(seed)
+    n = rng.randint(2, 5)
+    builder = Builder(n, {1: [0, 1]})
+    calls: list[list[tuple[str, int, int, int]]] = [[] for _ in range(n)]
+    for _ in range(rng.randint(2, 7)):
+        a, b, nbytes, tag = rng.randrange(n), rng.randrange(n), rng.choice((100, 5000)), \
+            rng.randint(0, 1)
+        calls[a].append((rng.choice(("MPI_Send", "MPI_Ssend", "MPI_Isend")), b, nbytes, tag))
+        calls[b].append((rng.choice(("MPI_Recv", "MPI_Irecv")), a, nbytes, tag))
+    if rng.random() < 0.3:
+        for rank in (0, 1):
+            calls[rank].append(("MPI_Allreduce", -1, 8, -1))
+    for rank, mine in enumerate(calls):
+        for _ in range(rng.randint(0, 2)):
+            i = rng.randrange(max(len(mine) - 1, 1))
+            mine[i:i + 2] = mine[i:i + 2][::-1]
+        left: list[int] = []
+        for call, peer, nbytes, tag in mine:
+            step = builder.add(rank, call, peer, nbytes, tag=tag, comm=int(peer < 0))
+            if call in ("MPI_Isend", "MPI_Irecv"):
+                left.append(step)
+            if left and rng.random() < 0.5:
+                if choosy and rng.random() < 0.4:
+                    builder.add(rank, "MPI_Waitany", done=left)
+                elif rng.random() < 0.5:
+                    builder.add(rank, "MPI_Wait", done=[left.pop()])
+                else:
+                    builder.add(rank, "MPI_Waitall", done=left)
+                    left = []
+        if left:
+            builder.add(rank, "MPI_Waitall", done=left)
+    return builder.build()
+
+
+def ends(program: Program, seed: int, buffering: str) -> bool:
+    """Execute a program; tell whether it comes to its end."""
+    try:
+        execute(program, seed, TEMPERS[seed % 4], buffering)
+    except ScriptError as err:
+        assert "deadlock" in str(err)
+        return False
+    return True
+
+
+@pytest.mark.parametrize("choosy", [False, True])
+def test_the_proof_agrees_with_the_execution_of_disordered_calls(choosy: bool) -> None:
+    refused = 0
+    for seed in range(60):
+        steps = disordered(seed, choosy)
+        loaded = load(steps, (list(range(random.Random(seed).choice((steps.n, 2)))), []))
+        world = lay_out((len(loaded.steps.ranks), 0), needs_hole(loaded), False)
+        program = build_program(loaded, world)
+        for eager_bytes, buffering in ((-1, "none"), (SMALL_BYTES, "small")):
+            verdict = check(program, eager_bytes)
+            assert not verdict.faults and not verdict.uneven
+            found = {ends(program, again, buffering) for again in range(4 if choosy else 1)}
+            if verdict.ends:
+                assert found == {True}
+            elif not choosy:
+                assert found == {False}
+            refused += not verdict.ends
+        execute(settled(loaded, world).program, seed, "random", "none")
+    assert 30 < refused < 100
