@@ -25,6 +25,8 @@ from replay.steps import Ints
 
 #: Open MPI's han cuts a vector into segments of this many bytes (coll_han_*_segsize).
 SEGMENT = 65536
+#: Segments times nodes; segments grow beyond that.
+MOST_PARTS = 4096
 
 #: write(view, call, at, root, blocking): a collective of a part of the members.
 Part = Callable[[Writer, str, Ints, int, bool], None]
@@ -186,7 +188,7 @@ def han(levels: Levels, call: str, at: Ints, root: int, element: int) -> bool:
         return False
     n = int(at[-1])
     home, place = int(layout.node[root]), int(layout.place[root])
-    cuts = _segments(n, element)
+    cuts = _segments(n, element, max(MOST_PARTS // len(layout.groups), 8))
     if call == "barrier":
         levels.inside("barrier", 0)
         levels.among("barrier", 0)
@@ -226,8 +228,8 @@ def han(levels: Levels, call: str, at: Ints, root: int, element: int) -> bool:
     return False
 
 
-def _segments(n: int, element: int) -> list[tuple[int, int]]:
-    step = max(SEGMENT // element, 1) * element
+def _segments(n: int, element: int, most: int) -> list[tuple[int, int]]:
+    step = max(SEGMENT // element, -(-n // (most * element)), 1) * element
     return [(lo, min(step, n - lo)) for lo in range(0, n, step)]
 
 
