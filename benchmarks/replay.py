@@ -15,10 +15,11 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ from cluster.patterns import PATTERNS, TRUNK, Pattern  # noqa: E402
 
 #: Phase time of the truth may vary by this much (standard deviation over mean).
 MOST_VARIATION = 0.02
+#: Of the cores, where an ordinary process has 1024.
+SHARE = 262144
 #: What is aimed at: phase time; communication.
 PHASE, COMM = 0.05, 0.10
 #: Names of the estimators and where they stand in the result of a replay.
@@ -79,27 +82,16 @@ def estimates(pattern: Pattern, result: Mapping[str, Any], table: Path) -> dict[
     import pyarrow.parquet as pq
 
     rows = pq.read_table(table).to_pydict()
-    rank = np.asarray(rows["rank"])
-    found: dict[str, Estimate] = {}
-
-    def per_rank(column: str) -> np.ndarray | None:
-        if column not in rows or None in rows[column]:
-            return None
-        return np.bincount(rank, weights=np.asarray(rows[column], dtype=float),
-                           minlength=pattern.n)
-
-    thesis = per_rank("thesis_comm_ns" if "thesis_comm_ns" in rows else "comm_ns")
-    if thesis is not None:
-        found["thesis"] = thesis_sum(pattern, thesis)
-    if "thesis_comm_ns" in rows:
-        comm = per_rank("comm_ns")
-        if comm is not None:
-            phase = sum(float(p["phase_ns"]) for p in result["phases"])
-            found["simulation"] = Estimate(phase, comm)
-        whole = per_rank("whole_comm_ns")
-        if whole is not None:
-            phase = sum(float(p["whole_phase_ns"]) for p in result["phases"])
-            found["whole"] = Estimate(phase, whole)
+    comm = {name: np.bincount(np.asarray(rows["rank"]), minlength=pattern.n,
+                              weights=np.asarray(rows[name], dtype=float))
+            for name in ("comm_ns", "thesis_ns", "whole_ns")}
+    found = {
+        "simulation": Estimate(sum(p["time_ns"] for p in result["phases"]), comm["comm_ns"]),
+        "thesis": thesis_sum(pattern, comm["thesis_ns"]),
+    }
+    if result["timed"] and np.isfinite(comm["whole_ns"]).all():
+        found["whole"] = Estimate(sum(p["whole_time_ns"] for p in result["phases"]),
+                                  comm["whole_ns"])
     return found
 
 
@@ -116,24 +108,28 @@ def errors(truth: Mapping[str, Any], estimate: Estimate) -> dict[str, float]:
 
 
 def replayed(pattern: Pattern, cluster: Cluster, directory: Path, *, budget_s: float,
-             hosts: Sequence[str]) -> tuple[dict[str, Any], dict[str, Estimate]]:
+             hosts: Sequence[str], timed: bool = True,
+             progress: Callable[[str], None] | None = None,
+             ) -> tuple[dict[str, Any], dict[str, Estimate]]:
     """Replay the scaled trace of a pattern on the cluster."""
     import replay
+    from replay.settings import ReplaySettings
 
     scaled = pattern.write_trace(directory / "scaled" / f"np{pattern.n:06d}")
     out = directory / "replay" / f"np{pattern.n:06d}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     per = -(-pattern.n // cluster.nodes)
-    try:
-        from replay.settings import ReplaySettings
-
-        settings = ReplaySettings(hosts=tuple(hosts), cores_per_node=per, budget_s=budget_s,
-                                  launcher=tuple(openmpi_words(cluster)), timed=True)
-        result = replay.run(scaled, out, settings)  # type: ignore[call-arg,arg-type]
-    except TypeError:
-        result = replay.run(scaled, out, hosts=list(hosts), cores_per_node=per, budget_s=budget_s,
-                            launcher=openmpi_words(cluster))
+    topology = directory / "topology.conf"
+    topology.write_text(cluster.topology())
+    settings = ReplaySettings(hosts=tuple(hosts), cores_per_node=per, budget_s=budget_s,
+                              launcher=tuple(openmpi_words(cluster)), timed=timed,
+                              topology=topology)
+    result = replay.run(scaled, out, settings, progress=progress)
     return result, estimates(pattern, result, out.with_suffix(".parquet"))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def line(name: str, truth: Mapping[str, Any], found: Mapping[str, Mapping[str, float]]) -> str:
@@ -162,7 +158,7 @@ def largest_share() -> Iterator[bool]:
     group = Path(f"/sys/fs/cgroup/cpu/p3s-benchmark-{os.getpid()}")
     try:
         group.mkdir()
-        (group / "cpu.shares").write_text("262144")
+        (group / "cpu.shares").write_text(str(SHARE))
         (group / "tasks").write_text(str(os.getpid()))
     except OSError:
         yield False
@@ -187,6 +183,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--truth-only", action="store_true")
     parser.add_argument("--truth", type=Path, help="take the truths of an earlier --out")
     parser.add_argument("--work", type=Path, help="keep scripts, traces and results here")
+    parser.add_argument("--untimed", action="store_true", help="no whole iterations")
+    parser.add_argument("--verbose", action="store_true", help="say what the replay does")
     asked = parser.parse_args(arguments)
     why = missing()
     if why:
@@ -195,6 +193,8 @@ def main(arguments: list[str]) -> int:
     old = json.loads(asked.truth.read_text())["patterns"] if asked.truth else {}
     raw: dict[str, Any] = {"repetitions": asked.repetitions, "budget_s": asked.budget,
                            "patterns": {}}
+    # So that the cluster is taken down when this is ended from outside.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(HEAD, flush=True)
     with tempfile.TemporaryDirectory(prefix="p3s-benchmark-") as scratch, largest_share() as alone:
         raw["largest_share"] = alone
@@ -217,7 +217,8 @@ def main(arguments: list[str]) -> int:
                 if not asked.truth_only:
                     begin = time.monotonic()
                     entry["replay"], guesses = replayed(
-                        pattern, cluster, directory, budget_s=asked.budget, hosts=cluster.hosts)
+                        pattern, cluster, directory, budget_s=asked.budget, hosts=cluster.hosts,
+                        timed=not asked.untimed, progress=_say if asked.verbose else None)
                     entry["wall_s"] = time.monotonic() - begin
                     found = {key: errors(truth, guess) for key, guess in guesses.items()}
                     entry["estimates"] = {

@@ -40,12 +40,16 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is known before anything is launched; ``mpi`` is None where none is installed."""
+    """What is known before anything is launched; ``mpi`` is None where none is installed.
+
+    ``rough``: costs of messages that are used until they are measured.
+    """
 
     trace: ScaledTrace
     plan: ReplayPlan
     mpi: Mpi | None
     library: Library
+    rough: Network
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ def prepare(scaled_dir: Path, settings: ReplaySettings, *, machine: Path | None 
     from replay.order.sections import read_sections
     from replay.plan.mapping import mapping_of
     from replay.plan.plan import PlanSettings, make_plan
-    from replay.plan.topology import read_topology
+    from replay.plan.topology import distances, read_topology
     from replay.scaled import read_scaled
 
     if say is not None:
@@ -89,15 +93,15 @@ def prepare(scaled_dir: Path, settings: ReplaySettings, *, machine: Path | None 
                          settings.rank_file)
     topology = read_topology(settings.topology)
     network = rough(machine)
-    node_of = mapping.node_of
+    node_of, distance = mapping.node_of, distances(mapping, topology)
     plan = make_plan(
         sections, mapping, topology,
         PlanSettings(hosts=hosts, budget_s=settings.budget_s, exhaustive=settings.exhaustive,
                      timed=settings.timed),
         network,
         expand=lambda steps, which: expand(steps, library, which, node_of=node_of),
-        simulate=lambda steps: simulate(steps, node_of, network))
-    return Prepared(trace, plan, mpi, library)
+        simulate=lambda steps: simulate(steps, node_of, network, distance=distance))
+    return Prepared(trace, plan, mpi, library, network)
 
 
 def rough(machine: Path | None) -> Network:
@@ -142,7 +146,7 @@ def run(scaled_dir: Path, out_json: Path, settings: ReplaySettings, *,
     first = _measure(ready, settings, out_json, plan.programs, plan.placement_of,
                      budget_s=settings.budget_s * (1.0 - share), scale=scale, say=say)
     say("simulating")
-    simulation = simulated(trace, plan, first.results, work_scale=scale)
+    simulation = simulated(trace, plan, first.results, work_scale=scale, rough=ready.rough)
     timed: tuple[Program, ...] = ()
     second = Ran({}, (), 0.0)
     if share:
@@ -225,7 +229,6 @@ def _launch(store: Any, ready: Prepared, programs: Sequence[Program], hosts: lis
     """Run programs on four hosts; what is stored is not run again."""
     from replay.engine.inner import compile_inner
     from replay.engine.job import JobSettings, write_job
-    from replay.launch.landing import check_landing
     from replay.launch.launcher import on_hosts
     from replay.launch.run import run_job
 
@@ -245,8 +248,7 @@ def _launch(store: Any, ready: Prepared, programs: Sequence[Program], hosts: lis
         write_job(directory, [programs[i] for i in missing], world,
                   JobSettings(library=compile_inner(mpi.mpicc), budget_s=budget_s,
                               stall_s=settings.stall_s, pages=settings.pages, work_scale=scale))
-        outcome = run_job(directory, mpi, world, timeout_s=None, progress=say)
-        check_landing(world, outcome.places, hosts)
+        outcome = run_job(directory, mpi, world, hosts=hosts, progress=say)
     fresh = {i: found for i in missing if (found := store.get(keys[i])) is not None}
     return Ran({**known, **fresh}, outcome.places, outcome.wall_s)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from p3s.study import SCHEMA_VERSION, Study, write_json
+from p3s.study import REPLAY_VERSION, SCHEMA_VERSION, Study, write_json
 
 
 def put_scaled(
@@ -67,7 +67,7 @@ def put_replay(
         study.replay_path(n),
         {
             "schema": "p3s.replay",
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": REPLAY_VERSION,
             "n": n,
             "representative": True,
             "why_not_representative": None,

@@ -15,6 +15,7 @@ import numpy as np
 from replay.engine.inner import compile_inner
 from replay.engine.job import JobSettings, result_path, write_job
 from replay.engine.results import ProgramResult, read_result
+from replay.engine.witness import Witness
 from replay.plan.program import EVENT, FIELDS, Code, Pairing, Program
 from replay.plan.world import MEASURED, Process, World
 
@@ -112,6 +113,7 @@ class Ended:
     stdout: str
     stderr: str
     timed_out: bool
+    witness: str | None
 
     @property
     def marked(self) -> list[str]:
@@ -126,17 +128,17 @@ def settings_of(mpi: Mpi, **values: object) -> JobSettings:
 
 
 def run_job(directory: Path, mpi: Mpi, size: int, *, worker: Sequence[str] = (),
-            timeout_s: float = 60.0, extra: Sequence[str] = ()) -> Ended:
+            timeout_s: float = 60.0, sharing: bool = True) -> Ended:
     """Start the processes of a job that is written, and wait for their end."""
     from signature_runner.launch import _environment
     from signature_runner.mpi import library_of
 
     library = library_of(str(compile_inner(mpi.mpicc)))
-    env = {**_environment(True, "replay-jobs"), "PYTHONPATH": str(ROOT),
+    env = {**_environment(sharing, "replay-jobs"), "PYTHONPATH": str(ROOT),
            "P3S_REPLAY_MPI": mpi.family}
     if library and library[1]:
         env["MPI4PY_LIBMPI"] = library[1]
-    words = [mpi.mpiexec, *extra, "-n", str(size), "/usr/bin/env",
+    words = [mpi.mpiexec, "-n", str(size), "/usr/bin/env",
              *(f"{name}={env[name]}" for name in ("PYTHONPATH", "P3S_REPLAY_MPI",
                                                   "MPI4PY_LIBMPI") if name in env),
              sys.executable, "-P", *(worker or ("-m", "replay.engine.worker")), str(directory),
@@ -144,6 +146,14 @@ def run_job(directory: Path, mpi: Mpi, size: int, *, worker: Sequence[str] = (),
     process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, errors="replace",
                                start_new_session=True)
+    timed_out = False
+    with Witness(directory) as witness:
+        out, err, timed_out = _wait(process, timeout_s)
+    return Ended(process.returncode, out, err, timed_out, witness.first)
+
+
+def _wait(process: subprocess.Popen[str], timeout_s: float) -> tuple[str, str, bool]:
+    """Return what a launcher printed, and whether it had to be ended."""
     timed_out = False
     try:
         out, err = process.communicate(timeout=timeout_s)
@@ -155,7 +165,7 @@ def run_job(directory: Path, mpi: Mpi, size: int, *, worker: Sequence[str] = (),
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate(timeout=10.0)
-    return Ended(process.returncode, out, err, timed_out)
+    return out, err, timed_out
 
 
 def measure(directory: Path, mpi: Mpi, programs: Sequence[Program], size: int,

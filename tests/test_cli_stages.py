@@ -22,6 +22,7 @@ from p3s.cli.main import run
 from p3s.cli.pipeline import is_stale
 from p3s.errors import P3SError
 from p3s.study import SCHEMA_VERSION, Study, write_json
+from replay.settings import ReplaySettings
 
 LAUNCH = ["mpiexec", "-n", "{np}", "./app", "-o", "out", "--json", "--", "-n", "7"]
 
@@ -105,9 +106,10 @@ class Stages:
         put_scaled(study, n, [(r, 0, 10, 64e6 / n) for r in range(n)], [phase(0)])
         return {"schema": "p3s.scaled", "n": n, "grid": [n], "phases": [phase(0)]}
 
-    def replay(self, scaled_dir: Path, out_json: Path, **settings: Any) -> dict[str, Any]:
+    def replay(self, scaled_dir: Path, out_json: Path, settings: ReplaySettings,
+               **more: Any) -> dict[str, Any]:
         n = int(out_json.stem[2:])
-        settings.pop("progress")("measuring")
+        more["progress"]("measuring")
         self.calls.append(("replay", n, settings))
         study = Study(scaled_dir.parent.parent)
         put_replay(
@@ -120,7 +122,9 @@ class Stages:
         return {
             "n": n,
             "iterations": 3,
-            "classes": [{}],
+            "messages": [],
+            "classes": [],
+            "phases": [],
             "measured_share": 1.0,
             "representative": False,
             "why_not_representative": "4 ranks shared 2 cores",
@@ -158,7 +162,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
 
     module("signature_runner.launch", run_traced=stand_in.run_traced)
     module("signature_runner.command", parse=stand_in.parse)
-    module("replay", run=stand_in.replay)
+    monkeypatch.setattr("replay.run", stand_in.replay)
     module("p3s.validate", validate=stand_in.validate)
     monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize, raising=False)
@@ -450,12 +454,8 @@ def test_scale_and_replay(stages: Stages, root: Path, capsys: pytest.CaptureFixt
         (
             "replay",
             32,
-            {
-                "hosts": ["a", "b", "c", "d"],
-                "cores_per_node": 4,
-                "budget_s": 5.0,
-                "launcher": ["mpiexec", "-x", "y z"],
-            },
+            ReplaySettings(hosts=("a", "b", "c", "d"), cores_per_node=4, budget_s=5.0,
+                           launcher=("mpiexec", "-x", "y z")),
         )
     ]
     streams = capsys.readouterr()

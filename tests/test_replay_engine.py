@@ -99,8 +99,8 @@ def collectives() -> Program:
             if call in (Collective.ALLTOALL, Collective.REDUCE_SCATTER_BLOCK):
                 nbytes *= 3
             for code in (Code.COLLECTIVE, Code.COLLECTIVE_START):
-                scripts[rank].add(code, arg=int(call), comm=1, peer=1, bytes=nbytes, sample=int(call),
-                                  slot=0)
+                scripts[rank].add(code, arg=int(call), comm=1, peer=1, bytes=nbytes,
+                                  sample=int(call), slot=0)
             scripts[rank].wait(0)
     return program_of(scripts, name="collectives", comms=[(0, 1), (3, 1, 2)])
 
@@ -153,8 +153,8 @@ PROGRAMS = [ping_pong, halo, some_and_any, persistent, collectives, black_hole, 
 @both
 def test_programs_of_every_kind(tmp_path: Path, mpi: object) -> None:
     programs = [make() for make in PROGRAMS]
-    found = dict(zip([program.name for program in programs],
-                     measure(tmp_path, mpi, programs, 4, budget_s=2.0), strict=True))
+    results = measure(tmp_path, mpi, programs, 4, budget_s=600.0, most_passes=16)
+    found = dict(zip([program.name for program in programs], results, strict=True))
     for program in programs:
         result = found[program.name]
         sampled = np.flatnonzero(program.events["sample"] >= 0)
@@ -191,7 +191,7 @@ def test_programs_of_every_kind(tmp_path: Path, mpi: object) -> None:
 @pytest.mark.mpi
 def test_what_is_measured_is_not_measured_again(tmp_path: Path) -> None:
     mpi, programs = FOUND[0], [ping_pong(), halo(), ping_pong(5)]
-    write_job(tmp_path, programs, world_of(4), settings_of(mpi))
+    write_job(tmp_path, programs, world_of(4), settings_of(mpi, budget_s=600.0, most_passes=16))
     kept = ProgramResult.empty(4)
     save_result(result_path(tmp_path, 1), kept)
     ended = run_job(tmp_path, mpi, 4)
@@ -203,6 +203,18 @@ def test_what_is_measured_is_not_measured_again(tmp_path: Path) -> None:
     assert read_result(result_path(tmp_path, 2)).passes >= 8
     assert {path.name for path in result_path(tmp_path, 0).parent.iterdir()} == {
         f"program-{number:03d}.npz" for number in range(3)}
+
+
+@pytest.mark.mpi
+def test_a_spent_budget_leaves_programs_out_but_none_of_a_kind(tmp_path: Path) -> None:
+    mpi = FOUND[0]
+    write_job(tmp_path, [link(), ping_pong(), ping_pong(), halo(), timed_black_hole()],
+              world_of(4), settings_of(mpi, budget_s=1e-6))
+    ended = run_job(tmp_path, mpi, 4)
+    assert ended.code == 0, ended.stderr
+    there = [result_path(tmp_path, number).exists() for number in range(5)]
+    assert there == [True, True, False, False, True]
+    assert json.loads((tmp_path / DONE).read_text())["skipped"] == 2
 
 
 OTHER_KERNELS = """
@@ -220,7 +232,7 @@ def test_clocks_that_may_differ_are_compared(tmp_path: Path) -> None:
     script = tmp_path / "worker.py"
     script.write_text(OTHER_KERNELS)
     mpi = FOUND[0]
-    write_job(tmp_path, [ping_pong()], world_of(4), settings_of(mpi))
+    write_job(tmp_path, [ping_pong()], world_of(4), settings_of(mpi, most_passes=16))
     ended = run_job(tmp_path, mpi, 4, worker=[str(script)])
     assert ended.code == 0, ended.stderr
     result = read_result(result_path(tmp_path, 0))
@@ -321,7 +333,7 @@ def test_only_what_is_needed_is_recorded() -> None:
 
 def test_job_comes_back_as_written(tmp_path: Path) -> None:
     programs = [ping_pong(), persistent(), collectives()]
-    settings = settings_of(FOUND[0], pages="huge", work_scale=0.5, stall_s=7.0)
+    settings = settings_of(FOUND[0], pages="huge", work_scale=0.5, most_passes=9, stall_s=7.0)
     write_job(tmp_path, programs, world_of(4), settings)
     job = read_job(tmp_path)
     assert job.settings == settings and job.world == world_of(4)

@@ -46,7 +46,7 @@ def roles(plan):
 
 def test_a_halo_on_sixteen_nodes():
     plan = planned([section(halo(8, work_ns=1e6))], block(64, 4), timed=True,
-                   hosts=("a", "b", "c", "d"))
+                   hosts=("a", "b", "c", "d"), noise="on")
     assert [it.pair for it in plan.iterations] == [(0, 1)] and plan.iterations[0].placement == 0
     assert {p.what for p in plan.programs} == {"trace", "pair", "link"}
     assert len(plan.placement_of) == len(plan.programs)
@@ -69,7 +69,7 @@ def test_a_halo_on_sixteen_nodes():
 def test_what_a_user_reads():
     left = LeftOut("MPI_Test", "why not", 3.0, np.array([1]))
     plan = planned([section(halo(8, work_ns=1e6), left_out=[left, left])], block(64, 4),
-                   timed=True, hosts=("a", "b", "c", "d"))
+                   timed=True, hosts=("a", "b", "c", "d"), noise="on")
     text = plan_text(plan)
     for part in ("64 ranks on 16 nodes of 4, block", "a measured (4)", "18 = 8 measured",
                  "1 pair of ranges loaded instead of 120", "run: about", "MPI_Test: 6 calls"):
@@ -162,7 +162,7 @@ def test_noise_of_a_trunk_only(tmp_path):
     noisy = {p.name: p.noise for p in plan.programs if p.what == "trace"}
     assert sum(noisy.values()) == sum(w > 0 for w in wanted.values())
     quiet = planned([section(halo(4, 70_000))], cyclic(16, 2), read_topology(path),
-                    noise_limit=0)
+                    noise="off")
     assert not any(role == NOISE for _, role in roles(quiet))
 
 
@@ -189,3 +189,33 @@ def test_without_a_simulation_the_work_is_the_time():
     plan = make_plan([section(steps)], block(16, 4), flat())
     assert plan.estimate.section_ns[0] == pytest.approx(2e6, rel=0.2)
     assert plan.estimate.share_of_time is None and "run: about" not in plan_text(plan)
+
+
+def test_only_so_many_classes_are_measured():
+    rng = np.random.default_rng(5)
+    b = Builder(4)
+    for k, nbytes in enumerate(rng.integers(1, 1 << 20, 400).tolist()):
+        b.add(k % 2, "MPI_Isend", 2 + k % 2, nbytes, tag=k)
+        b.add(2 + k % 2, "MPI_Irecv", k % 2, nbytes, tag=k)
+    plan = planned([section(b.build())], block(4, 2), most_classes=10)
+    measured = sorted({c for p in plan.programs if p.what == "pair" for c in p.classes})
+    assert len(measured) == 10 < len(plan.messages)
+    sizes = [m.bytes for m in plan.messages]
+    assert {sizes.index(min(sizes)), sizes.index(max(sizes))} <= set(measured)
+    assert any("10 of" in note for note in plan.notes)
+
+
+def test_whole_iterations_are_bounded():
+    plan = planned([section(ring(32), "a"), section(halo(8), "b")][:1], block(32, 2), timed=True,
+                   most_timed=3)
+    assert len(plan.timed) <= 3
+
+
+def test_nobody_shares_a_link_on_a_flat_network():
+    plan = planned([section(halo(8))], block(64, 4), timed=True)
+    assert not any(role == NOISE for _, role in roles(plan))
+    assert not any(p.noise for p in plan.programs)
+    loud = planned([section(halo(8))], block(64, 4), noise="on")
+    assert sum(role == NOISE for _, role in roles(loud)) == 2
+    with pytest.raises(P3SError, match="auto, on, off"):
+        planned([section(ring(8))], block(8, 2), noise="loud")

@@ -12,10 +12,11 @@ import pytest
 from p3s.artefacts import read_json
 from p3s.predict.dependency.simulate import simulate
 from p3s.predict.times import comm_seconds
+from p3s.study import REPLAY_VERSION
 from replay.costs.calls import COMPOSED, MEASURED, NONE, CallCost
 from replay.costs.estimate import places
 from replay.costs.evaluate import evaluate, simulated
-from replay.costs.result import SCHEMA_VERSION, write_result
+from replay.costs.result import write_result
 from replay.costs.stats import Estimate
 from replay.costs.text import result_text
 from replay.costs.thesis import charged, composed, thesis_sum
@@ -134,7 +135,7 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
     assert content["left_out"] == [{"op": "MPI_Comm_split", "events": 2.0}]
     assert content["phases"][0]["phase"] == 3 and content["phases"][0]["comm_ns_mean"] > 0
     write_result(tmp_path / "np000002.json", content, table)
-    again = read_json(tmp_path / "np000002.json", "p3s.replay", SCHEMA_VERSION)
+    again = read_json(tmp_path / "np000002.json", "p3s.replay", REPLAY_VERSION)
     assert json.loads(json.dumps(again))["n"] == 2
     comm, low, high = comm_seconds(tmp_path / "np000002.parquet", 2, {3: 0})
     assert (comm > 0).all() and (low <= comm).all() and (comm <= high).all()

@@ -72,7 +72,7 @@ def test_halo_is_measured_and_what_is_measured_is_kept(tmp_path: Path) -> None:
     collectives(6),
 ], ids=["blocking sends beyond any buffer", "wave", "butterfly", "collectives"])
 def test_patterns(tmp_path: Path, trace: Trace) -> None:
-    result = run(trace, tmp_path)
+    result = run(trace, tmp_path, budget_s=4.0)
     assert [entry for entry in result["unmeasured"] if entry["kind"] != "collective"] == []
 
 

@@ -34,6 +34,7 @@ from p3s.cli import (
     replay,
     report,
     scale,
+    submit,
     validate,
 )
 from p3s.cli.common import (
@@ -88,6 +89,7 @@ _COMMANDS: list[tuple[Any, Any, str, dict[str, Any]]] = [
     (next, next.next_, "Which count to trace next.", {"name": "next"}),
     (scale, scale.scale, "Write the trace at larger counts.", {}),
     (replay, replay.replay, "Measure its communication.", {}),
+    (submit, submit.submit, "Write a batch script that does so.", {}),
     (predict, predict.predict, "All that is missing, then times.", {"cls": WithLauncher}),
     (report, report.report, "Write report.html and a picture.", {}),
     (validate, validate.validate, "Run at a count and compare.", {"cls": WithLauncher}),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from replay.collectives import exchanges as ex
+from replay.collectives import nonblocking as nb
 from replay.collectives import reductions as red
 from replay.collectives import rooted
 from replay.collectives.job import Job, power_below, shares, whole
@@ -35,12 +36,14 @@ _ALLTOALLV: dict[str, Algorithm] = {
 _ALLGATHER: dict[str, Algorithm] = {
     "linear": ex.allgather_linear, "bruck": ex.allgather_bruck,
     "recursive_doubling": ex.allgather_recursive_doubling, "ring": ex.allgather_ring,
-    "neighbor": ex.allgather_neighbor, "pairwise": ex.allgather_ring}
+    "neighbor": ex.allgather_neighbor, "pairwise": ex.allgather_ring,
+    "posted": nb.allgather_posted}
 _REDUCE_SCATTER: dict[str, Algorithm] = {
     "nonoverlapping": red.reduce_scatter_nonoverlapping,
     "linear": red.reduce_scatter_block_linear, "halving": red.reduce_scatter_halving,
     "doubling": red.reduce_scatter_doubling, "ring": red.reduce_scatter_ring,
-    "butterfly": red.reduce_scatter_butterfly, "pairwise": red.reduce_scatter_pairwise}
+    "butterfly": red.reduce_scatter_butterfly, "pairwise": red.reduce_scatter_pairwise,
+    "tree": nb.reduce_scatter_tree}
 _SCAN: dict[str, Algorithm] = {
     "linear": red.scan_linear, "recursive_doubling": red.scan_doubling}
 
@@ -56,29 +59,34 @@ ALGORITHMS: dict[str, dict[str, Algorithm]] = {
         "binomial_far": rooted.bcast_binomial_far, "knomial": rooted.bcast_knomial,
         "split_binary": rooted.bcast_split_binary,
         "scatter_doubling": rooted.bcast_scatter_doubling,
-        "scatter_ring": rooted.bcast_scatter_ring},
+        "scatter_ring": rooted.bcast_scatter_ring,
+        "swapped_binomial": nb.bcast_swapped_binomial, "swapped_chain": nb.bcast_swapped_chain},
     "reduce": {
         "linear": rooted.reduce_linear, "pipeline": rooted.reduce_pipeline,
         "binary": rooted.reduce_binary, "binomial": rooted.reduce_binomial,
         "binomial_blocking": rooted.reduce_binomial_blocking,
         "in_order_binary": rooted.reduce_in_order_binary,
         "rabenseifner": rooted.reduce_rabenseifner,
-        "rabenseifner_blocks": rooted.reduce_rabenseifner_blocks},
+        "rabenseifner_blocks": rooted.reduce_rabenseifner_blocks,
+        "swapped_binomial": nb.reduce_swapped_binomial,
+        "swapped_chain": nb.reduce_swapped_chain},
     "allreduce": {
         "linear": red.allreduce_linear, "nonoverlapping": red.allreduce_nonoverlapping,
         "recursive_doubling": red.allreduce_recursive_doubling, "ring": red.allreduce_ring,
         "ring_segmented": red.allreduce_ring, "rabenseifner": red.allreduce_rabenseifner,
-        "rabenseifner_blocks": red.allreduce_rabenseifner_blocks},
+        "rabenseifner_blocks": red.allreduce_rabenseifner_blocks, "trees": nb.allreduce_trees},
     "gather": {
         "linear": rooted.gather_linear, "binomial": rooted.gather_binomial,
-        "linear_sync": rooted.gather_linear_sync},
+        "linear_sync": rooted.gather_linear_sync, "linear_posted": rooted.gather_linear_posted},
     "gatherv": {
-        "linear": rooted.gatherv_linear, "linear_posted": rooted.gatherv_linear_posted},
+        "linear": rooted.gatherv_linear, "linear_posted": rooted.gatherv_linear_posted,
+        "linear_posted_all": rooted.gather_linear_posted},
     "scatter": {
         "linear": rooted.scatter_linear, "binomial": rooted.scatter_binomial,
         "linear_posted": rooted.scatter_linear_posted},
     "scatterv": {
-        "linear": rooted.scatterv_linear, "linear_posted": rooted.scatterv_linear_posted},
+        "linear": rooted.scatterv_linear, "linear_posted": rooted.scatterv_linear_posted,
+        "linear_posted_all": rooted.scatter_linear_posted},
     "allgather": _ALLGATHER,
     "allgatherv": {**_ALLGATHER, "default": ex.allgatherv_default,
                    "ring_cut": ex.allgatherv_ring_cut},
@@ -122,7 +130,8 @@ def size_for_choice(call: str, at: Ints) -> int:
     return total
 
 
-def choose(library: Library, call: str, at: Ints, element: int) -> Choice:
+def choose(library: Library, call: str, at: Ints, element: int,
+           blocking: bool = True) -> Choice:
     """Return the algorithm of a library for ``len(at) - 1`` members and a vector cut at ``at``."""
     p = len(at) - 1
     size = size_for_choice(call, at)
@@ -131,7 +140,10 @@ def choose(library: Library, call: str, at: Ints, element: int) -> Choice:
                 and (rule.bytes_below is None or size < rule.bytes_below)):
             return Choice(rule.algorithm, rule.segment)
     if library.family == MPICH:
-        return Choice(_mpich(call, p, int(at[-1]), size, element))
+        name = _mpich(call, p, int(at[-1]), size, element)
+        return Choice(name if blocking else nb.mpich(call, p, int(at[-1]), size, name))
+    if not blocking:
+        return Choice(nb.libnbc(call, p, int(at[-1]), element))
     if call in TUNED:
         return Choice(tuned(call, p, size))
     return Choice("linear_nonempty" if call == "alltoallw" else "linear")
@@ -190,36 +202,51 @@ def element_of(call: str, library: Library, nbytes: int) -> int:
     return next(e for e in (8, 4, 2, 1) if nbytes % e == 0)
 
 
-def write(w: Writer, library: Library, call: str, at: Ints, root: int, element: int,
-          nodes: Ints | None = None) -> None:
+@dataclass(frozen=True)
+class Setting:
+    """What a choice depends on beside the call: library, element size, blocking or not, nodes."""
+
+    library: Library
+    element: int
+    blocking: bool = True
+    nodes: Ints | None = None
+
+
+def write(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> None:
     """Write a collective with the algorithm that the library chooses."""
     p = len(at) - 1
     if p < 2 or (int(at[-1]) == 0 and call != "barrier"):
         return
 
     def perform(inner: Writer, name: str, inner_at: Ints, inner_root: int) -> None:
-        same = nodes if inner.members == p else None
-        write(inner, library, name.lower(), inner_at, inner_root, element, same)
+        write(inner, setting, name.lower(), inner_at, inner_root)
 
-    chosen = choose(library, call, at, element)
-    job = Job(p, root, at, element, chosen.segment, KNOMIAL_RADIX, perform)
+    chosen = choose(setting.library, call, at, setting.element, setting.blocking)
+    job = Job(p, root, at, setting.element, chosen.segment, KNOMIAL_RADIX, perform)
     ALGORITHMS[call][chosen.algorithm](w, job)
 
 
-def chosen_names(library: Library, call: str, sizes: Ints, nodes: Ints | None = None) -> str:
-    """Return the name of the algorithm of a call, for people."""
+def _setting(library: Library, call: str, sizes: Ints, nodes: Ints | None,
+             blocking: bool) -> tuple[Setting, Ints]:
     element = element_of(call, library, most_common(sizes))
-    return choose(library, call, division(call, len(sizes), sizes, element), element).algorithm
+    return (Setting(library, element, blocking, nodes),
+            division(call, len(sizes), sizes, element))
+
+
+def chosen_name(library: Library, call: str, sizes: Ints, *, nodes: Ints | None = None,
+                blocking: bool = True) -> str:
+    """Return the name of the algorithm of a call, for people."""
+    setting, at = _setting(library, call, sizes, nodes, blocking)
+    return choose(library, call, at, setting.element, blocking).algorithm
 
 
 def schedule(library: Library, call: str, sizes: Ints, root: int = 0, *,
-             nodes: Ints | None = None, proof: bool = False) -> Schedule:
+             nodes: Ints | None = None, blocking: bool = True, proof: bool = False) -> Schedule:
     """Return the messages of a call; ``sizes``: bytes of each member as in a scaled trace.
 
     ``nodes``: node of every member, where the library's choice depends on it.
     """
-    p = len(sizes)
-    element = element_of(call, library, most_common(sizes))
-    w = Writer(p, proof)
-    write(w, library, call, division(call, p, sizes, element), root, element, nodes)
+    setting, at = _setting(library, call, sizes, nodes, blocking)
+    w = Writer(len(sizes), proof)
+    write(w, setting, call, at, root)
     return w.finish()

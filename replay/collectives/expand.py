@@ -13,7 +13,7 @@ from replay.collectives.choose import (
     ALGORITHMS,
     ROOTED,
     VARYING,
-    chosen_names,
+    chosen_name,
     most_common,
     schedule,
 )
@@ -165,16 +165,19 @@ def _plan(calls: list[_Call], library: Library, node_of: Ints | None, steps: Ste
         if call.name in VARYING:
             sizes[call.member] = call.sizes
         nodes = None if node_of is None else node_of[members]
-        key = (call.name, p, sizes.tobytes() if call.name in VARYING else int(sizes[0]),
-               call.root, None if nodes is None else nodes.tobytes())
-        algorithm = chosen_names(library, call.name, sizes, nodes)
+        amount = sizes.tobytes() if call.name in VARYING else int(sizes[0])
+        key = (call.name, call.blocking, p, amount, call.root,
+               None if nodes is None else nodes.tobytes())
+        algorithm = chosen_name(library, call.name, sizes, nodes=nodes,
+                                blocking=call.blocking)
         size = len(known[key]) if key in known else records_expected(call.name, algorithm, p)
         if size > left:
             _note(notes, f"MPI_{call.name.capitalize()} on {p} members: {size:,} steps would be"
                          " too many; it stays one call")
             continue
         if key not in known:
-            known[key] = schedule(library, call.name, sizes, call.root, nodes=nodes)
+            known[key] = schedule(library, call.name, sizes, call.root, nodes=nodes,
+                                  blocking=call.blocking)
         call.plan = known[key]
         left -= len(call.plan)
         label = (call.name, p, int(sizes.max()), algorithm)

@@ -21,7 +21,8 @@ class Job:
     The virtual vector has ``at[-1]`` bytes and is divided at ``at`` (p + 1 entries): the block of
     each member in a gather, scatter or all-gather, the results of a reduce-scatter; what each
     member sends in an all-to-all. ``element``: bytes of one element of a reduction. ``segment``:
-    bytes of a segment, 0 if the messages are not cut. ``radix``: of a k-nomial tree.
+    bytes of a segment, 0 if the messages are not cut; ``pieces``: or cut into so many, all but
+    the last of the same size. ``radix``: of a k-nomial tree.
     ``perform(writer, call, at, root)`` writes another collective with the algorithm that the
     library would choose for it.
     """
@@ -33,6 +34,7 @@ class Job:
     segment: int
     radix: int
     perform: Callable[[Writer, str, Ints, int], None]
+    pieces: int = 1
 
     @property
     def nbytes(self) -> int:
@@ -63,6 +65,10 @@ class Job:
     def cut(self) -> list[tuple[int, int]]:
         """Return (first byte, bytes) of each segment; one piece if there is no segment size."""
         total = self.nbytes
+        if self.pieces > 1 and self.count >= self.pieces:
+            even = self.count // self.pieces * self.element
+            last = (self.pieces - 1) * even
+            return [(i * even, even) for i in range(self.pieces - 1)] + [(last, total - last)]
         if not 0 < self.segment < total:
             return [(0, total)]
         step = max(self.segment // self.element, 1) * self.element

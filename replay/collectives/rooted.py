@@ -274,6 +274,11 @@ def reduce_rabenseifner_blocks(w: Writer, job: Job) -> None:
     gather_back(w, job, folded, halve(w, job, folded, windows_of(job, power, blocks=True)))
 
 
+def gather_linear_posted(w: Writer, job: Job) -> None:
+    """The root posts receives from all."""
+    _gather(w, job, at_once=True, empty=True)
+
+
 def gather_linear(w: Writer, job: Job) -> None:
     """The root receives from all, one after the other."""
     _gather(w, job, at_once=False, empty=True)

@@ -7,6 +7,7 @@ hold queueing, or the other half of a call that sends and receives at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from replay.costs.stats import Estimate
 from replay.plan.classes import MessageClass
 from replay.plan.program import Program
 from replay.plan.world import NODES, World
-from replay.steps import Bools, Floats, Ints
+from replay.steps import Floats, Ints
 
 Simulate = Callable[..., Any]
 
@@ -30,23 +31,38 @@ FLOOR = 0.02
 _MOST_PROGRAMS = 6
 
 
+@dataclass(frozen=True)
+class Correction:
+    """What the simulation of executed programs tells.
+
+    ``shift``: ns to add to every point. ``checked``: per class, measured minus simulated transfer
+    that remains, relative to the measured one; NaN: not compared. ``deviations``: samples minus
+    simulated transfers, per point.
+    """
+
+    shift: dict[Key, float]
+    checked: Floats
+    deviations: dict[Key, Floats]
+
+
 def corrected(
     classes: Sequence[MessageClass], use: Sequence[Observed], points: Mapping[Key, Estimate],
     programs: Sequence[Program], world: World, build: Callable[[Mapping[Key, float]], Network],
     simulate: Simulate, *, work_scale: float = 1.0,
-) -> tuple[dict[Key, float], Floats]:
-    """Return the shift in ns of every point that lets the simulation give what was measured.
+) -> Correction:
+    """Return the shifts of all points that let the simulation give what was measured.
 
-    ``use``: the samples. ``build``: the network for some shifts. Also returned: per class,
-    measured minus simulated transfer at the end, relative to the measured one; NaN: not compared.
+    ``use``: the samples. ``build``: the network for some shifts.
     """
     of_program = _by_program(use)
     done = {number: executed(programs[number], world, work_scale=work_scale)
             for number in of_program}
     shift: dict[Key, float] = dict.fromkeys(points, 0.0)
     checked = np.full(len(classes), np.nan)
+    deviations: dict[Key, list[Floats]] = {}
     for turn in range(ROUNDS if of_program else 0):
         network = build(shift)
+        deviations = {}
         errors: dict[Key, list[tuple[float, int]]] = {}
         off: dict[int, list[tuple[float, float]]] = {}
         for number, wanted in of_program.items():
@@ -57,8 +73,10 @@ def corrected(
                 both = ~np.isnan(measured) & ~np.isnan(simulated)
                 if not both.any():
                     continue
-                error = float((measured - simulated)[both].mean())
+                error = float(np.median((measured - simulated)[both]))
                 errors.setdefault(observed.key, []).append((error, int(both.sum())))
+                rest = (observed.ns - simulated[None, :])[:, both].reshape(-1)
+                deviations.setdefault(observed.key, []).append(rest[~np.isnan(rest)])
                 off.setdefault(observed.cls, []).append((error, float(measured[both].mean())))
         for cls, found in off.items():
             if cls >= 0:
@@ -69,7 +87,8 @@ def corrected(
             values, weight = np.array(pairs, dtype=np.float64).T
             least = (FLOOR - 1.0) * points[key].cost_ns
             shift[key] = max(shift[key] + float((values * weight).sum() / weight.sum()), least)
-    return shift, checked
+    return Correction(shift, checked,
+                      {key: np.concatenate(parts) for key, parts in deviations.items()})
 
 
 def _by_program(use: Sequence[Observed]) -> dict[int, list[Observed]]:
@@ -99,15 +118,9 @@ def simulated_transfers(
     begin, end = np.asarray(result.begin_ns), np.asarray(result.end_ns)
     later = np.maximum(begin[sent], begin[posted])
     transfer = np.asarray(end[received] - later, dtype=np.float64)
-    # A message that was there before its receive began is not waited for; nor does E count it.
-    here = np.asarray(result.arrival_ns)[sent] if hasattr(result, "arrival_ns") else end[received]
-    lay = (here < begin[posted]) | np.isnan(here)
-    return np.where(_waited(begin, end, posted, received, network.post) & ~lay, transfer, np.nan)
-
-
-def _waited(begin: Floats, end: Floats, posted: Ints, received: Ints, post: float) -> Bools:
-    """Return where the completion began early enough to be held up by the message."""
-    return np.asarray((received == posted) | (end[received] - begin[received] > 2.0 * post))
+    # As in the measurement: not where the message was there when somebody asked for it.
+    here = np.asarray(result.arrival_ns)[sent]
+    return np.where(here > begin[received] + network.post, transfer, np.nan)
 
 
 def node_distance(program: Program, classes: Sequence[MessageClass]) -> Ints:

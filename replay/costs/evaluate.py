@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.predict.network import Network
 from p3s.study import REPLAY_SCHEMA, REPLAY_VERSION
 from replay.costs.calls import CallCost, call_costs, interpolated
 from replay.costs.estimate import PhaseTimes, Places, phase_times, places
@@ -50,15 +51,18 @@ class Simulation:
 
 def simulated(
     trace: ScaledTrace, plan: ReplayPlan, results: Mapping[int, ProgramResult], *,
-    work_scale: float = 1.0, simulate: Any = None,
+    work_scale: float = 1.0, rough: Network | None = None, simulate: Any = None,
 ) -> Simulation:
-    """Return costs from the results of ``plan.programs`` and the simulation fed with them."""
+    """Return costs from the results of ``plan.programs`` and the simulation fed with them.
+
+    ``rough``: costs of what nothing was measured of.
+    """
     if simulate is None:
         from p3s.predict.dependency import simulate as core
 
         simulate = core.simulate
     costs = network_of(plan.messages, plan.programs, results, plan.world, simulate,
-                       work_scale=work_scale)
+                       work_scale=work_scale, rough=rough)
     phases = sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))
     where = places(trace.n, phases, plan.sections, plan.full, plan.origin, trace.phase)
     times, begin = phase_times(

@@ -24,10 +24,17 @@ TRACE_BOTH = "measured in the trace, both ways at once"
 PAIR = "measured in a pair"
 PAIR_BOTH = "measured in a pair, both ways at once"
 NEAREST = "from the nearest sizes"
+USUAL = "not measured: usual costs"
 NONE = "none"
 
 #: Best origin first, and the fewest samples that make it worth to be taken.
 _PREFERRED = ((TRACE, 5), (TRACE_BOTH, 5), (PAIR, 1), (TRACE, 1), (PAIR_BOTH, 1), (TRACE_BOTH, 1))
+
+#: A completion that takes less than this share of the transfer was not held up by it.
+_HELD = 0.1
+#: Messages that are waited for in fewer passes than this share are no good samples: something
+#: unusual made somebody wait.
+_OFTEN = 0.2
 
 Key = tuple[int, int]
 
@@ -81,18 +88,19 @@ def message_costs(classes: Sequence[MessageClass], observed: Sequence[Observed]
 
 
 def level(observed: Sequence[Observed]) -> Estimate:
-    """Return the cost: mean of the class's messages in a pass, median over passes and programs."""
-    means = [pass_means(o.ns) for o in observed]
-    return median_interval(np.concatenate(means) if means else [],
+    """Return the cost: median of the class's messages in a pass, median over passes, programs.
+
+    Waiting for a core now and then makes single transfers very long: that is in the spread.
+    """
+    middles = [pass_medians(o.ns) for o in observed]
+    return median_interval(np.concatenate(middles) if middles else [],
                            sum(o.number for o in observed))
 
 
-def pass_means(ns: Floats) -> Floats:
-    """Return the mean of every pass that has a sample; ``ns``: (passes, messages), NaN: none."""
-    has = ~np.isnan(ns)
-    count = has.sum(axis=1)
-    total = np.where(has, ns, 0.0).sum(axis=1)
-    return np.asarray(total[count > 0] / count[count > 0], dtype=np.float64)
+def pass_medians(ns: Floats) -> Floats:
+    """Return the median of every pass that has a sample; ``ns``: (passes, messages), NaN: none."""
+    has = (~np.isnan(ns)).any(axis=1)
+    return np.asarray(np.nanmedian(ns[has], axis=1) if has.any() else [], dtype=np.float64)
 
 
 def typical(ns: Floats) -> Floats:
@@ -122,8 +130,9 @@ def observations(
             continue
         if result.transfer_ns.shape[1:] != pairing.cls.shape:
             continue
-        has = (~np.isnan(result.transfer_ns)).any(axis=0)
         got = program.start[pairing.receiver] + pairing.received
+        transfer = _held_up(result, got)
+        has = (~np.isnan(transfer)).mean(axis=0) >= _OFTEN
         alone = pairing.alone.astype(bool)
         both = ~alone & (program.events["code"][got] == Code.SENDRECV)
         away = nodes[pairing.sender] != nodes[pairing.receiver]
@@ -139,9 +148,22 @@ def observations(
                 message = np.flatnonzero(usable & same)
                 key = (classes[cls].distance, classes[cls].bytes) if cls >= 0 else \
                     (distance, size)
-                found.append(Observed(key, cls, how, number, message,
-                                      result.transfer_ns[:, message]))
+                found.append(Observed(key, cls, how, number, message, transfer[:, message]))
     return found
+
+
+def _held_up(result: ProgramResult, got: Ints) -> Floats:
+    """Return the transfers, NaN where the completing call was short beside them.
+
+    The message had come before then, and nobody asked for it. ``got``: completing events.
+    """
+    column = np.full(int(got.max(initial=-1)) + 1, -1, dtype=np.int64)
+    known = result.event < len(column)
+    column[result.event[known]] = np.flatnonzero(known)
+    where = column[got]
+    took = np.where(where >= 0, result.event_ns[:, np.maximum(where, 0)], np.inf) \
+        if result.event_ns.size else np.full(result.transfer_ns.shape, np.inf)
+    return np.where(took >= _HELD * result.transfer_ns, result.transfer_ns, np.nan)
 
 
 def chosen(costs: Sequence[MessageCost], observed: Sequence[Observed]) -> list[Observed]:

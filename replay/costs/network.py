@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.predict.network import Curve, Network, Path
+from p3s.predict.network import Curve, Network, Path, rough_network
 from replay.costs.correct import FLOOR, Simulate, corrected
 from replay.costs.link import Flood, Link, fit_link
 from replay.costs.messages import Key, MessageCost, Observed, chosen, message_costs, observations
@@ -59,20 +59,21 @@ class Costs:
 def network_of(
     classes: Sequence[MessageClass], programs: Sequence[Program],
     results: Mapping[int, ProgramResult], world: World, simulate: Simulate, *,
-    work_scale: float = 1.0,
+    work_scale: float = 1.0, rough: Network | None = None,
 ) -> Costs:
-    """Return the costs of messages that a replay has measured.
+    """Return the costs of messages that a replay has measured; ``rough``: those of others.
 
     The curves hold what a message needs on an idle network: the executed programs are simulated
     with them, and what the simulation adds by queueing is taken off, until both agree.
     """
+    usual = rough_network() if rough is None else rough
     observed = observations(classes, programs, results, world)
     costs = message_costs(classes, observed)
     use = chosen(costs, observed)
     link = fit_link(floods(programs, results))
     points = pooled(use)
     own = own_costs(programs, results, world)
-    distances = sorted({d for d, _ in points} | {0, 1})
+    distances = sorted({d for d, _ in points} | {cls.distance for cls in classes} | {0, 1})
     eager = {d: eager_limit(own, min(d, 1), LATE_NS) for d in distances}
     post = post_cost(own, eager)
 
@@ -81,6 +82,7 @@ def network_of(
         for d in distances:
             curve = transfer_curve(points, shift, d, which)
             if curve is None:
+                paths[d] = usual.path(d)
                 continue
             near, most = min(d, 1), eager[d][0]
             paths[d] = Path(curve, below(curve_of(own, SEND, near, most), curve, _SEND),
@@ -91,12 +93,14 @@ def network_of(
                        post=post.cost_ns if post else _POST, source="replay",
                        detail={"link_residual": link.residual})
 
-    shift, checked = corrected(classes, use, points, programs, world,
-                               lambda shift: build("cost_ns", shift), simulate,
-                               work_scale=work_scale)
+    correction = corrected(classes, use, points, programs, world,
+                           lambda shift: build("cost_ns", shift), simulate,
+                           work_scale=work_scale)
+    shift = correction.shift
     return Costs(build("cost_ns", shift), build("low_ns", shift), build("high_ns", shift), costs,
                  link, {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()},
-                 {d: why for d, (_, why) in eager.items()}, checked, spread_of(use))
+                 {d: why for d, (_, why) in eager.items()}, correction.checked,
+                 spread_of(use, correction.deviations))
 
 
 def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) -> list[Flood]:
@@ -136,9 +140,12 @@ def transfer_curve(
     points: Mapping[Key, Estimate], shift: Mapping[Key, float],
     distance: int, which: str = "cost_ns",
 ) -> Curve | None:
-    """Return the transfer over bytes of a distance, of the nearest one that was measured."""
-    known = sorted({d for d, _ in points if (d > 0) == (distance > 0)} or
-                   {d for d, _ in points}, key=lambda d: (abs(d - distance), d))
+    """Return the transfer over bytes of a distance, of the nearest one on its side of the node.
+
+    None where nothing on that side was measured.
+    """
+    known = sorted({d for d, _ in points if (d > 0) == (distance > 0)},
+                   key=lambda d: (abs(d - distance), d))
     if not known:
         return None
     sizes = sorted(nbytes for d, nbytes in points if d == known[0])

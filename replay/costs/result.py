@@ -13,7 +13,7 @@ import numpy as np
 from p3s.artefacts import write_bytes, write_json
 from replay.costs.calls import INTERPOLATED, CallCost
 from replay.costs.estimate import PhaseTimes
-from replay.costs.messages import NEAREST, NONE, PAIR, PAIR_BOTH, TRACE, TRACE_BOTH
+from replay.costs.messages import NEAREST, NONE, PAIR, PAIR_BOTH, TRACE, TRACE_BOTH, USUAL
 from replay.costs.network import Costs
 from replay.costs.whole import Whole
 from replay.order.reasons import REASON_TEXT, Reason
@@ -21,7 +21,6 @@ from replay.plan.classes import CallClass, MessageClass
 from replay.plan.world import NODES, World
 from replay.steps import Floats, LeftOut
 
-#: 2: columns and keys of the dependency simulation beside those of version 1.
 ESTIMATOR = ("dependency simulation of all ranks, fed with the costs of message classes; beside "
              "it the sum of call costs (thesis_ns) and whole iterations (whole_ns)")
 #: Calls without communication of a phase: constructors, set-up, calls the replay does not know.
@@ -98,8 +97,9 @@ def message_entries(classes: Sequence[MessageClass], costs: Costs) -> list[dict[
         estimate = cost.estimate
         idle = costs.points.get((cls.distance, cls.bytes))
         path = costs.network.paths.get(cls.distance) if costs.network.paths else None
-        if how == NONE and costs.network.paths:
-            how = NEAREST
+        if how == NONE:
+            same_side = any((d > 0) == (cls.distance > 0) for d, _ in costs.points)
+            how = NEAREST if same_side else USUAL
             path = costs.network.path(cls.distance)
         on_idle = idle.cost_ns if idle else float(path.transfer.at(cls.bytes)) if path else 0.0
         entries.append({
@@ -156,7 +156,7 @@ def network_entry(costs: Costs) -> dict[str, Any]:
 
 def shares(classes: Sequence[MessageClass], costs: Costs) -> dict[str, float]:
     """Return the share of the run's messages by how their cost was found."""
-    found = dict.fromkeys((TRACE, TRACE_BOTH, PAIR, PAIR_BOTH, NEAREST, NONE), 0.0)
+    found = dict.fromkeys((TRACE, TRACE_BOTH, PAIR, PAIR_BOTH, NEAREST, USUAL), 0.0)
     total = sum(cls.events for cls in classes)
     for entry in message_entries(classes, costs) if total > 0 else []:
         found[entry["how"]] += entry["events"] / total
@@ -169,12 +169,12 @@ def unmeasured(
     """Return messages whose class was never measured, and calls that were not executed."""
     groups: dict[tuple[int, str], dict[str, Any]] = {}
     for entry in message_entries(classes, costs):
-        if entry["how"] not in (NEAREST, NONE) or not entry["events"]:
+        if entry["how"] not in (NEAREST, USUAL) or not entry["events"]:
             continue
         group = groups.setdefault((entry["distance"], entry["how"]), {
             "op": "message", "kind": "message", "distance": entry["distance"],
             "reason": "no program measured its class",
-            "cost": INTERPOLATED if entry["how"] == NEAREST else "none", "events": 0,
+            "cost": INTERPOLATED if entry["how"] == NEAREST else USUAL, "events": 0,
             "bytes_min": entry["bytes"], "bytes_max": entry["bytes"],
         })
         group["events"] += entry["events"]

@@ -31,17 +31,22 @@ Spread = dict[Key, Floats]
 _SEND_OPS = [int(op) for op in SENDS]
 
 
-def spread_of(use: Sequence[Observed]) -> Spread:
-    """Return per (distance, bytes) quantiles of the deviations from the typical time in ns."""
+def spread_of(use: Sequence[Observed], deviations: Mapping[Key, Floats]) -> Spread:
+    """Return per (distance, bytes) quantiles of how far transfers are off, in ns, median 0.
+
+    ``deviations``: from the simulated transfers, where there are any; else they are taken from
+    the typical time of each message.
+    """
     found: dict[Key, list[Floats]] = {}
     for observed in use:
         deviation = (observed.ns - typical(observed.ns)[None, :]).reshape(-1)
         found.setdefault(observed.key, []).append(deviation[~np.isnan(deviation)])
     spread = {}
     for key, parts in found.items():
-        every = np.concatenate(parts)
+        every = deviations.get(key, np.concatenate(parts))
         if len(every) >= _FEWEST:
-            spread[key] = np.quantile(every, np.linspace(0.0, 1.0, min(len(every), _KEPT)))
+            share = np.linspace(0.0, 1.0, min(len(every), _KEPT))
+            spread[key] = np.quantile(every, share) - np.median(every)
     return spread
 
 

@@ -5,7 +5,7 @@ enum {
     SHORTEST_NS = 20000,       /* no sleep is shorter than this and the overshoot */
     POKE_NS = 100000,          /* MPI is given the chance to move messages this often */
     FIRST_NAP_NS = 50000,
-    LONGEST_NAP_NS = 500000,
+    LONGEST_NAP_NS = 800000,
     LONGEST_SLEEP_NS = 500000000
 };
 
@@ -145,7 +145,7 @@ static int wait_until(struct loop *s, int64_t time_ns)
 }
 
 /* Wait for a request without keeping the core busy, by longer and longer naps. */
-static int nap_for(MPI_Request *request, int64_t longest_ns)
+static int nap_for(MPI_Request *request)
 {
     int64_t nap_ns = FIRST_NAP_NS;
     for (;;) {
@@ -153,6 +153,6 @@ static int nap_for(MPI_Request *request, int64_t longest_ns)
         if (error != MPI_SUCCESS || done)
             return error;
         sleep_ns(nap_ns);
-        nap_ns = 2 * nap_ns < longest_ns ? 2 * nap_ns : longest_ns;
+        nap_ns = 2 * nap_ns < LONGEST_NAP_NS ? 2 * nap_ns : LONGEST_NAP_NS;
     }
 }

@@ -14,27 +14,32 @@
 
 enum { SHORTEST_LEAD_NS = 1000000, LONGEST_LEAD_NS = 100000000 };
 
+/* How long after the last process has come a pass starts; the same on all processes. */
+static int64_t lead_ns = 2 * SHORTEST_LEAD_NS;
+
 /* ---- one pass -------------------------------------------------------------------------- */
 
 /* Agree on a time a little after the last process has come here, on this machine's clock.
  *
  * offset_ns: this machine's clock minus that of rank 0. Whoever learns of the time after it has
- * passed says so before the next pass, and then the lead is doubled for all. */
+ * passed says so before the next pass, and then the lead is doubled for all; else it shrinks. */
 static int agree(struct loop *s, int64_t offset_ns, int64_t *start_ns, int64_t *late_ns)
 {
-    int64_t mine[2] = {now_ns() - offset_ns + s->lead_ns, s->late_ns}, all[2];
+    int64_t mine[2] = {now_ns() - offset_ns + lead_ns, s->late_ns}, all[2];
     MPI_Request request;
     int error = MPI_Iallreduce(mine, all, 2, MPI_INT64_T, MPI_MAX, s->quiet, &request);
     if (error == MPI_SUCCESS) {
         if (s->idle || s->work.shared_cores)
-            error = nap_for(&request, s->idle ? LONGEST_NAP_NS : POKE_NS);
+            error = nap_for(&request);
         else
             error = MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
     if (error != MPI_SUCCESS)
         return error;
     if (all[1] > 0)
-        s->lead_ns = 2 * s->lead_ns < LONGEST_LEAD_NS ? 2 * s->lead_ns : LONGEST_LEAD_NS;
+        lead_ns = 2 * lead_ns < LONGEST_LEAD_NS ? 2 * lead_ns : LONGEST_LEAD_NS;
+    else if (lead_ns > SHORTEST_LEAD_NS)
+        lead_ns -= lead_ns / 64;
     *start_ns = all[0] + offset_ns;
     *late_ns = now_ns() - *start_ns;
     s->late_ns = *late_ns = *late_ns > 0 ? *late_ns : 0;
@@ -181,7 +186,6 @@ struct loop *p3s_open(const int *comms, const struct program *g, int pages, int 
     s->n_persistent = g->n_persistent;
     s->records = g->records;
     s->idle = (int)g->idle;
-    s->lead_ns = SHORTEST_LEAD_NS;
     s->work.shared_cores = shared_cores;
     memcpy(s->work.overshoot_ns, overshoot_ns, sizeof s->work.overshoot_ns);
     s->pages = pages;

@@ -80,7 +80,7 @@ struct loop {
     int64_t n_slots, n_hidden, n_persistent;
     int64_t records, links;
     int idle; /* nothing to do in this program */
-    int64_t late_ns, lead_ns;
+    int64_t late_ns; /* how late it learned of the start of the last pass */
     struct clockwork work;
     struct progress *progress;
 };

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.errors import P3SError
+from replay.engine.clocks import kernel
+from replay.engine.watchdog import pages_dir
 from replay.plan.program import EVENT, Pairing, Program
 from replay.plan.world import Process, World
 
@@ -24,7 +26,12 @@ DONE = "done.json"
 #: Kinds of pages that buffers can have: 4 KiB, huge, or what malloc gives.
 PAGES = ("small", "huge", "malloc")
 STALL_S = 60.0
+MOST_PASSES = 256
 VERSION = 1
+#: What a pass and an event take beside computation, to share the budget by: a guess is enough.
+_PASS_S = 0.005
+_NS_PER_EVENT = 20_000.0
+_NS_PER_BYTE = 10.0
 
 _ARRAYS = ("start", "lists", "list_start", "slots", "in_bytes", "out_bytes")
 _PAIRING = ("cls", "sender", "receiver", "sent", "sent_end", "posted", "received", "alone")
@@ -37,6 +44,7 @@ class JobSettings:
     ``library``: the compiled inner loop (replay/engine/inner.py). ``budget_s``: time to measure
     in. ``stall_s``: the job is ended when nothing moves for so long, beyond what emulated
     computation takes. ``pages``: one of PAGES. ``work_scale``: factor on emulated computation.
+    ``most_passes``: of one program, however little is known then.
     """
 
     library: Path
@@ -44,6 +52,7 @@ class JobSettings:
     stall_s: float = STALL_S
     pages: str = "small"
     work_scale: float = 1.0
+    most_passes: int = MOST_PASSES
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,13 @@ class Job:
     settings: JobSettings
     world: World
     heads: tuple[Mapping[str, Any], ...]
+
+    def pass_s(self, number: int) -> float:
+        """Return how long a pass of a program takes, roughly; budgets are shared by this."""
+        head = self.heads[number]
+        wait_ns = max(head["work_ns"] * self.settings.work_scale, head["last_ns"])
+        return (_PASS_S + 1e-9 * (wait_ns + _NS_PER_BYTE * head["bytes"]
+                                  + _NS_PER_EVENT * head["events"]))
 
     def program(self, number: int) -> Program:
         """Read a program; ``step`` and ``classes`` are not part of a job and come back empty."""
@@ -113,6 +129,7 @@ def write_job(directory: Path, programs: Sequence[Program], world: World,
     try:
         for name in (PROGRAMS, RESULTS):
             (directory / name).mkdir(parents=True, exist_ok=True)
+        pages_dir(directory, kernel()).mkdir(exist_ok=True)
         for number, program in enumerate(programs):
             _write_program(program_path(directory, number), program, world.size)
         write_json(directory / PLAN, {
@@ -127,7 +144,12 @@ def write_job(directory: Path, programs: Sequence[Program], world: World,
 
 
 def _head(program: Program) -> dict[str, Any]:
+    sizes = [(float(mine["work_ns"].sum()), float(mine["bytes"].clip(0).sum()), len(mine))
+             for mine in map(program.of, range(len(program.start) - 1))]
+    work_ns, nbytes, events = (max(column) for column in zip(*sizes, strict=True))
     return {
+        "work_ns": work_ns, "bytes": nbytes, "events": events,
+        "last_ns": float(program.events["at_ns"].max(initial=0)) if program.timed else 0.0,
         "what": program.what, "name": program.name, "section": int(program.section),
         "comms": [[int(rank) for rank in members] for members in program.comms],
         "timed": bool(program.timed), "noise": bool(program.noise),
@@ -160,7 +182,7 @@ def read_job(directory: Path) -> Job:
             raise P3SError(f"{path}: written by another version of P3S")
         settings = JobSettings(Path(plan["library"]), float(plan["budget_s"]),
                                float(plan["stall_s"]), str(plan["pages"]),
-                               float(plan["work_scale"]))
+                               float(plan["work_scale"]), int(plan["most_passes"]))
         world = World(tuple(Process(**process) for process in plan["processes"]))
         return Job(directory, settings, world, tuple(plan["programs"]))
     except (OSError, KeyError, TypeError, ValueError) as err:

@@ -1,14 +1,15 @@
 """Ends a replay that does not move, or whose processes die, and says what they were doing.
 
-Every process keeps a page in anonymous memory: its numbers of progress, and as text its name and
-the program it executes. The next process on the same machine holds the page open, so that it can
-still read it when the process is gone, however it went. Nothing of this has a name in a file
-system that could be left behind.
+Every process keeps a page: its numbers of progress, and as text its name and the program it
+executes. The next process on the same machine holds the page open, so that it can still read it
+when the process is gone, however it went. On the machine that the job was written on pages are
+files of the job's directory, for the launcher to read; elsewhere they are anonymous memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import mmap
 import os
 import select
@@ -16,8 +17,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -36,11 +38,15 @@ _POLL_S = 0.2
 #: Time for the other processes to print their line before the first one takes the job down.
 _GRACE_S = 2.0
 _SHOWN = 4
+#: Asks a process to say what it waits for.
+_SAY = signal.SIGUSR1
 
 #: Fields of struct progress in inner.c, then our own: process has done all it should, length of
 #: the text, number of events behind it.
 PASS, INDEX, STATE, BEATS, DONE, TEXT, EVENTS = range(7)
 _OUTSIDE, _AT_START, _IN_PASS = range(3)
+#: Values of DONE: the end is no news, or the process has said itself why it failed.
+ENDED, FAILED = 1, 2
 _WORDS = 16
 _TEXT_BYTES = 512
 _HEAD_BYTES = 8 * _WORDS + _TEXT_BYTES
@@ -55,8 +61,13 @@ def say(line: str) -> None:
 class Page:
     """The page of this process."""
 
-    def __init__(self) -> None:
-        self.fd = os.memfd_create("p3s-replay", os.MFD_CLOEXEC)
+    def __init__(self, path: Path | None = None) -> None:
+        self.fd = -1
+        if path is not None:
+            with contextlib.suppress(OSError):
+                self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        if self.fd < 0:
+            self.fd = os.memfd_create("p3s-replay", os.MFD_CLOEXEC)
         os.ftruncate(self.fd, _HEAD_BYTES)
         self._head = mmap.mmap(self.fd, _HEAD_BYTES)
         self.words: Ints = np.frombuffer(self._head, dtype=np.int64, count=_WORDS)
@@ -77,9 +88,32 @@ class Page:
         os.pwrite(self.fd, events.tobytes(), _HEAD_BYTES)
         self.words[EVENTS] = len(events)
 
-    def done(self) -> None:
-        """Say that the process may end from now on."""
-        self.words[DONE] = 1
+    def done(self, how: int = ENDED) -> None:
+        """Say that the process may end from now on, and whether it is the one that failed."""
+        self.words[DONE] = how
+
+
+def pages_dir(directory: Path, kernel: str) -> Path:
+    """Return where processes on a machine keep their pages if the job was written there."""
+    return directory / f"pages-{hashlib.sha256(kernel.encode()).hexdigest()[:16]}"
+
+
+def pending(directory: Path) -> dict[int, str]:
+    """Return what each process of a job was doing that has not done all it should.
+
+    Only of processes on the machine that the job was written on; they may be gone by now.
+    """
+    found = {}
+    for path in directory.glob("pages-*/*"):
+        with contextlib.suppress(OSError, ValueError):
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                words, doing = read_page(fd)
+            finally:
+                os.close(fd)
+            if not words[DONE]:
+                found[int(path.name)] = doing
+    return dict(sorted(found.items()))
 
 
 def read_page(fd: int) -> tuple[Ints, str]:
@@ -149,20 +183,23 @@ class Watchdog(threading.Thread):
         self._allowed_s = 0.0
         self._outstanding = outstanding
         self._neighbour: Neighbour | None = None
+        self._others: Sequence[int] = ()
+        self._said = False
         self._stopped = False
         self._woken, self._wake = os.pipe()
         for fd in (self._woken, self._wake):
             os.set_blocking(fd, False)
 
     def start(self) -> None:
-        """Start watching; SIGTERM is handled here, as the main thread is in an MPI call."""
-        signal.signal(signal.SIGTERM, lambda _number, _frame: None)
+        """Start watching; signals are handled here, as the main thread is in an MPI call."""
+        for number in (signal.SIGTERM, _SAY):
+            signal.signal(number, lambda _number, _frame: None)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         super().start()
 
-    def watch(self, other: Neighbour | None) -> None:
-        """Watch another process, too."""
-        self._neighbour = other
+    def watch(self, other: Neighbour | None, everybody: Sequence[int]) -> None:
+        """Watch another process, too; ``everybody``: process ids of the job on this machine."""
+        self._neighbour, self._others = other, everybody
 
     def allow(self, seconds: float) -> None:
         """Let nothing move for so much longer: computation is emulated somewhere."""
@@ -181,9 +218,12 @@ class Watchdog(threading.Thread):
             ready = select.select(fds, [], [], _POLL_S)[0]
             if self._stopped:
                 return
-            if self._woken in ready and signal.SIGTERM in os.read(self._woken, 64):
+            got = os.read(self._woken, 64) if self._woken in ready else b""
+            if signal.SIGTERM in got:
                 self._check_neighbour()
                 self._end(128 + signal.SIGTERM)
+            if _SAY in got:
+                self._say_pending()
             if ready:
                 self._check_neighbour()
             now = words[:4].tolist()
@@ -210,9 +250,17 @@ class Watchdog(threading.Thread):
         os._exit(code)
 
     def _give_up(self) -> None:
-        say(f"{STALL_MARK}{self.pending()}")
+        self._say_pending()
+        for pid in self._others:  # some may be allowed to stand still for longer
+            with contextlib.suppress(OSError):
+                os.kill(pid, _SAY)
         time.sleep(_GRACE_S)
         self._end(EXIT_STALLED)
+
+    def _say_pending(self) -> None:
+        if not self._said:
+            say(f"{STALL_MARK}{self.pending()}")
+        self._said = True
 
     def pending(self) -> str:
         """Return what this process is doing, with its outstanding requests."""

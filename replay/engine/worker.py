@@ -33,10 +33,9 @@ from replay.engine.watchdog import ERROR_MARK, Page, Watchdog, say
 from replay.plan.program import EVENT, Program
 from replay.steps import Ints
 
-#: Passes of one batch, the fewest of a program, and the most.
+#: Passes of one batch, and the fewest of a program.
 BATCH = 8
 MIN_PASSES = 8
-MAX_PASSES = 256
 #: Half width of the 95 % interval, relative to the median, that is narrow enough.
 NARROW = 0.05
 #: Numbers that process 0 holds of one program at most.
@@ -76,6 +75,7 @@ class Worker:
         self.pages: str = head["pages"]
         self.work_scale = float(head["work_scale"])
         self.budget_s = float(head["budget_s"])
+        self.most_passes = int(head["most_passes"])
         self._tell("starting")
         library = self.job.settings.library.read_bytes() if self.job else b""
         self.loop = self._load(self._share(library))
@@ -89,7 +89,9 @@ class Worker:
         self.places = self._places()
         self.kernels = [place["kernel"] for place in self.places]
         self.shared_cores = self._shares_cores()
-        self.watchdog.watch(self._neighbour())
+        siblings = self._siblings()
+        self.watchdog.watch(self._next_of(siblings),
+                            [self.places[rank]["pid"] for rank in siblings if rank != self.rank])
         self.errors_ns: list[Any] = []
 
     def _head(self) -> dict[str, Any]:
@@ -98,7 +100,8 @@ class Worker:
         roles = [f"{p.role} {p.slot} of side {p.side}, node {p.node}"
                  for p in self.job.world.processes]
         return {"roles": roles, "pages": settings.pages, "stall_s": settings.stall_s,
-                "budget_s": settings.budget_s, "work_scale": settings.work_scale}
+                "budget_s": settings.budget_s, "work_scale": settings.work_scale,
+                "most_passes": settings.most_passes}
 
     # ---- sharing -----------------------------------------------------------------------
     def _share(self, data: bytes) -> bytes:
@@ -173,11 +176,14 @@ class Worker:
             cores |= int(self.places[rank]["cores"], 16)
         return len(here) > cores.bit_count()
 
-    def _neighbour(self) -> watchdog.Neighbour | None:
-        """Return the next process of this machine, to be watched."""
-        here = [rank for rank in self._here()
+    def _siblings(self) -> list[int]:
+        """Return the processes that can be seen from here, this one among them."""
+        return [rank for rank in self._here()
                 if self.places[rank]["world"] == self.places[self.rank]["world"]]
-        other = self.places[here[(here.index(self.rank) + 1) % len(here)]]
+
+    def _next_of(self, siblings: list[int]) -> watchdog.Neighbour | None:
+        """Return the next process of this machine, to be watched."""
+        other = self.places[siblings[(siblings.index(self.rank) + 1) % len(siblings)]]
         if other["pid"] == os.getpid():
             return None
         return watchdog.neighbour(other["pid"], other["page"])
@@ -188,14 +194,17 @@ class Worker:
         self._tell("measuring how sleeps overshoot")
         self.loop.calibrate()
         deadline = time.monotonic() + self.budget_s
-        numbers = self._share_json(self._to_do() if self.job else None)
+        to_do = self._share_json(self._to_do() if self.job else None)
+        numbers, needs_s, kinds = [[entry[i] for entry in to_do] for i in range(3)]
         passes = skipped = 0
         for index, number in enumerate(numbers):
             left_s = deadline - time.monotonic()
-            if self._agree(left_s < -_OVERTIME * self.budget_s):
+            # Something of every kind is measured, whatever the budget.
+            if self._agree(kinds[index] in kinds[:index]
+                           and left_s < -_OVERTIME * self.budget_s):
                 skipped += 1
                 continue
-            share_s = max(left_s, 0.0) / (len(numbers) - index)
+            share_s = max(left_s, 0.0) * needs_s[index] / sum(needs_s[index:])
             passes += self.program(number, share_s, len(numbers) - index - 1)
         self._tell("finishing")
         self.loop.close()
@@ -207,9 +216,11 @@ class Worker:
                 "work_error_ns": self._work_error(),
                 "sleep_overshoot_ns": self.loop.overshoot_ns.tolist()}
 
-    def _to_do(self) -> list[int]:
+    def _to_do(self) -> list[tuple[int, float, str]]:
+        """Return the programs without a result, how long a pass takes roughly, and their kind."""
         assert self.job is not None
-        return [number for number in range(len(self.job.heads))
+        return [(number, self.job.pass_s(number), head["what"])
+                for number, head in enumerate(self.job.heads)
                 if not result_path(self.directory, number).exists()]
 
     def _work_error(self) -> dict[str, float]:
@@ -224,7 +235,7 @@ class Worker:
         """Run one program until enough is known; return the number of passes."""
         program = self.job.program(number) if self.job else None
         record = recorded(program) if program else None
-        head = self._share_json(self._program_head(program) if program else None)
+        head = self._share_json(self._program_head(number, program) if program else None)
         self._tell(f"program {number} {head['name']}")
         self.watchdog.allow(head["allowed_s"])
         part = self._own(program, record)
@@ -242,13 +253,12 @@ class Worker:
             print(f"measured {head['name']}: {passes} passes, {left} programs left", flush=True)
         return passes
 
-    def _program_head(self, program: Program) -> dict[str, Any]:
+    def _program_head(self, number: int, program: Program) -> dict[str, Any]:
         """Return what everybody must know of a program, with how long nothing may move in it."""
-        work_s = max((program.of(p)["work_ns"].sum() for p in range(self.comm.size)), default=0)
-        at_s = program.events["at_ns"].max(initial=0) if program.timed else 0
+        assert self.job is not None
         return {"name": program.name, "timed": program.timed,
                 "comms": [list(members) for members in program.comms],
-                "allowed_s": 2e-9 * float(work_s * self.work_scale + at_s)}
+                "allowed_s": 2.0 * self.job.pass_s(number)}
 
     def _own(self, program: Program | None, record: Ints | None) -> Part:
         """Return this process's part of a program; process 0 hands them out."""
@@ -320,7 +330,7 @@ class Worker:
         if collector.passes < MIN_PASSES:
             # Where every pass is spoilt by somebody's late start it must end all the same.
             return collector.dropped < 4 * BATCH or spent_s < share_s
-        if (collector.passes >= MAX_PASSES or collector.values > _MOST_VALUES
+        if (collector.passes >= self.most_passes or collector.values > _MOST_VALUES
                 or spent_s + BATCH * pass_s > share_s):
             return False
         return not collector.is_known(NARROW)
@@ -353,7 +363,7 @@ class Worker:
 def _abort(comm: Any, page: Page, line: str) -> None:
     """Say why and end the job; without this the other processes would wait for ever."""
     say(f"{ERROR_MARK}{line}")
-    page.done()
+    page.done(watchdog.FAILED)
     killer = threading.Timer(_ABORT_S, os._exit, [1])
     killer.daemon = True
     killer.start()
@@ -373,10 +383,10 @@ def start(directory: Path, size: int) -> None:
     import mpi4py
 
     mpi4py.rc.threads = False  # only the main thread calls MPI; with more every call costs more
-    page = Page()
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
+    page = Page(watchdog.pages_dir(directory, clocks.kernel()) / str(comm.rank))
     page.tell(f"process {comm.rank}, starting")
     family = {"Open MPI": "openmpi"}.get(MPI.get_vendor()[0], "mpich")
     wanted = os.environ.get("P3S_REPLAY_MPI", family)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.errors import P3SError
-from replay.launch.landing import Place
+from replay.launch.landing import Place, check_landing
 from replay.launch.launcher import Mpi, shares_cores, write_hosts
 from replay.launch.store import read_places
 from replay.plan.world import World
@@ -41,16 +42,20 @@ class Outcome:
 
 
 def run_job(directory: Path, mpi: Mpi, world: World, *, timeout_s: float | None = None,
-            progress: Callable[[str], None] | None = None,
+            progress: Callable[[str], None] | None = None, hosts: Sequence[str] | None = None,
             worker: Sequence[str] = WORKER) -> Outcome:
     """Run the job that is written in ``directory``; no process of it is left when this returns.
 
     ``mpi``: with the words of ``on_hosts``. ``timeout_s``: ends it the hard way; None: some times
     the budget that its plan.json has. ``progress`` gets what it says while it measures, and the
-    table of pending operations when it did not move.
+    table of pending operations when it did not move. ``hosts``: of the four nodes; what was
+    measured elsewhere is removed.
     Errors: P3SError in one line: the process that failed and its event, what was pending when
-    nothing moved, or another MPI than the launcher's. Results that are there by then are kept.
+    nothing moved, processes that are not on their hosts, or another MPI than the launcher's.
+    Results that are there when a process fails are kept.
     """
+    from replay.engine.job import DONE, PLACES, RESULTS
+    from replay.engine.witness import Witness
     from signature_runner.launch import run_traced
 
     directory = Path(directory).absolute()
@@ -58,19 +63,29 @@ def run_job(directory: Path, mpi: Mpi, world: World, *, timeout_s: float | None 
     limit_s = _limit_s(directory, world.size) if timeout_s is None else timeout_s
     said = _Output(progress)
     since = time.time()
-    try:
-        outcome = run_traced(words, world.size, directory / "run", timeout_s=limit_s, trace=False,
-                             on_output=said, sharing=shares_cores(mpi, world))
-    except P3SError as err:
+    problem: str | None = None
+    wall_s = 0.0
+    with Witness(directory) as witness:
+        try:
+            wall_s = run_traced(
+                words, world.size, directory / "run", timeout_s=limit_s, trace=False,
+                on_output=said, sharing=shares_cores(mpi, world)).wall_s
+        except P3SError as err:
+            problem = str(err)
+        finally:
+            remove_shared_memory(since)
+    # Some launchers return 0 when a process has left early.
+    if problem is not None or not (directory / DONE).exists():
         said.table()
-        raise P3SError(said.failure() or f"the replay failed: {err}") from err
-    finally:
-        remove_shared_memory(since)
+        why = said.failure() or witness.first or problem or "it ended before it was done"
+        raise P3SError(f"the replay failed: {why}")
+    places = read_places(directory / PLACES)
     try:
-        places = read_places(directory / "places.json")
-    except P3SError as err:
-        raise P3SError(said.failure() or "the replay ended before it had begun") from err
-    return Outcome(places, outcome.wall_s)
+        check_landing(world, places, hosts)
+    except P3SError:
+        shutil.rmtree(directory / RESULTS, ignore_errors=True)
+        raise
+    return Outcome(places, wall_s)
 
 
 def _limit_s(directory: Path, size: int) -> float:
@@ -120,7 +135,7 @@ def remove_shared_memory(since: float) -> list[str]:
                         and facts.st_ctime >= since - 1.0 and path.is_file()):
                     left[str(path)] = path
     if left:
-        for name in _in_use():
+        for name in in_use():
             left.pop(name, None)
     for path in left.values():
         with contextlib.suppress(OSError):
@@ -128,7 +143,7 @@ def remove_shared_memory(since: float) -> list[str]:
     return sorted(left)
 
 
-def _in_use() -> Iterable[str]:
+def in_use() -> Iterable[str]:
     """Return files below /dev/shm that living processes have mapped or open."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -177,17 +192,17 @@ class _Output:
         """Return the most telling thing the processes said, if any of them said why."""
         errors = self._marked(ERROR_MARK)
         if errors:
-            return f"the replay failed: {errors[0]}"
+            return errors[0]
         stalled = sorted(self._marked(STALL_MARK), key=_process)
         if stalled:
             more = f" (and {len(stalled) - _SHOWN} more processes)" if len(stalled) > _SHOWN else ""
-            return (f"the replay did not move and was stopped; pending: "
+            return (f"nothing moved any more; pending: "
                     f"{'; '.join(stalled[:_SHOWN])}{more}")
         # The last line of a traceback names the exception.
         lines = [*self._lines, self._rest["stderr"]]
         for before, line in zip(lines[::-1][1:], lines[::-1], strict=False):
             if before.startswith("  ") and line[:1].isalpha() and ":" in line:
-                return f"the replay failed: {line.strip()}"
+                return line.strip()
         return None
 
 

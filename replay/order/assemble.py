@@ -87,6 +87,8 @@ def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool)
     lonely = ((out >= 0) & (to < 0) | (into >= 0) & (source < 0)) & ~rows.alone[row]
     reason = np.where(lonely, np.where(trace.tag[row] < 0, Reason.NO_TAG, Reason.NO_PARTNER),
                       reason)
+    apart = _not_by_all(rows, flat, reason == Reason.EXECUTED)
+    reason = np.where(apart, Reason.NO_PARTNER, reason)
     # Completions whose requests are all left out.
     by = np.repeat(np.arange(len(row)), np.diff(flat.done_start))
     live = (reason[flat.done] == Reason.EXECUTED) & np.isin(flat.op[flat.done], _REQUESTS)
@@ -104,6 +106,32 @@ def assemble(piece: Piece, kinds: Sequence[Kind], rows: Rows, *, in_order: bool)
                    by[live], flat.done[live], piece.entries)
     phases = tuple(np.unique(trace.phase[row]).tolist())
     return Assembled(steps, phases, assigned, fate)
+
+
+def _not_by_all(rows: Rows, flat: _Flat, runs: Bools) -> Bools:
+    """Return which events are collectives that not all members of the communicator call.
+
+    The k-th call of each member is the same one.
+    """
+    found = np.zeros(len(runs), dtype=bool)
+    at = np.flatnonzero(runs & np.isin(flat.op, [int(Op.COLLECTIVE), int(Op.ICOLLECTIVE)]))
+    if not len(at):
+        return found
+    comm, rank = rows.trace.comm[flat.row[at]], np.repeat(flat.ranks, np.diff(flat.start))[at]
+    key = comm * rows.trace.n + rank
+    order = np.argsort(key, kind="stable")
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = key[order][1:] != key[order][:-1]
+    place = np.arange(len(order))
+    place -= np.maximum.accumulate(np.where(new, place, 0))
+    instance = comm[order] * (int(place.max()) + 1) + place
+    _, which, number = np.unique(instance, return_inverse=True, return_counts=True)
+    present = np.unique(rows.trace.rank)
+    comms, inverse = np.unique(comm[order], return_inverse=True)
+    size = np.asarray([np.isin(rows.trace.members[c], present).sum()
+                       if c in rows.trace.members else 0 for c in comms.tolist()])
+    found[at[order]] = number[which.reshape(-1)] < size[inverse.reshape(-1)]
+    return found
 
 
 def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) -> _Flat:
@@ -321,6 +349,8 @@ def _steps(rows: Rows, flat: _Flat, kept: Bools, second: Bools, to: Ints, source
 
     def column(values: Ints | Floats, nothing: float,
                rest_value: float | Ints | Floats) -> np.ndarray:
+        if count == len(where):
+            return values[where]
         made = np.full(count, nothing, dtype=values.dtype)
         made[at] = values[where]
         made[tail] = rest_value

@@ -84,10 +84,12 @@ def cut(kinds: Sequence[Kind], loops: Sequence[Mapping[str, Any]], *, turns: int
 
 
 def by_phase(kinds: Sequence[Kind], events: Sequence[Mapping[int, Ints]], repeat: Ints,
-             names: Mapping[int, str], together: Sequence[frozenset[int]] = ()) -> list[Piece]:
+             names: Mapping[int, str], weights: Mapping[int, float],
+             together: Sequence[frozenset[int]] = ()) -> list[Piece]:
     """Return one stretch per phase, where the order of events is not known.
 
-    events: per kind the events of each phase; repeat: of all rows; together: phases that are one.
+    events: per kind the events of each phase; repeat: of all rows; weights: iterations of the
+    phases; together: phases that are one.
     """
     none = np.zeros(0, dtype=np.int64)
     phases = {phase for them in events for phase in them}
@@ -105,7 +107,8 @@ def by_phase(kinds: Sequence[Kind], events: Sequence[Mapping[int, Ints]], repeat
         name += ", ".join(str(phase) for phase in sorted(group))
         if len(group) == 1 and names.get(min(group)):
             name += f" ({names[min(group)]})"
-        pieces.append(Piece(name, tuple(parts), 1, 0, 1, 1.0, 1))
+        entries = max(float(weights.get(phase, 1.0)) for phase in group)
+        pieces.append(Piece(name, tuple(parts), 1, 0, 1, entries, 1))
     return pieces
 
 

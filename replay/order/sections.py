@@ -100,7 +100,7 @@ def _by_phase(rows: Rows) -> tuple[list[Piece], list[Kind], list[Assembled]]:
     trace = rows.trace
     groups: list[frozenset[int]] = []
     while True:
-        pieces = by_phase(kinds, events, trace.repeat, trace.names, groups)
+        pieces = by_phase(kinds, events, trace.repeat, trace.names, trace.weights, groups)
         made = [assemble(piece, kinds, rows, in_order=False) for piece in pieces]
         crossing = _crossing(rows, made)
         before = list(groups)

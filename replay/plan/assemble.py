@@ -14,6 +14,7 @@ from replay.plan.places import Placement, placement_of
 from replay.plan.program import Program
 from replay.plan.settle import Settled, refuse_unproven, settled
 from replay.plan.world import World
+from replay.steps import Ints
 
 #: Nodes with measured ranks.
 _SIDES = (0, 1)
@@ -36,20 +37,20 @@ def _name(loaded: Loaded) -> str:
 
 
 def classes(
-    classified: Classified, world: World, placements: Sequence[Placement], distances: set[int],
+    classified: Classified, world: World, placements: Sequence[Placement], measured: Ints,
 ) -> Iterator[tuple[int, Program]]:
     """Return (number of the placement, program) for what messages and links cost.
 
-    Messages inside a node are measured in the first placement, the others in the one that shows
-    their distance, or comes nearest to it.
+    ``measured``: numbers of the message classes to measure. Messages inside a node are measured in
+    the first placement, the others in the one that shows their distance, or comes nearest to it.
     """
     number_of = np.array([0 if cls.distance == 0 else placement_of(placements, cls.distance)
                           for cls in classified.messages], dtype=np.int64)
     both = all(world.on_node(side) for side in _SIDES)
     for number in range(len(placements)):
-        which = np.flatnonzero(number_of == number)
+        which = measured[number_of[measured] == number]
         programs = list(pair_programs(classified.messages, world, which))
-        if both and number == 0 and distances - {0}:
+        if both and number == 0 and any(cls.distance for cls in classified.messages):
             programs += link_programs(world)
         for program in programs:
             refuse_unproven(program, program.name)

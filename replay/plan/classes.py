@@ -23,6 +23,8 @@ KINDS = (SEND, RECV, COMPLETION, COLLECTIVE)
 MOST_SIZES = 48
 #: A size in a class is this far from that of the class at most, unless even that gives too many.
 SIZE_TOLERANCE = 0.05
+#: What a message costs beside its bytes, in bytes.
+_MESSAGE_BYTES = 4096
 #: Keys are packed into 64 bits.
 _PACKED = 1 << 62
 #: Nodes that are loaded at a time.
@@ -214,6 +216,25 @@ def classify(
                       tuple(direct_of), tuple(draft.transit() for draft in drafts),
                       tuple(dict.fromkeys(note for draft in drafts for note in draft.notes))
                       + sizes.notes + call_sizes.notes)
+
+
+def worth_measuring(messages: Sequence[MessageClass], most: int) -> Ints:
+    """Return the numbers of at most ``most`` classes that tell the cost of all of them.
+
+    Of each distance the smallest and the largest size, then what moves the most; a message counts
+    as its bytes and some more for being one. The others lie between them.
+    """
+    if len(messages) <= most:
+        return np.arange(len(messages))
+    size = np.array([cls.bytes for cls in messages], dtype=np.float64)
+    far = np.array([cls.distance for cls in messages])
+    amount = np.array([cls.events for cls in messages]) * (size + _MESSAGE_BYTES)
+    ends = []
+    for distance in np.unique(far).tolist():
+        mine = np.flatnonzero(far == distance)
+        ends += [int(mine[np.argmin(size[mine])]), int(mine[np.argmax(size[mine])])]
+    amount[ends] = np.inf
+    return np.sort(np.argsort(-amount, kind="stable")[:most])
 
 
 def _placed(total: int, rows: Ints, code: Ints) -> Ints:

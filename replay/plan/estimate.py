@@ -15,6 +15,7 @@ from replay.steps import Floats, Section, Steps
 #: class narrow enough.
 WARM_UP = 2
 EXPECTED_PASSES = 16
+FEWEST_PASSES = 8
 #: Starting the processes: seconds for the launcher and per process, and per program to hand out.
 START_S = 1.5
 START_PER_PROCESS_S = 0.03
@@ -36,7 +37,8 @@ class Estimate:
     """What is expected of a replay; seconds unless it says otherwise.
 
     ``program_s``: each program with EXPECTED_PASSES; ``launch_s``: starting it all; ``total_s``:
-    both, never more than the budget allows; ``needed_s``: what it would take without a budget.
+    both, never more than the budget allows; ``needed_s``: what it would take without a budget;
+    ``least_s``: with FEWEST_PASSES of each.
     ``run_s``: the run that is predicted, one simulation with a rough network (0: not known).
     ``processes``: of the replay; ``ranks``: of the run. ``pairs``, ``all_pairs``: loaded pairs of
     ranges, and how many there are; ``all_pairs_s``: with all of them loaded in every section.
@@ -49,6 +51,7 @@ class Estimate:
     launch_s: float
     total_s: float
     needed_s: float
+    least_s: float
     budget_s: float
     run_s: float
     processes: int
@@ -119,7 +122,7 @@ def estimate(
     processes are started anew on other nodes; ``known``: whether the lengths of the sections come
     from a simulation.
     """
-    passes = WARM_UP + EXPECTED_PASSES
+    passes, least = WARM_UP + EXPECTED_PASSES, WARM_UP + FEWEST_PASSES
     per_pass = [pass_ns(program, network) for program in programs]
     for i, program in enumerate(programs):
         if program.section >= 0 and program.what in ("trace", "timed"):
@@ -128,12 +131,12 @@ def estimate(
     timed_s = sum(passes * (section_ns[s] + PASS_NS) * 1e-9 + PER_PROGRAM_S for s in timed)
     launch_s = placements * (START_S + START_PER_PROCESS_S * processes)
     needed = sum(program_s) + timed_s
-    work = [_work_ns(program) for program in programs]
-    least = (WARM_UP + 1) * sum(work) * 1e-9
-    scale = min(1.0, WORK_SHARE * budget_s / least) if least > 0 else 1.0
+    work_s = (FEWEST_PASSES + 1) * 1e-9 * sum(
+        _work_ns(program) for program in programs if program.what == "trace")
+    scale = min(1.0, WORK_SHARE * budget_s / work_s) if work_s > 0 else 1.0
     return Estimate(
         program_s=program_s, launch_s=launch_s, total_s=launch_s + min(needed, budget_s),
-        needed_s=launch_s + needed, budget_s=budget_s,
+        needed_s=launch_s + needed, least_s=launch_s + needed * least / passes, budget_s=budget_s,
         run_s=run_seconds(sections, section_ns) if known else 0.0, processes=processes,
         ranks=ranks, pairs=pairs, all_pairs=all_pairs,
         all_pairs_s=launch_s + sum(

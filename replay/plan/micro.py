@@ -319,6 +319,7 @@ def link_programs(world: World, nbytes: int = 1 << 15, number: int = 128, *,
                   pause_ns: int = 20_000_000) -> tuple[Program, ...]:
     """Return floods of ``number`` messages from node 0 to node 1: by one process, by all.
 
+    One process sends as many bytes in messages of a quarter: the finer grain shows the burst.
     Nothing when the world has measured processes on one node only.
     """
     found: list[Program] = []
@@ -327,14 +328,15 @@ def link_programs(world: World, nbytes: int = 1 << 15, number: int = 128, *,
         if not pairs or (found and len(pairs) == 1):
             continue
         sheet = Sheet(world.size)
-        each = max(number // len(pairs), 1)
+        finer = 4 if len(pairs) == 1 else 1
+        each = max(number * finer // len(pairs), 1)
         senders = [a for a, _ in pairs]
         sheet.pause(senders, pause_ns)
         sheet.together(senders)
         for a, b in pairs:
-            sheet.add(a, Code.LINK_SEND, peer=b, tag=FIRST_TAG, bytes=nbytes, number=each,
-                      sample=0)
-            sheet.add(b, Code.LINK_RECV, peer=a, tag=FIRST_TAG, bytes=nbytes, number=each,
-                      sample=0)
+            sheet.add(a, Code.LINK_SEND, peer=b, tag=FIRST_TAG, bytes=nbytes // finer,
+                      number=each, sample=0)
+            sheet.add(b, Code.LINK_RECV, peer=a, tag=FIRST_TAG, bytes=nbytes // finer,
+                      number=each, sample=0)
         found.append(sheet.program("link", f"link, {len(pairs)} sending"))
     return tuple(found)

@@ -20,6 +20,7 @@ from p3s.predict.network import Network
 from replay.collectives.expand import Expanded, Used
 from replay.plan import assemble
 from replay.plan.build_holes import Noise
+from replay.plan.build_traffic import needs_hole
 from replay.plan.choose import (
     Choice,
     Needs,
@@ -31,7 +32,13 @@ from replay.plan.choose import (
     needs_of,
     traffic,
 )
-from replay.plan.classes import CallClass, Classified, MessageClass, classify
+from replay.plan.classes import (
+    CallClass,
+    Classified,
+    MessageClass,
+    classify,
+    worth_measuring,
+)
 from replay.plan.estimate import Estimate, estimate, steps_ns
 from replay.plan.loaded import Loaded, Whole, load
 from replay.plan.logical import Transit
@@ -45,8 +52,11 @@ from replay.steps import Bools, Floats, Ints, LeftOut, Op, Section, Steps
 
 #: A bound on the work of one replay, reached by traces with many irregular sizes only.
 MOST_PAIRS = 24
-#: Pairs of ranges that are measured as whole iterations.
-MOST_TIMED = 24
+#: Whole iterations that are measured, in all sections together.
+MOST_TIMED = 48
+#: Classes of messages that are measured by programs of their own.
+MOST_CLASSES = 32
+AUTO, ON, OFF = NOISES = ("auto", "on", "off")
 
 Expand = Callable[[Steps, "Bools | None"], Expanded]
 Simulate = Callable[[Steps], Simulated]
@@ -58,16 +68,21 @@ class PlanSettings:
 
     ``hosts``: real ones, none: this machine. ``budget_s``: time to measure in. ``exhaustive``:
     load all pairs of ranges. ``timed``: whole iterations with timed black holes will be asked for.
-    ``noise_limit``: messages that the noise pair has on the way at most; 0: no noise.
+    ``noise``: "auto" where the topology has a link between switches that remote traffic shares
+    with the loaded ranges (links of nodes are not shared: noise there would only be in the way of
+    the black holes); "on" without a topology too, as in the thesis; "off". ``noise_limit``:
+    messages that the noise pair has on the way at most.
     """
 
     hosts: tuple[str, ...] = ()
     budget_s: float = 600.0
     exhaustive: bool = False
     timed: bool = False
+    noise: str = AUTO
     noise_limit: int = NOISE_LIMIT
     most_pairs: int = MOST_PAIRS
     most_timed: int = MOST_TIMED
+    most_classes: int = MOST_CLASSES
 
 
 @dataclass(frozen=True)
@@ -153,9 +168,9 @@ def make_plan(
 ) -> ReplayPlan:
     """Plan the replay of these sections.
 
-    ``expand(steps, which)`` makes messages of collectives; without it they stay as they are. ``simulate`` tells
-    how long sections take; without it their computation does. ``network``: rough costs, for the
-    estimate. Errors: P3SError.
+    ``expand(steps, which)`` makes messages of collectives; without it they stay as they are.
+    ``simulate`` tells how long sections take; without it their computation does. ``network``:
+    rough costs, for the estimate. Errors: P3SError.
     """
     return _Planner(tuple(sections), mapping, topology, settings, network, expand,
                     simulate).plan()
@@ -167,6 +182,8 @@ class _Planner:
     def __init__(self, sections: tuple[Section, ...], mapping: RankMap, topology: Topology,
                  settings: PlanSettings, network: Network | None, expand: Expand | None,
                  simulate: Simulate | None) -> None:
+        if settings.noise not in NOISES:
+            raise P3SError(f"noise {settings.noise!r} is not known; it is {', '.join(NOISES)}")
         for section in sections:
             if section.steps.n != mapping.n:
                 raise P3SError(f"section {section.name}: {section.steps.n} ranks, but the mapping "
@@ -214,24 +231,25 @@ class _Planner:
         placements = self._placements([pair for pair, _, _ in todo] + [p for p, _ in timed])
         noises = {(pair, s): self._noise(pair, s, section_ns[s]) for pair, s in
                   {*((pair, s) for pair, s, _ in todo), *timed}}
-        world = self._world(list(noises), any(noises.values()))
-        trace = [assemble.trace(load(self._whole(s), self.mapping, pair), world, noises[pair, s])
-                 for pair, s, _ in todo]
+        loaded = [load(self._whole(s), self.mapping, pair) for pair, s, _ in todo]
+        world = self._world(list(noises), loaded, any(noises.values()))
+        trace = [assemble.trace(one, world, noises[one.pair, one.section]) for one in loaded]
         iterations = tuple(
             Iteration(pair, s, (number,), adds, self._placement(placements, pair),
                       noise.wanted if (noise := noises[pair, s]) else 0.0)
             for number, (pair, s, adds) in enumerate(todo))
         programs = [settled.program for settled in trace]
+        missed = self._missed(choice, programs)
         where = [iteration.placement for iteration in iterations]
         for settled in trace:
             self.left_out += settled.left_out
             self.notes += settled.notes
         for number, program in assemble.classes(
-                self.classified, world, placements, self._distances_of_messages()):
+                self.classified, world, placements, self._measured()):
             programs.append(program)
             where.append(number)
         estimated = self._estimate(programs, section_ns, choice, timed, world, placements)
-        self._limits(choice, timed)
+        self._limits(choice, missed)
         return ReplayPlan(
             sections=self.sections, mapping=self.mapping, topology=self.topology,
             distance=self.distance, full=tuple(self.full), origin=tuple(self.origin),
@@ -245,10 +263,19 @@ class _Planner:
                         for pair, s in timed),
             world=world, estimate=estimated,
             composed=tuple(np.flatnonzero(choice.partial).tolist()),
-            uncovered=tuple(choice.uncovered.tolist()), left_out=_together(self.left_out),
+            uncovered=tuple(missed.tolist()), left_out=_together(self.left_out),
             collectives=tuple(self.used), notes=tuple(dict.fromkeys(self.notes)),
             settings=self.settings,
             transits=self.classified.transits)
+
+    def _measured(self) -> Ints:
+        """Return the message classes that have programs of their own."""
+        messages = self.classified.messages
+        found = worth_measuring(messages, self.settings.most_classes)
+        if len(found) < len(messages):
+            self.notes.append(f"{len(found)} of {len(messages)} classes of messages are measured, "
+                              "the cost of the others is that of their neighbours in bytes")
+        return found
 
     def _lengths(self) -> list[float]:
         """Return how long a pass of each section takes, in ns."""
@@ -290,23 +317,23 @@ class _Planner:
         found: list[tuple[Pair, int]] = []
         alike = alike_nodes([*self.needs, *self.direct], len(self.classified.calls),
                             self.mapping.nodes)
-        for s, full in enumerate(self.full):
-            if not (full.to >= 0).any():
-                continue
+        busy = [s for s, full in enumerate(self.full) if (full.to >= 0).any()]
+        most = max(self.settings.most_timed // max(len(busy), 1), 1)
+        for s in busy:
             if self.settings.exhaustive:
                 nodes = self.mapping.nodes
                 pairs = tuple((a, b) for a in range(nodes) for b in range(a + 1, nodes)) or (
                     (0, 0),)
             else:
-                first, second, amount = traffic([full], self.mapping)
-                pairs, missed = cover_all(first, second, amount, alike, self.settings.most_timed)
+                first, second, amount = traffic([self.full[s]], self.mapping)
+                pairs, missed = cover_all(first, second, amount, alike, most)
                 groups = set(alike[missed].tolist()) - {
                     int(alike[node]) for pair in pairs for node in pair}
                 if groups:
                     self.notes.append(
                         f"whole iterations of {self.sections[s].name} leave out {len(missed)} of "
                         f"{self.mapping.nodes} nodes, {len(groups)} of them unlike any that is "
-                        f"measured (at most {self.settings.most_timed} pairs)")
+                        f"measured (at most {most} pairs)")
                 elif len(missed):
                     self.notes.append(
                         f"whole iterations of {self.sections[s].name} leave out {len(missed)} of "
@@ -334,16 +361,11 @@ class _Planner:
         return placement_of(placements, int(self.distance[pair]))
 
     def _noise(self, pair: Pair, section: int, length_ns: float) -> Noise | None:
-        """Return the noise beside a pair."""
-        shares = None
-        if not self.topology.flat:
-            switch = self.topology.switches_of(node_hosts(self.mapping, self.topology))
-            trunk = self.topology.trunk(int(switch[pair[0]]), int(switch[pair[1]]))
-            shares = trunk[np.ix_(switch, switch)]
-        return noise_of(self.classified.transits[section], pair, shares, length_ns,
-                        self.settings.noise_limit)
+        return _noise_beside(self.mapping, self.topology, self.classified.transits[section], pair,
+                             length_ns, self.settings)
 
-    def _world(self, used: Sequence[tuple[Pair, int]], noise: bool) -> World:
+    def _world(self, used: Sequence[tuple[Pair, int]], loaded: Sequence[Loaded],
+               noise: bool) -> World:
         """Return the processes: measured ranks, and one black hole for each that needs one."""
         sizes = self.mapping.sizes
         slots = [0, 0]
@@ -353,6 +375,8 @@ class _Planner:
             for side, node in enumerate(pair if pair[0] != pair[1] else pair[:1]):
                 slots[side] = max(slots[side], int(sizes[node]))
             holes |= holes_of(needs[section], self.full[section], self.mapping, pair)
+        for one in loaded:
+            holes |= needs_hole(one)
         if not used and self.classified.messages:
             slots = [int(sizes[0]), int(sizes[1]) if len(sizes) > 1 else 0]
         return lay_out((slots[0], slots[1]), holes, noise and bool(holes))
@@ -368,13 +392,21 @@ class _Planner:
             budget_s=self.settings.budget_s, network=self.network,
             known=self.simulate is not None)
 
-    def _limits(self, choice: Choice, timed: Sequence[tuple[Pair, int]]) -> None:
-        if len(choice.uncovered):
-            events = sum(self.classified.calls[c].events for c in choice.uncovered.tolist())
-            self.notes.append(
-                f"{len(choice.uncovered)} classes with {events:.3g} calls are in none of the "
-                f"{self.settings.most_pairs} pairs that are loaded at most; their cost is that of "
-                "their neighbours in bytes")
+    def _missed(self, choice: Choice, programs: Sequence[Program]) -> Ints:
+        """Return the classes of calls that no program has a sample of after all."""
+        sampled = np.zeros(len(self.classified.calls), dtype=bool)
+        for program in programs:
+            sampled[program.events["sample"][program.events["sample"] >= 0]] = True
+        return np.flatnonzero(~sampled & ~choice.partial)
+
+    def _limits(self, choice: Choice, missed: Ints) -> None:
+        for classes, why in ((choice.uncovered, f"in none of the {self.settings.most_pairs} pairs "
+                              "that are loaded at most"),
+                             (np.setdiff1d(missed, choice.uncovered), "not replayed completely")):
+            if len(classes):
+                events = sum(self.classified.calls[c].events for c in classes.tolist())
+                self.notes.append(f"{len(classes)} classes with {events:,.0f} calls are {why}; "
+                                  "their cost is that of their neighbours in bytes")
 
 
 def holes_of(needs: Needs, full: Steps, mapping: RankMap, pair: Pair) -> set[tuple[int, int]]:
@@ -396,19 +428,23 @@ def timed_programs(plan: ReplayPlan, begin_ns: Sequence[Floats]) -> tuple[Progra
         length = float(np.max(begin_ns[entry.section], initial=0.0))
         loaded: Loaded = load(plan.whole(entry.section), plan.mapping, entry.pair,
                               begin_ns[entry.section])
-        found.append(assemble.timed(loaded, plan.world, noise_beside(plan, entry, length)).program)
+        noise = _noise_beside(plan.mapping, plan.topology, plan.transits[entry.section],
+                              entry.pair, length, plan.settings)
+        found.append(assemble.timed(loaded, plan.world, noise).program)
     return tuple(found)
 
 
-def noise_beside(plan: ReplayPlan, entry: Iteration, length_ns: float) -> Noise | None:
-    """Return the noise of an iteration."""
+def _noise_beside(mapping: RankMap, topology: Topology, transit: Transit, pair: Pair,
+                  length_ns: float, settings: PlanSettings) -> Noise | None:
+    """Return the noise beside a pair: of messages that share a link between switches, if known."""
     shares = None
-    if not plan.topology.flat:
-        switch = plan.topology.switches_of(node_hosts(plan.mapping, plan.topology))
-        trunk = plan.topology.trunk(int(switch[entry.pair[0]]), int(switch[entry.pair[1]]))
+    if settings.noise == OFF or (settings.noise == AUTO and topology.flat):
+        return None
+    if not topology.flat:
+        switch = topology.switches_of(node_hosts(mapping, topology))
+        trunk = topology.trunk(int(switch[pair[0]]), int(switch[pair[1]]))
         shares = trunk[np.ix_(switch, switch)]
-    return noise_of(plan.transits[entry.section], entry.pair, shares, length_ns,
-                    plan.settings.noise_limit)
+    return noise_of(transit, pair, shares, length_ns, settings.noise_limit)
 
 
 def _together(entries: Sequence[LeftOut]) -> tuple[LeftOut, ...]:

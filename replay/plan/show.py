@@ -129,8 +129,9 @@ def _time(plan: ReplayPlan) -> list[str]:
     number = len(plan.programs) + len(plan.timed)
     over = "" if e.needed_s <= e.total_s + 1e-9 else (
         f" (budget {seconds(e.budget_s)}; {seconds(e.needed_s)} would narrow every class)")
-    lines = [f"time: about {seconds(e.total_s)} for {number} program{_s(number)}{over}; all pairs "
-             f"of nodes would take {seconds(e.all_pairs_s)}"]
+    lines = [f"time: about {seconds(e.total_s)} for {number} program{_s(number)}{over}, "
+             f"{seconds(min(e.least_s, e.total_s))} at least; all pairs of nodes would take "
+             f"{seconds(e.all_pairs_s)}"]
     share = e.share_of_time
     if share is not None:
         part = f"{100 * share:.2g} % of it" if share < _TIMES else f"{share:,.0f} times as long"
@@ -199,8 +200,9 @@ def plan_json(plan: ReplayPlan) -> dict[str, Any]:
                                             strict=True)],
         "iterations_all_pairs": e.all_pairs,
         "saved": plan.saved(),
-        "estimate": {"total_s": e.total_s, "needed_s": e.needed_s, "launch_s": e.launch_s,
-                     "timed_s": e.timed_s, "budget_s": e.budget_s, "all_pairs_s": e.all_pairs_s,
+        "estimate": {"total_s": e.total_s, "needed_s": e.needed_s, "least_s": e.least_s,
+                     "launch_s": e.launch_s, "timed_s": e.timed_s, "budget_s": e.budget_s,
+                     "all_pairs_s": e.all_pairs_s,
                      "run_s": e.run_s or None, "share_of_time": e.share_of_time,
                      "share_of_cores": e.share_of_cores, "work_scale": e.work_scale},
         "collectives": [{"call": u.call, "members": u.members, "bytes": u.bytes,

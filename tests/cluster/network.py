@@ -209,6 +209,16 @@ class Cluster:
         """Return the ids of the processes on the nodes (not the switch)."""
         return [pid for host in self.hosts for pid in _pids(host)]
 
+    def topology(self) -> str:
+        """Return Slurm's topology.conf of the cluster: one switch, or two and one above them."""
+        first = self.trunk.first if self.trunk else tuple(range(self.nodes))
+        second = [node for node in range(self.nodes) if node not in first]
+        lines = [f"SwitchName=s{i} Nodes={','.join(self.hosts[node] for node in side)}"
+                 for i, side in enumerate((first, second)) if side]
+        if len(lines) > 1:
+            lines.append("SwitchName=top Switches=s0,s1")
+        return "\n".join([*lines, ""])
+
     def command(self, node: int, *words: str) -> list[str]:
         """Return the words that run a command on a node."""
         return [str(self.run), self.hosts[node], *words]

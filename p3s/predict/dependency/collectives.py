@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from p3s.predict.network import Network
 from replay.steps import Floats, Ints, Op, Steps
 
 #: Kinds; the numbers are those of simulate.c.
@@ -110,17 +111,42 @@ def _places(steps: Steps, comm: Ints, world: Ints) -> tuple[Ints, Ints]:
     return place, size
 
 
-def rough_costs(steps: Steps, transfer: Floats) -> Floats:
-    """Return a rough cost of each collective step: ceil(log2 members) messages, one by one.
+#: Bytes that a rank sends or receives in all, as a share of the call's bytes, with p members:
+#: those not named move the bytes of the call once.
+_EVERYBODY = ("alltoall", "allgather", "gather", "scatter")
 
-    ``transfer``: what a message of each step's bytes takes. All-to-all calls: members - 1 messages.
+
+def rough_costs(steps: Steps, network: Network, node_of: Ints) -> Floats:
+    """Return a rough cost of each collective step, for those that nobody has expanded.
+
+    ceil(log2 members) empty messages one after the other, and the time of one message of all
+    bytes that a rank moves: those of the call; of all-reductions twice; of gathers, scatters,
+    all-gathers and all-to-alls (members - 1) times; of all-to-alls moreover not less than the
+    node's link needs for all its ranks. Never more than ceil(log2 members) whole messages where
+    the call moves its bytes once.
     """
     cost = np.zeros(len(steps))
     step = np.flatnonzero((steps.op == Op.COLLECTIVE) | (steps.op == Op.ICOLLECTIVE))
-    size = np.array([len(steps.members.get(int(c), steps.ranks)) for c in steps.comm[step]] or [1])
+    if not len(step):
+        return cost
+    nodes = node_of[steps.ranks]
+    far = max(network.paths) if len(np.unique(nodes)) > 1 else min(network.paths)
+    path = network.path(far)
+    size = np.array([len(steps.members.get(int(c), steps.ranks)) for c in steps.comm[step]])
     rounds = np.ceil(np.log2(np.maximum(size, 1)))
-    everyone = np.array(["alltoall" in call.lower() for call in steps.calls] or [False])
-    if len(step):
-        rounds = np.where(everyone[steps.call[step]], size - 1.0, rounds)
-        cost[step] = rounds * transfer[step]
+    nbytes = np.maximum(steps.bytes[step], 0).astype(np.float64)
+    names = [call.lower() for call in steps.calls] or [""]
+    many = np.array([any(word in name for word in _EVERYBODY) for name in names])
+    twice = np.array(["allreduce" in name for name in names])
+    everyone = np.array(["alltoall" in name for name in names])
+    call = steps.call[step]
+    moved = np.where(many[call], size - 1.0, np.where(twice[call], 2.0, 1.0)) * nbytes
+    empty = path.transfer.at(0.0)
+    found = rounds * empty + path.transfer.at(moved) - empty
+    whole = np.where(many[call], np.inf, rounds * path.transfer.at(nbytes))
+    found = np.minimum(found, whole)
+    if path.linked:
+        together = int(np.bincount(np.unique(nodes, return_inverse=True)[1]).max())
+        found = np.where(everyone[call], np.maximum(found, together * moved / network.rate), found)
+    cost[step] = np.where(size > 1, found, 0.0)
     return cost

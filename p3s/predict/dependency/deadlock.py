@@ -8,7 +8,7 @@ from p3s.predict.dependency.collectives import Instances
 from replay.steps import Ints, Op, Steps
 
 #: State of a step; the numbers are those of state.h.
-_BEGUN, _ARRIVED, _USED = 1, 2, 4
+_BEGUN, _ARRIVED, _USED, _LET_GO, _CUT = 1, 2, 4, 64, 128
 _NAMED = 4
 
 
@@ -35,6 +35,29 @@ def stuck(steps: Steps, calls: Instances, at: Ints, state: np.ndarray) -> str:
     how = "in a circle: " if closed and len(chain) > 1 else ""
     return (f"the ranks would wait for ever: {len(waiting)} of {len(steps.ranks)} cannot go on; "
             f"{how}{'; '.join(parts)}{more}")
+
+
+def loosened(steps: Steps, owner: np.ndarray) -> tuple[str, ...]:
+    """Return what had to be changed so that the simulation ended, a line for each kind of call.
+
+    ``owner``: the column of the core that holds the state in its upper eight bits.
+    """
+    changed = np.flatnonzero(owner >> 24 & (_LET_GO | _CUT))
+    if not len(changed):
+        return ()
+    rank = steps.ranks[np.searchsorted(steps.start, changed, side="right") - 1]
+    let_go = (owner[changed] >> 24 & _LET_GO) > 0
+    notes = []
+    for kind, text in ((let_go, "wait for their receivers for ever: taken as buffered"),
+                       (~let_go, "cannot end in this order: taken as not waiting")):
+        for call in np.unique(steps.call[changed[kind]]).tolist():
+            mine = kind & (steps.call[changed] == call)
+            where = np.unique(rank[mine])
+            some = ", ".join(map(str, where[:_NAMED].tolist()))
+            more = f" and {len(where) - _NAMED} more" if len(where) > _NAMED else ""
+            notes.append(f"{int(mine.sum())} {steps.calls[call]} of rank{'s' * (len(where) > 1)} "
+                         f"{some}{more} {text}")
+    return tuple(notes)
 
 
 def _missing(steps: Steps, state: np.ndarray, i: int) -> tuple[int, str] | None:

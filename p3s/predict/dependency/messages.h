@@ -164,11 +164,11 @@ static int received(struct sim *s, i64 j, struct item *item)
 {
     const struct input *in = s->in;
     i64 i = in->source[j];
-    if (i < 0) {
+    if (i < 0 || s->live[j].state & CUT) {
         i64 peer = in->op[j] == SENDRECV ? in->peer2[j] : in->peer[j];
         i64 bytes = in->op[j] == SENDRECV ? in->bytes2[j] : in->bytes[j];
         item->cost = in->post;
-        if (peer >= 0)
+        if (peer >= 0 && i < 0)
             item->cost = s->kinds[cost_of(s, path_between(in, peer, rank_of(s, j)), bytes)].receive;
         item->here = item->began = s->live[j].begin;
     } else {

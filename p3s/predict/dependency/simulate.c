@@ -189,6 +189,69 @@ static void *room(struct sim *s, i64 number, size_t size)
     return found;
 }
 
+/* ---- ranks that wait for each other for ever ---- */
+
+static int outstanding(struct sim *s, i64 q)
+{
+    double ns;
+    return !(s->live[q].state & USED) && !complete(s, q, &ns);
+}
+
+/* A send that waits for its receiver goes on as if it were buffered. */
+static i64 let_go(struct sim *s, i64 i)
+{
+    if ((s->live[i].state & (MEETS | ARRIVED)) != MEETS)
+        return 0;
+    s->live[i].state = (uint8_t)((s->live[i].state & ~MEETS) | LET_GO);
+    transfer(s, i, s->live[i].begin);
+    known(s, i, WANT_SENT);
+    return 1;
+}
+
+/* A receive or a collective ends as if nobody had to be waited for. */
+static void cut(struct sim *s, i64 i)
+{
+    i64 op = s->in->op[i];
+    s->live[i].state |= CUT;
+    if (op == COLLECTIVE || op == ICOLLECTIVE) {
+        s->live[i].began = s->live[i].arrival = s->live[i].begin;
+        s->live[i].state |= ARRIVED;
+    }
+    known(s, i, WANT_HERE);
+}
+
+static int is_wait(i64 op) { return op == WAIT || op == WAITANY || op == WAITSOME; }
+
+/* Lets all sends go that ranks wait for; if there is none, cuts what the rank waits for that is in
+ * its call for the longest time. Returns whether there was anything. */
+static int loosen(struct sim *s)
+{
+    const struct input *in = s->in;
+    i64 found = 0, first = -1;
+    for (i64 r = 0; r < in->ranks; r++) {
+        i64 i = s->out->at[r];
+        if (i == in->start[r + 1])
+            continue;
+        if (first < 0 || s->live[i].begin < s->live[s->out->at[first]].begin)
+            first = r;
+        found += let_go(s, i);
+        for (i64 d = in->done_start[i]; is_wait(in->op[i]) && d < in->done_start[i + 1]; d++)
+            found += want_of(s, in->done[d]) == WANT_SENT && let_go(s, in->done[d]);
+    }
+    if (found || first < 0)
+        return first >= 0;
+    i64 i = s->out->at[first];
+    if (!is_wait(in->op[i]))
+        cut(s, i);
+    for (i64 d = in->done_start[i]; is_wait(in->op[i]) && d < in->done_start[i + 1]; d++)
+        if (outstanding(s, in->done[d])) {
+            cut(s, in->done[d]);
+            if (in->op[i] != WAIT)
+                break;
+        }
+    return 1;
+}
+
 /* What is wrong with step i of the rank whose steps begin at `first`; SOUND: nothing. */
 static int flaw(const struct sim *s, i64 i, i64 first)
 {
@@ -280,9 +343,12 @@ int p3s_simulate(const struct input *in, struct output *out)
                 s->queued[r] = 0;
                 run(s, r);
             }
-            if (!s->events || s->failed)
+            if (s->failed)
                 break;
-            handle(s, pop(s));
+            if (s->events)
+                handle(s, pop(s));
+            else if (!in->anyway || !loosen(s))
+                break;
         }
     for (i64 r = 0; r < in->ranks && !s->failed && result != FLAWED; r++)
         if (out->at[r] < in->start[r + 1])

@@ -102,12 +102,43 @@ def simulate(
     Errors: P3SError when steps refer to what is not there, a cost is negative, there is no C
     compiler, or ranks wait for each other for ever.
     """
+    return _run(steps, node_of, network, distance, collective_ns, first_ns, extra_ns, False)[0]
+
+
+def simulate_anyway(
+    steps: Steps,
+    node_of: Ints,
+    network: Network,
+    *,
+    distance: Ints | None = None,
+    collective_ns: Floats | None = None,
+    first_ns: Floats | None = None,
+    extra_ns: Floats | None = None,
+) -> tuple[Simulated, tuple[str, ...]]:
+    """Return what ``simulate`` does, also where ranks wait for each other for ever.
+
+    Where none can go on, all sends that are waited for go on as if they were buffered; where
+    there is none, the rank that has been in its call for the longest time waits no more. The
+    notes, one line each, say which calls that were; none: it was not necessary. Arguments and
+    other errors as in ``simulate``.
+    """
+    from p3s.predict.dependency.deadlock import loosened
+
+    found, state = _run(steps, node_of, network, distance, collective_ns, first_ns, extra_ns, True)
+    return found, loosened(steps, state)
+
+
+def _run(
+    steps: Steps, node_of: Ints, network: Network, distance: Ints | None,
+    collective_ns: Floats | None, first_ns: Floats | None, extra_ns: Floats | None, anyway: bool,
+) -> tuple[Simulated, Ints]:
+    """Call the core; return times and the state of every step."""
     from p3s.predict.dependency.build import library
 
     calls = instances(steps)
     keep: list[Any] = []
     inputs = _inputs(keep, steps, calls, node_of, network, distance, collective_ns, first_ns,
-                     extra_ns)
+                     extra_ns, anyway)
     live = np.empty(len(steps), dtype=_LIVE)
     end, waiting, software = (np.empty(len(steps)) for _ in range(3))
     at = np.empty(len(steps.ranks), dtype=np.int64)
@@ -122,8 +153,9 @@ def simulate(
         raise P3SError(f"simulation: step {out.where} of rank {rank}: {_FLAWS[out.flaw]}")
     if result:
         raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer turns")
-    return Simulated(live["begin"], end, waiting, software, live["began"], live["arrival"],
-                     int(out.queued))
+    times = Simulated(live["begin"], end, waiting, software, live["began"], live["arrival"],
+                      int(out.queued))
+    return times, live["owner"]
 
 
 class _Input(ctypes.Structure):
@@ -135,7 +167,7 @@ class _Input(ctypes.Structure):
         ("same", ctypes.c_int64), ("other", ctypes.c_int64),
         *((name, _INTS) for name in ("curve_start", "linked", "curve_bytes", "curve_ns", "eager")),
         *((name, ctypes.c_double) for name in ("rate", "burst", "post", "held_ns")),
-        ("background", ctypes.c_int64),
+        ("background", ctypes.c_int64), ("anyway", ctypes.c_int64),
         *((name, _INTS) for name in (
             "call_start", "call_step", "call_instance", "call_ns", "kind", "member_start",
             "member", "expected", "root")),
@@ -152,7 +184,7 @@ class _Output(ctypes.Structure):
 def _inputs(
     keep: list[Any], steps: Steps, calls: Instances, node_of: Ints, network: Network,
     distance: Ints | None, collective_ns: Floats | None, first_ns: Floats | None,
-    extra_ns: Floats | None,
+    extra_ns: Floats | None, anyway: bool,
 ) -> _Input:
     """Return the arguments of the core; ``keep`` holds the arrays that they point into."""
 
@@ -184,9 +216,9 @@ def _inputs(
         keep.append(np.ascontiguousarray(picked[which].reshape(table.shape), dtype=np.uint8))
         path_of = int(keep[-1].ctypes.data)
     curves = [curve for path in paths for curve in (path.transfer, path.send, path.receive)]
-    if collective_ns is None:
-        collective_ns = _rough(steps, node_of, network) if len(calls.call_step) else None
-    elif len(collective_ns) != len(steps):
+    if collective_ns is None and len(calls.call_step):
+        collective_ns = rough_costs(steps, network, np.asarray(node_of))
+    if collective_ns is not None and len(collective_ns) != len(steps):
         raise P3SError(f"simulation: {len(collective_ns)} costs of collectives, {len(steps)} steps")
     call_ns = np.zeros(0) if collective_ns is None else collective_ns[calls.call_step]
     if first_ns is not None and len(first_ns) != len(steps.ranks):
@@ -214,7 +246,7 @@ def _inputs(
         floats([y for curve in curves for y in curve.ns], "the cost of a message"),
         _pointer(keep, np.array([path.eager_bytes for path in paths], dtype=np.float64)),
         network.rate, network.burst, network.post, network.sender_buffer / network.rate,
-        int(network.background),
+        int(network.background), int(anyway),
         ints(calls.call_start), ints(calls.call_step), ints(calls.call_instance),
         floats(call_ns, "the cost of a collective"), ints(calls.kind), ints(calls.member_start),
         ints(calls.member), ints(calls.expected), ints(calls.root),
@@ -229,12 +261,6 @@ def _pointer(keep: list[Any], values: Floats) -> int:
 def _nearest(network: Network, distance: int) -> int:
     """Return the distance whose path Network.path takes."""
     return min(network.paths, key=lambda known: (abs(known - distance), known))
-
-
-def _rough(steps: Steps, node_of: Ints, network: Network) -> Floats:
-    far = max(network.paths) if len(np.unique(node_of[steps.ranks])) > 1 else 0
-    transfer = network.path(far).transfer.at(np.maximum(steps.bytes, 0))
-    return rough_costs(steps, transfer)
 
 
 def _check(steps: Steps, node_of: Ints) -> None:

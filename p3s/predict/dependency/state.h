@@ -11,7 +11,10 @@ enum {
     SENDRECV, WAIT, WAITANY, WAITSOME, COLLECTIVE, ICOLLECTIVE, REST
 };
 /* State of a step. ARRIVED: of what it sends; of a collective: its end is known. */
-enum { BEGUN = 1, ARRIVED = 2, USED = 4, WANT_SENT = 8, WANT_HERE = 16, MEETS = 32 };
+enum {
+    BEGUN = 1, ARRIVED = 2, USED = 4, WANT_SENT = 8, WANT_HERE = 16, MEETS = 32,
+    LET_GO = 64, CUT = 128 /* only where the simulation is to end anyway, see loosen() */
+};
 enum { BOTH_IN_CALL, EGRESS, INGRESS, CHOICE }; /* events of the heap, in this order at one time */
 enum { TOGETHER, FROM_ROOT, TO_ROOT, CHAIN };   /* kinds of collectives */
 enum { DONE, DEADLOCK, NO_MEMORY, FLAWED };
@@ -28,7 +31,7 @@ struct input {
     const i64 *curve_start, *linked;   /* three curves per path: transfer, send, receive */
     const double *curve_bytes, *curve_ns, *eager;
     double rate, burst, post, held_ns;
-    i64 background;
+    i64 background, anyway;
     /* Collective calls in the order of their steps, and the instances they take part in. */
     const i64 *call_start, *call_step, *call_instance;
     const double *call_ns;

@@ -85,6 +85,15 @@ static void interpose(void) {
     real_recv = mca_pml.entry[RECV], mca_pml.entry[RECV] = my_recv;
 }
 
+/* The blocking call of a name, or the nonblocking twin of i + name. */
+#define NO MPI_STATUS_IGNORE
+#define DO(given, call, icall, ...)                                       \
+    do {                                                                  \
+        if (!strcmp(name, given)) call(__VA_ARGS__, w);                   \
+        if (name[0] == 'i' && !strcmp(name + 1, given))                   \
+            icall(__VA_ARGS__, w, &request), MPI_Wait(&request, NO);      \
+    } while (0)
+
 static void call(const char *name, long bytes, int root) {
     int unit = bytes % 8 ? (bytes % 4 ? 1 : 4) : 8;
     MPI_Datatype type = unit == 8 ? MPI_DOUBLE : unit == 4 ? MPI_INT : MPI_BYTE;
@@ -98,40 +107,36 @@ static void call(const char *name, long bytes, int root) {
         at[r + 1] = at[r] + counts[r];
     }
     MPI_Comm w = MPI_COMM_WORLD;
-    if (!strcmp(name, "barrier")) MPI_Barrier(w);
-    if (!strcmp(name, "bcast")) MPI_Bcast(in, count, type, root, w);
-    if (!strcmp(name, "reduce")) MPI_Reduce(in, out, count, type, op, root, w);
-    if (!strcmp(name, "allreduce")) MPI_Allreduce(in, out, count, type, op, w);
-    if (!strcmp(name, "scan")) MPI_Scan(in, out, count, type, op, w);
-    if (!strcmp(name, "exscan")) MPI_Exscan(in, out, count, type, op, w);
-    if (!strcmp(name, "gather")) MPI_Gather(in, count, type, out, count, type, root, w);
-    if (!strcmp(name, "scatter")) MPI_Scatter(in, count, type, out, count, type, root, w);
-    if (!strcmp(name, "allgather")) MPI_Allgather(in, count, type, out, count, type, w);
-    if (!strcmp(name, "gatherv"))
-        MPI_Gatherv(in, counts[rank], type, out, counts, at, type, root, w);
-    if (!strcmp(name, "scatterv"))
-        MPI_Scatterv(in, counts, at, type, out, counts[rank], type, root, w);
-    if (!strcmp(name, "allgatherv"))
-        MPI_Allgatherv(in, counts[rank], type, out, counts, at, type, w);
-    if (!strcmp(name, "alltoall"))
-        MPI_Alltoall(in, count / size, type, out, count / size, type, w);
-    if (!strcmp(name, "reduce_scatter_block"))
-        MPI_Reduce_scatter_block(in, out, count / size, type, op, w);
-    if (!strcmp(name, "reduce_scatter") || !strcmp(name, "alltoallv") ||
-        !strcmp(name, "alltoallw")) {
-        int *one = calloc(size, sizeof *one), *zero = calloc(size, sizeof *zero);
-        MPI_Datatype *types = calloc(size, sizeof *types);
-        int even = !strcmp(name, "reduce_scatter");
-        for (int r = 0; r < size; r++) {
-            one[r] = count / size + (even && r < count % size);
-            types[r] = type;
-        }
-        if (even) MPI_Reduce_scatter(in, out, one, type, op, w);
-        if (!strcmp(name, "alltoallv")) MPI_Alltoallv(in, one, zero, type, out, one, zero, type, w);
-        if (!strcmp(name, "alltoallw"))
-            MPI_Alltoallw(in, one, zero, types, out, one, zero, types, w);
-        free(one), free(zero), free(types);
+    MPI_Request request = MPI_REQUEST_NULL;
+    int *one = calloc(size, sizeof *one), *zero = calloc(size, sizeof *zero);
+    MPI_Datatype *types = calloc(size, sizeof *types);
+    int even = !strcmp(name + strlen(name) - 7, "scatter"), block = count / size;
+    for (int r = 0; r < size; r++) {
+        one[r] = block + (even && r < count % size);
+        types[r] = type;
     }
+    if (!strcmp(name, "barrier")) MPI_Barrier(w);
+    if (!strcmp(name, "ibarrier")) MPI_Ibarrier(w, &request), MPI_Wait(&request, NO);
+    DO("bcast", MPI_Bcast, MPI_Ibcast, in, count, type, root);
+    DO("reduce", MPI_Reduce, MPI_Ireduce, in, out, count, type, op, root);
+    DO("allreduce", MPI_Allreduce, MPI_Iallreduce, in, out, count, type, op);
+    DO("scan", MPI_Scan, MPI_Iscan, in, out, count, type, op);
+    DO("exscan", MPI_Exscan, MPI_Iexscan, in, out, count, type, op);
+    DO("gather", MPI_Gather, MPI_Igather, in, count, type, out, count, type, root);
+    DO("scatter", MPI_Scatter, MPI_Iscatter, in, count, type, out, count, type, root);
+    DO("allgather", MPI_Allgather, MPI_Iallgather, in, count, type, out, count, type);
+    DO("gatherv", MPI_Gatherv, MPI_Igatherv, in, counts[rank], type, out, counts, at, type, root);
+    DO("scatterv", MPI_Scatterv, MPI_Iscatterv, in, counts, at, type, out, counts[rank], type,
+       root);
+    DO("allgatherv", MPI_Allgatherv, MPI_Iallgatherv, in, counts[rank], type, out, counts, at,
+       type);
+    DO("alltoall", MPI_Alltoall, MPI_Ialltoall, in, block, type, out, block, type);
+    DO("alltoallv", MPI_Alltoallv, MPI_Ialltoallv, in, one, zero, type, out, one, zero, type);
+    DO("alltoallw", MPI_Alltoallw, MPI_Ialltoallw, in, one, zero, types, out, one, zero, types);
+    DO("reduce_scatter_block", MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, in, out, block,
+       type, op);
+    DO("reduce_scatter", MPI_Reduce_scatter, MPI_Ireduce_scatter, in, out, one, type, op);
+    free(one), free(zero), free(types);
     free(in), free(out), free(counts), free(at);
 }
 

@@ -1,0 +1,229 @@
+"""`p3s replay` from outside: its options, what a plan prints, and errors in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from replay_patterns import collectives, halo, ring
+
+from p3s.cli.main import run
+from p3s.errors import P3SError
+from p3s.study import Study
+
+TREE = """SwitchName=leaf0 Nodes=n[0-3]
+SwitchName=leaf1 Nodes=n[4-7]
+SwitchName=root Switches=leaf[0-1]
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A study that holds scaled traces of 16 ranks (halo) and 8 ranks (collectives), and no MPI."""
+    def no_mpi(*_: Any) -> None:
+        raise P3SError("no MPI found (none in this test); run `p3s doctor`")
+
+    root = tmp_path / "study"
+    made = Study.create(root, ["mpiexec", "-n", "{np}", "./app"])
+    halo(16, work=2e6).write(made.scaled_dir(16))
+    collectives(8).write(made.scaled_dir(8))
+    ring(4, work=1e6).write(made.scaled_dir(4))
+    for stage in ("model", "compute", "scaled"):
+        monkeypatch.setattr(f"p3s.cli.pipeline.ensure_{stage}", lambda *_, **__: None)
+    monkeypatch.setattr("replay.launch.launcher.find_mpi", no_mpi)
+    for name in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_NODELIST"):
+        monkeypatch.delenv(name, raising=False)
+    return root
+
+
+def plan(study: Path, capsys: pytest.CaptureFixture[str], *options: str, n: str = "16",
+         cores: str = "4") -> dict[str, Any]:
+    """Return the JSON of one plan."""
+    words = ["replay", str(study), "-n", n, "--plan", "--json", *options]
+    assert run([*words, *(["--cores-per-node", cores] if cores else [])]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert len(told["counts"]) == 1
+    return told["counts"][0]
+
+
+def refused(study: Path, capsys: pytest.CaptureFixture[str], *options: str, n: str = "16") -> str:
+    """Return the one line that a wrong call says, with its exit code in front."""
+    code = run(["replay", str(study), "-n", n, "--plan", "--cores-per-node", "4", *options])
+    streams = capsys.readouterr()
+    assert code in (1, 2), streams.err
+    assert streams.out == "" and streams.err.startswith("p3s: ")
+    assert streams.err.count("\n") == 1, streams.err
+    return f"{code} {streams.err}"
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--budget", "soon"], ["2", "--budget soon", "30s, 10m or 1h"]),
+    (["--budget", "0"], ["2", "--budget 0"]),
+    (["--budget", "-5s"], ["2", "--budget"]),
+    (["--budget", "400000h"], ["2", "--budget"]),
+    (["--stall", "1d"], ["2", "--stall 1d"]),
+    (["--mapping", "random"], ["2", "--mapping random", "block and cyclic"]),
+    (["--pages", "giant"], ["2", "--pages giant", "small and huge"]),
+    (["--cores-per-node", "-1"], ["2", "cores-per-node"]),
+    (["--hosts", "n[0-3"], ["brackets do not match"]),
+    (["--hosts", "n0,,n1"], ["not a host name"]),
+    (["--hosts", "n0,-oProxy"], ["not a host name"]),
+    (["--launcher", "mpiexec 'x"], ["2", "--launcher"]),
+    (["--topology", "nowhere.conf"], ["1", "nowhere.conf"]),
+    (["--rank-file", "nowhere"], ["1", "nowhere", "cannot be read"]),
+    (["--collectives", "allreduce=fastest"], ["1", "fastest", "recursive_doubling"]),
+    (["--collectives", "everything=ring"], ["1", "everything", "known:"]),
+    (["--collectives", "bcast=pipeline:many"], ["1", "many"]),
+    (["--collectives", "nowhere.toml"], ["1", "nowhere.toml"]),
+    (["--collectives", "ring"], ["1", "ring", "CALL=ALGORITHM"]),
+    (["--nonsense"], ["2", "--nonsense"]),
+])  # fmt: skip
+def test_wrong_options_are_one_line(study: Path, capsys: pytest.CaptureFixture[str],
+                                    options: list[str], words: list[str]) -> None:
+    said = refused(study, capsys, *options)
+    for word in words:
+        assert word in said
+
+
+@pytest.mark.parametrize("text, words", [
+    ("n0\nn1\n", "no host for rank 2 to 15"),
+    ("rank 0=n0 slot=0\nn1\n", "line 2"),
+    ("rank 0=n0 slot=0\nrank 0=n1 slot=0\n", "rank 0 is on n0 and on n1"),
+    ("one two three\n", "line 1"),
+    ("", "no host for rank 0 to 15"),
+    ("\x00\xff", "cannot be read"),
+])
+def test_wrong_rank_files_are_one_line(study: Path, tmp_path: Path, text: str, words: str,
+                                       capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "ranks"
+    path.write_bytes(text.encode("latin-1"))
+    said = refused(study, capsys, "--rank-file", str(path))
+    assert said.startswith("1 ") and str(path) in said and words in said
+
+
+@pytest.mark.parametrize("text, words", [
+    ("", ""),
+    ("SwitchName=a Nodes=n[0-\n", "brackets"),
+    ("SwitchName=a Switches=b\nSwitchName=b Switches=a\n", ""),
+    ("just words\n", "line 1"),
+    ("\x00\xff", ""),
+])
+def test_wrong_topologies_are_one_line(study: Path, tmp_path: Path, text: str, words: str,
+                                       capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "topology.conf"
+    path.write_bytes(text.encode("latin-1"))
+    said = refused(study, capsys, "--topology", str(path), "--hosts", "n[0-3]")
+    assert said.startswith("1 ") and words in said
+
+
+def test_a_host_that_the_topology_does_not_name(study: Path, tmp_path: Path,
+                                                capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "topology.conf"
+    path.write_text(TREE)
+    said = refused(study, capsys, "--topology", str(path), "--hosts", "n0,n1,n4,n9")
+    assert "does not name node n9" in said
+
+
+def test_no_mpi_to_measure_with_is_one_line(study: Path, capsys: pytest.CaptureFixture[str]
+                                            ) -> None:
+    assert run(["replay", str(study), "-n", "4", "--cores-per-node", "2"]) == 1
+    streams = capsys.readouterr()
+    assert "no MPI found" in streams.err and streams.out == ""
+    assert not Study(study).replay_path(4).exists()
+
+
+def test_a_damaged_trace_is_one_line(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    next(Study(study).scaled_dir(16).glob("part-*.parquet")).write_bytes(b"PAR1")
+    said = refused(study, capsys)
+    assert said.startswith("1 ") and "run p3s scale again" in said
+
+
+def test_plan_as_text(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["replay", str(study), "-n", "4,16", "--plan", "--cores-per-node", "2"]) == 0
+    streams = capsys.readouterr()
+    assert "run: 4 ranks on 2 nodes of 2" in streams.out
+    assert "run: 16 ranks on 8 nodes of 2" in streams.out
+    for word in ("processes:", "classes:", "loaded pairs of nodes:", "all four are this machine"):
+        assert word in streams.out
+    assert all(len(line) < 200 for line in streams.out.splitlines())
+    assert not Study(study).replay_path(16).exists(), "a plan runs nothing"
+
+
+def test_plan_as_json_says_what_is_run(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = plan(study, capsys, "--hosts", "n[0-3]", "--budget", "2m")
+    assert told["n"] == 16 and told["estimate"]["budget_s"] == 120
+    assert told["mapping"] == {"kind": "block", "nodes": 4, "ranks_per_node": [4, 4]}
+    assert told["placements"][0]["hosts"] == ["n0", "n1", "n2", "n3"]
+    assert told["processes"]["measured"] == 8
+    assert told["processes"]["total"] == sum(told["processes"]["per_node"])
+    assert told["representative"] and told["why_not_representative"] is None
+    assert {entry["hops"] for entry in told["messages"]} == {0, 1}
+    # A 4x4 grid has 24 borders inside, crossed both ways; the weight of the phase is 10.
+    assert sum(entry["events"] for entry in told["messages"] if entry["bytes"] > 100) == 480
+
+
+def test_one_machine_is_not_representative(study: Path, capsys: pytest.CaptureFixture[str]
+                                           ) -> None:
+    told = plan(study, capsys)
+    assert not told["representative"] and "one machine" in told["why_not_representative"]
+
+
+def test_exhaustive_loads_every_pair(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = plan(study, capsys)
+    told = plan(study, capsys, "--exhaustive")
+    pairs = {tuple(entry["nodes"]) for entry in told["iterations"]}
+    assert {(a, b) for a in range(4) for b in range(a + 1, 4)} <= pairs
+    assert len(pairs) >= len({tuple(entry["nodes"]) for entry in few["iterations"]})
+
+
+def test_timed_adds_whole_iterations(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan(study, capsys)["timed"] == []
+    told = plan(study, capsys, "--timed")
+    assert {node for entry in told["timed"] for node in entry["nodes"]} == {0, 1, 2, 3}
+
+
+def test_mappings_deal_ranks_to_nodes(study: Path, tmp_path: Path,
+                                      capsys: pytest.CaptureFixture[str]) -> None:
+    def inside(told: dict[str, Any]) -> float:
+        return sum(entry["events"] for entry in told["messages"]
+                   if entry["hops"] == 0 and entry["bytes"] > 100)
+
+    block = plan(study, capsys)
+    cyclic = plan(study, capsys, "--mapping", "cyclic")
+    assert cyclic["mapping"]["kind"] == "cyclic"
+    # Rows of the 4x4 grid are the blocks; dealt in turn, columns share a node.
+    assert inside(block) == inside(cyclic) == 240
+    path = tmp_path / "ranks"
+    path.write_text("".join(f"rank {r}=h{(r * 7 % 16) // 8} slot={r % 8}\n" for r in range(16)))
+    told = plan(study, capsys, "--rank-file", str(path))
+    assert told["mapping"] == {"kind": "rank file", "nodes": 2, "ranks_per_node": [8, 8]}
+    assert inside(told) != inside(block)
+
+
+def test_topology_gives_distances(study: Path, tmp_path: Path,
+                                  capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "topology.conf"
+    path.write_text(TREE)
+    told = plan(study, capsys, "--topology", str(path), "--hosts", "n0,n1,n4,n5", cores="2")
+    assert {entry["hops"] for entry in told["messages"]} == {0, 1, 3}
+    assert str(path) in told["topology"]
+
+
+def test_collectives_are_those_asked_for(study: Path, tmp_path: Path,
+                                         capsys: pytest.CaptureFixture[str]) -> None:
+    def algorithms(told: dict[str, Any]) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for entry in told["collectives"]:
+            name = entry["call"].lower().removeprefix("mpi_")
+            found.setdefault(name, set()).add(entry["algorithm"])
+        return found
+
+    usual = algorithms(plan(study, capsys, n="8", cores="2"))
+    assert usual
+    changed = algorithms(plan(study, capsys, "--collectives", "allreduce=ring", n="8", cores="2"))
+    assert "ring" in " ".join(changed["allreduce"]) and changed != usual
+    path = tmp_path / "choice.toml"
+    path.write_text('allreduce = "ring"\n')
+    assert algorithms(plan(study, capsys, "--collectives", str(path), n="8", cores="2")) == changed

@@ -1,0 +1,91 @@
+"""p3s submit: the batch script, and what becomes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from p3s.cli.main import run
+from p3s.study import Study
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / "my study"
+    Study.create(root, ["mpiexec", "-n", "{np}", "x"])
+    return root
+
+
+def _sbatch(folder: Path, text: str) -> None:
+    """Put an sbatch of ours first on PATH."""
+    folder.mkdir()
+    (folder / "sbatch").write_text(f"#!/bin/sh\n{text}\n")
+    (folder / "sbatch").chmod(0o755)
+    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.fixture
+def path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+
+
+def test_a_dry_run_writes_nothing(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(root.rglob("*"))
+    assert run(["submit", str(root), "-n", "512,1024", "--nodes", "4", "--budget", "10m",
+                "--partition", "long", "--sbatch=--constraint=a", "--dry-run", "--", "--timed"]) == 0
+    text = capsys.readouterr().out
+    assert sorted(root.rglob("*")) == before
+    lines = text.splitlines()
+    assert lines[0] == "#!/bin/bash"
+    assert {"#SBATCH --nodes=4", "#SBATCH --exclusive", "#SBATCH --partition=long",
+            "#SBATCH --constraint=a", "#SBATCH --time=1:00:00"} <= set(lines)
+    assert f"p3s replay '{root}' -n 512,1024 --budget 10m --timed ||" in text
+
+
+def test_the_script_is_written_and_not_submitted(
+        root: Path, path: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _sbatch(tmp_path / "bin", "echo called >&2; exit 1")
+    assert run(["submit", str(root), "-n", "64", "--nodes", "2"]) == 0
+    said = capsys.readouterr()
+    assert said.out.strip() == str(root / "replay" / "submit.sh") and "called" not in said.err
+    assert "#SBATCH --nodes=2" in (root / "replay" / "submit.sh").read_text()
+
+
+def test_it_is_submitted(root: Path, path: None, tmp_path: Path,
+                         capsys: pytest.CaptureFixture[str]) -> None:
+    _sbatch(tmp_path / "bin", 'cp "$2" got; echo "4711;cluster"')
+    assert run(["submit", str(root), "-n", "64", "--submit", "--json", "-o", "here.sh"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["schema"] == "p3s.submission" and result["job"] == 4711
+    assert (tmp_path / "got").read_text() == (tmp_path / "here.sh").read_text() == result["text"]
+
+
+def test_what_sbatch_says_is_told(root: Path, path: None, tmp_path: Path,
+                                  capsys: pytest.CaptureFixture[str]) -> None:
+    _sbatch(tmp_path / "bin", "echo 'sbatch: error: no such' >&2; echo partition >&2; exit 1")
+    assert run(["submit", str(root), "-n", "64", "--submit"]) == 1
+    said = capsys.readouterr().err.strip()
+    assert "sbatch: error: no such partition" in said and "\n" not in said
+
+
+@pytest.mark.parametrize(("words", "code"), [
+    (["-n", "64", "--nodes", "3"], 2),
+    (["-n", "64", "--dry-run", "--submit"], 2),
+    (["-n", "64", "--budget", "soon"], 2),
+    (["-n", "64", "--", "--json"], 2),
+    (["-n", "64", "--", "-n", "3"], 2),
+    (["-n", "64", "timed"], 2),
+    (["-n", "64", "--time", "soon"], 1),
+    (["-n", "64", "--partition", "a b"], 1),
+    (["-n", "64", "--sbatch=-c 1"], 1),
+    (["-n", "64", "-o", "/proc/no/where.sh"], 1),
+])
+def test_what_cannot_be(root: Path, words: list[str], code: int,
+                        capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["submit", str(root), *words]) == code
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.strip()
