@@ -97,7 +97,7 @@ def prepare(scaled_dir: Path, settings: ReplaySettings, *, machine: Path | None 
     plan = make_plan(
         sections, mapping, topology,
         PlanSettings(hosts=hosts, budget_s=settings.budget_s, exhaustive=settings.exhaustive,
-                     timed=settings.timed),
+                     timed=settings.timed, noise=settings.noise),
         network,
         expand=lambda steps, which: expand(steps, library, which, node_of=node_of),
         simulate=lambda steps: simulate_anyway(steps, node_of, network, distance=distance)[0])

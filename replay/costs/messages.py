@@ -167,11 +167,16 @@ def _held_up(result: ProgramResult, got: Ints) -> Floats:
     return np.where(took >= _HELD * result.transfer_ns, result.transfer_ns, np.nan)
 
 
-def chosen(costs: Sequence[MessageCost], observed: Sequence[Observed]) -> list[Observed]:
-    """Return the samples that costs rest on: those of the classes, and of sizes beside them."""
-    known = {o.key for cost in costs for o in cost.observed}
-    return [*(o for cost in costs for o in cost.observed),
-            *(o for o in observed if o.cls < 0 and o.how == PAIR and o.key not in known)]
+def chosen(classes: Sequence[MessageClass], costs: Sequence[MessageCost],
+           observed: Sequence[Observed]) -> list[Observed]:
+    """Return the samples that curves rest on, of each size and distance the best there are.
+
+    Those of messages with nothing beside them on the link; else those of the classes.
+    """
+    alone = [o for o in observed if o.how == PAIR and (
+        o.cls < 0 or o.key[0] == 0 or classes[o.cls].load <= 1)]
+    known = {o.key for o in alone}
+    return [*alone, *(o for cost in costs for o in cost.observed if o.key not in known)]
 
 
 def in_trace(observed: Sequence[Observed]) -> list[Observed]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from p3s.predict.network import Curve, Network, Path, rough_network
-from replay.costs.correct import FLOOR, Simulate, corrected, deviations_in_trace
+from replay.costs.correct import FLOOR, Executions, Simulate, checked, corrected, deviations
 from replay.costs.link import Flood, Link, fit_link
 from replay.costs.messages import (
     Key,
@@ -78,7 +78,7 @@ def network_of(
     usual = rough_network() if rough is None else rough
     observed = observations(classes, programs, results, world)
     costs = message_costs(classes, observed)
-    use = chosen(costs, observed)
+    use = chosen(classes, costs, observed)
     link = fit_link(floods(programs, results))
     points = pooled(use)
     own = own_costs(programs, results, world)
@@ -96,25 +96,23 @@ def network_of(
                 continue
             near, most = min(d, 1), eager[d][0]
             paths[d] = Path(curve, below(curve_of(own, SEND, near), curve, _SEND),
-                            below(curve_of(own, RECEIVE, near, most), curve, _RECEIVE), most,
+                            below(curve_of(own, RECEIVE, near, most), curve, _RECEIVE, most), most,
                             linked=d > 0)
         rate = {"low_ns": link.high, "high_ns": link.low}.get(which, link.rate)
         return Network(paths, rate=rate, burst=link.burst, sender_buffer=buffer, background=False,
                        post=post.cost_ns if post else _POST, source="replay",
                        detail={"link_residual": link.residual})
 
-    correction = corrected(classes, use, points, programs, world,
-                           lambda shift: build("cost_ns", shift), simulate,
-                           work_scale=work_scale)
-    shift = correction.shift
-    in_trace_off = deviations_in_trace(
-        classes, in_trace(observed), programs, world, build("cost_ns", shift), simulate,
-        work_scale=work_scale)
-    return Costs(build("cost_ns", shift), build("low_ns", shift), build("high_ns", shift), costs,
-                 link, {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()},
-                 {d: why for d, (_, why) in eager.items()}, correction.checked,
-                 spread_of({key: max(e.cost_ns + shift.get(key, 0.0), 0.0)
-                            for key, e in points.items()}, in_trace_off, correction.deviations))
+    executions = Executions(classes, programs, world, simulate, work_scale)
+    shift = corrected(executions, use, points, lambda shift: build("cost_ns", shift))
+    network = build("cost_ns", shift)
+    idle = {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()}
+    spread = spread_of({key: e.cost_ns for key, e in idle.items()},
+                       deviations(executions, in_trace(observed), network),
+                       deviations(executions, use, network))
+    return Costs(network, build("low_ns", shift), build("high_ns", shift), costs, link, idle,
+                 {d: why for d, (_, why) in eager.items()}, checked(executions, costs, network),
+                 spread)
 
 
 def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) -> list[Flood]:

@@ -37,7 +37,7 @@ _SEND_OPS = [int(op) for op in SENDS]
 
 
 def spread_of(points: Mapping[Key, float], *deviations: Mapping[Key, Floats]) -> Spread:
-    """Return per (distance, bytes) quantiles of how far transfers are off, in ns, median 0.
+    """Return per (distance, bytes) quantiles of how far transfers are off, in ns.
 
     ``points``: transfers on an idle network. ``deviations``: from the simulated transfers, the
     best origin first. Those whose median is off by half the transfer or more have a reason that
@@ -49,7 +49,7 @@ def spread_of(points: Mapping[Key, float], *deviations: Mapping[Key, Floats]) ->
             every = origin.get(key, np.zeros(0))
             if len(every) >= _FEWEST and abs(float(np.median(every))) <= _STRANGE * idle:
                 share = np.linspace(0.0, 1.0, min(len(every), _KEPT))
-                spread[key] = np.quantile(every, share) - np.median(every)
+                spread[key] = np.quantile(every, share)
                 break
     return spread
 
