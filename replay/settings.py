@@ -24,8 +24,8 @@ class ReplaySettings:
     its nodes; ``rank_file`` says it rank by rank. ``topology``: file that tells how far nodes are
     apart. ``exhaustive``: load all pairs of ranges. ``timed``: measure whole iterations with
     black holes that act when the absent ranks would, too. ``collectives``: algorithms to take
-    instead of the library's. ``pages``: of the buffers. ``noise``:
-    messages of ranks that are absent on links that they share, see docs/replay.md. ``stall_s``: see STALL_S. ``again``: do
+    instead of the library's. ``pages``: of the buffers. ``noise``: traffic of absent ranks (on
+    the links of switches that it shares, always, never). ``stall_s``: see STALL_S. ``again``: do
     not take up stored results. ``turns``: turns of a loop that are executed as one.
     """
 

@@ -144,7 +144,8 @@ def settings_of(hosts: str, cores: int, budget: str, launcher: str, **more: Any)
                                  ("--pages", more.get("pages"), PAGES),
                                  ("--noise", more.get("noise"), NOISES)):
         if value is not None and value not in known:
-            raise UsageError(f"{option} {value}: there are {', '.join(known)}")
+            raise UsageError(f"{option} {value}: there are {', '.join(known[:-1])} "
+                             f"and {known[-1]}")
     return ReplaySettings(hosts=hosts_of(hosts), cores_per_node=cores or None,
                           budget_s=seconds_of(budget, "--budget"), launcher=words, **more)
 

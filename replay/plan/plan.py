@@ -191,7 +191,7 @@ class _Planner:
         self.sections, self.mapping, self.topology = sections, mapping, topology
         self.settings, self.network, self.simulate = settings, network, simulate
         self.distance = distances(mapping, topology)
-        self.notes: list[str] = []
+        self.notes = [note for section in sections for note in section.notes]
         self.left_out = [entry for section in sections for entry in section.left_out]
         self.used: list[Used] = []
         self.full, self.origin = self._expanded(expand)
