@@ -6,6 +6,7 @@ hold queueing, or the other half of a call that sends and receives at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -103,11 +104,14 @@ def deviations(
 ) -> dict[Key, Floats]:
     """Return samples minus simulated transfers, per point.
 
-    Only of messages that find the link free: in a queue the simulation lets one message pass after
-    the other, where a real link carries several side by side.
+    Only of messages that find the link free, and have it for themselves or pass at once: of those
+    that meet there, the simulation lets one pass after the other, a real link all side by side.
     """
     found: dict[Key, list[Floats]] = {}
     for observed, simulated in executions.compare(samples, network):
+        load = executions.classes[observed.cls].load if observed.cls >= 0 else 1
+        if load > 1 and load * observed.key[1] > network.burst and math.isfinite(network.rate):
+            continue
         idle = float(network.path(observed.key[0]).transfer.at(observed.key[1]))
         rest = (observed.ns - simulated[None, :])[:, simulated <= _FREE * idle].reshape(-1)
         found.setdefault(observed.key, []).append(rest[~np.isnan(rest)])

@@ -105,25 +105,31 @@ def work_of(trace: ScaledTrace, phases: Sequence[int]) -> Floats:
 def phase_times(
     where: Places, full: Sequence[Steps], node_of: Ints, distance: Ints | None,
     networks: tuple[Network, Network, Network], simulate: Simulate, spread: Spread | None = None,
-    work: Floats | None = None,
+    work: Floats | None = None, work_off: Floats | None = None,
 ) -> tuple[PhaseTimes, tuple[Floats, ...]]:
     """Simulate all sections; ``networks``: the costs, their low ends, their high ends.
 
     With a ``spread``, times are means over some simulations in which messages vary. ``work``: the
-    computation, (ranks, phases) in ns; default: that of the steps. Returns the times and, per
+    computation, (ranks, phases) in ns; default: that of the steps. ``work_off``: how it varies
+    (work_spread); it makes others wait, the time for it is not counted. Returns the times and, per
     section, when each step begins (the schedule of timed black holes).
     """
     found: list[list[Floats]] = [[] for _ in range(7)]
     for steps in full:
         times = [np.zeros(len(steps)) for _ in found]
         repeats = repeats_of(steps) if spread else 1
-        vary = varied(steps, node_of, distance, networks[0], spread) if spread else None
+        vary = varied(
+            steps, node_of, distance, networks[0], spread,
+            np.zeros(0) if work_off is None else work_off) if spread else None
         for repeat in range(repeats):
             for which, network in enumerate(networks):
                 more: dict[str, Any] = {}
+                drawn = steps
                 if vary is not None:
-                    more["extra_ns"] = vary.draw(np.random.default_rng(repeat))
-                result = simulate(steps, node_of, network, distance=distance, **more)
+                    rng = np.random.default_rng(repeat)
+                    more["extra_ns"] = vary.draw(rng)
+                    drawn = vary.computing(rng)
+                result = simulate(drawn, node_of, network, distance=distance, **more)
                 long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
                 values = [long] if which else [
                     long, result.waiting_ns, result.transfer_ns, result.software_ns,

@@ -82,7 +82,8 @@ def simulated(
     where = places(trace.n, phases, plan.sections, plan.full, plan.origin, trace.phase)
     times, begin = phase_times(
         where, plan.full, plan.mapping.node_of, plan.distance,
-        (costs.network, costs.low, costs.high), whole_by, costs.spread, work_of(trace, phases))
+        (costs.network, costs.low, costs.high), whole_by, costs.spread, work_of(trace, phases),
+        costs.work)
     notes = tuple(dict.fromkeys(getattr(whole_by, "notes", ())))
     return Simulation(costs, times, where, begin, notes)
 

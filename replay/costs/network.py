@@ -30,7 +30,7 @@ from replay.costs.software import (
     own_costs,
     post_cost,
 )
-from replay.costs.spread import Spread, spread_of
+from replay.costs.spread import Spread, spread_of, work_spread
 from replay.costs.stats import Estimate
 from replay.engine.results import ProgramResult
 from replay.plan.classes import MessageClass
@@ -51,7 +51,7 @@ class Costs:
     ``network``, and ``low`` and ``high`` with the ends of the 95 % intervals. ``messages``: per
     message class, queueing included. ``points``: (distance, bytes) -> transfer without it.
     ``checked``: per message class measured minus simulated transfer, relative; NaN: no sample.
-    ``spread``: how transfers vary.
+    ``spread``: how transfers vary; ``work``: how computation does.
     """
 
     network: Network
@@ -63,6 +63,7 @@ class Costs:
     eager: dict[int, str]
     checked: Floats
     spread: Spread
+    work: Floats
 
 
 def network_of(
@@ -112,7 +113,7 @@ def network_of(
                        deviations(executions, use, network))
     return Costs(network, build("low_ns", shift), build("high_ns", shift), costs, link, idle,
                  {d: why for d, (_, why) in eager.items()}, checked(executions, costs, network),
-                 spread)
+                 spread, work_spread(programs, results))
 
 
 def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) -> list[Flood]:

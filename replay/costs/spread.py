@@ -2,19 +2,21 @@
 
 Where ranks wait for each other again and again, every delay of one is waited for by others: with
 the typical cost of each message alone the simulation is too fast. So some simulations are made in
-which every message takes its typical time and a deviation drawn from the measured ones, and their
-times are averaged.
+which every message and every computation takes its typical time and a deviation drawn from the
+measured ones, and their times are averaged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from p3s.predict.network import Network
 from replay.costs.messages import Key
+from replay.engine.results import ProgramResult
+from replay.plan.program import Program
 from replay.steps import SENDS, Floats, Ints, Steps
 
 #: Fewest deviations that stand for a size; else those of the nearest size are taken.
@@ -26,6 +28,8 @@ _KEPT = 401
 #: Simulations that are averaged: as many as this many steps allow, in these bounds.
 _STEPS = 2_000_000
 _REPEATS = (2, 12)
+#: Computation shorter than this is not emulated by itself, and does not vary.
+_WORK_NS = 150_000.0
 #: No message becomes shorter than this share of its typical time.
 _SHORTEST = 0.1
 
@@ -59,22 +63,47 @@ def repeats_of(steps: Steps) -> int:
     return int(np.clip(_STEPS // max(len(steps), 1), *_REPEATS))
 
 
+def work_spread(programs: Sequence[Program], results: Mapping[int, ProgramResult]) -> Floats:
+    """Return quantiles of what emulated computation took beyond its length, in ns; empty: unknown.
+
+    From the programs that do what the ranks do: on these nodes computation varies like that.
+    """
+    parts = [result.work_error_ns for number, result in results.items()
+             if programs[number].what == "trace" and len(result.work_error_ns)]
+    every = np.concatenate(parts) if parts else np.zeros(0)
+    if len(every) < _FEWEST:
+        return np.zeros(0)
+    return np.asarray(np.quantile(every, np.linspace(0.0, 1.0, min(len(every), _KEPT))))
+
+
 @dataclass(frozen=True)
 class Varied:
     """Messages that may vary: their steps, how they are off, and how much shorter they may become.
 
-    ``kind``: of each message, the number of its entry in ``off`` and ``shortest``.
+    ``kind``: of each message, the number of its entry in ``off`` and ``shortest``. ``work``: how
+    far computation is off.
     """
 
-    number: int
+    steps: Steps
     step: Ints
     kind: Ints
     off: tuple[Floats, ...]
     shortest: tuple[float, ...]
+    work: Floats
+
+    def computing(self, rng: np.random.Generator) -> Steps:
+        """Return the steps with computation of other lengths."""
+        if not len(self.work):
+            return self.steps
+        busy = np.flatnonzero(self.steps.work_ns > _WORK_NS)
+        work = self.steps.work_ns.copy()
+        drawn = self.work[rng.integers(0, len(self.work), len(busy))]
+        work[busy] = np.maximum(work[busy] + drawn, 0.0)
+        return replace(self.steps, work_ns=work)
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """Return what is added to the transfer of each step's message, in ns."""
-        extra = np.zeros(self.number)
+        extra = np.zeros(len(self.steps))
         for kind, (off, shortest) in enumerate(zip(self.off, self.shortest, strict=True)):
             mine = self.step[self.kind == kind]
             extra[mine] = np.maximum(off[rng.integers(0, len(off), len(mine))], shortest)
@@ -82,8 +111,8 @@ class Varied:
 
 
 def varied(steps: Steps, node_of: Ints, distance: Ints | None, network: Network,
-           spread: Mapping[Key, Floats]) -> Varied:
-    """Return the messages of these steps whose transfers vary."""
+           spread: Mapping[Key, Floats], work: Floats) -> Varied:
+    """Return the messages of these steps whose transfers vary; ``work``: see work_spread."""
     sends = np.flatnonzero(np.isin(steps.op, _SEND_OPS) & (steps.peer >= 0))
     here, there = node_of[steps.rank[sends]], node_of[steps.peer[sends]]
     hops = (here != there).astype(np.int64) if distance is None else distance[here, there]
@@ -100,7 +129,7 @@ def varied(steps: Steps, node_of: Ints, distance: Ints | None, network: Network,
             shortest.append((_SHORTEST - 1.0) * float(network.path(d).transfer.at(size)))
     kind = number[which.reshape(-1)] if len(keys) else np.zeros(0, dtype=np.int64)
     known = kind >= 0
-    return Varied(len(steps), sends[known], kind[known], tuple(off), tuple(shortest))
+    return Varied(steps, sends[known], kind[known], tuple(off), tuple(shortest), work)
 
 
 def _nearest(key: Key, spread: Mapping[Key, Floats]) -> Key | None:
