@@ -143,11 +143,10 @@ def run_job(directory: Path, mpi: Mpi, size: int, *, worker: Sequence[str] = (),
                                                   "MPI4PY_LIBMPI") if name in env),
              sys.executable, "-P", *(worker or ("-m", "replay.engine.worker")), str(directory),
              str(size)]
-    process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, errors="replace",
-                               start_new_session=True)
-    timed_out = False
-    with Witness(directory) as witness:
+    with Witness(directory, size) as witness:
+        process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   errors="replace", start_new_session=True)
         out, err, timed_out = _wait(process, timeout_s)
     return Ended(process.returncode, out, err, timed_out, witness.first)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from replay_jobs import Script, measure, mpis, program_of, run_job, settings_of, world_of
+from replay_jobs import Mpi, Script, measure, mpis, program_of, run_job, settings_of, world_of
 
 from p3s.errors import P3SError
 from replay.engine import clocks
@@ -151,9 +151,10 @@ PROGRAMS = [ping_pong, halo, some_and_any, persistent, collectives, black_hole, 
 # ---- with real processes -------------------------------------------------------------------
 @pytest.mark.mpi
 @both
-def test_programs_of_every_kind(tmp_path: Path, mpi: object) -> None:
+def test_programs_of_every_kind(tmp_path: Path, mpi: Mpi) -> None:
     programs = [make() for make in PROGRAMS]
-    results = measure(tmp_path, mpi, programs, 4, budget_s=600.0, most_passes=16)
+    pages = "huge" if mpi.family == "openmpi" else "malloc"
+    results = measure(tmp_path, mpi, programs, 4, budget_s=600.0, most_passes=16, pages=pages)
     found = dict(zip([program.name for program in programs], results, strict=True))
     for program in programs:
         result = found[program.name]

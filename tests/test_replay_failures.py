@@ -35,11 +35,19 @@ def fault():
     Path({mark!r}).write_text(repr(time.time()))
     {action}
 
+def inside(words):
+    # Wait until the process is in an event, and stays there.
+    seen = None
+    while words[2] != 2 or words[:4].tolist() != seen:
+        seen = words[:4].tolist()
+        time.sleep(0.15)
+    fault()
+
 original = worker.Worker.program
 def program(self, number, *rest):
     if self.rank == 1 and number == 1:
         if {inside}:
-            threading.Timer(0.4, fault).start()
+            threading.Thread(target=inside, args=(self.page.words,)).start()
         else:
             fault()
     return original(self, number, *rest)
@@ -184,7 +192,7 @@ def test_what_a_stalled_process_waits_for_is_said(tmp_path: Path) -> None:
 
 def test_computation_is_no_standstill(tmp_path: Path) -> None:
     mpi = FOUND[0]
-    write_job(tmp_path, [slow_exchange("patient", 200_000_000)], world_of(SIZE),
-              settings_of(mpi, stall_s=0.1, budget_s=0.1))
+    write_job(tmp_path, [slow_exchange("patient", 500_000_000)], world_of(SIZE),
+              settings_of(mpi, stall_s=0.3, budget_s=0.1))
     ended = run_job(tmp_path, mpi, SIZE)
     assert ended.code == 0, ended.stderr

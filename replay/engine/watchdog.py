@@ -34,7 +34,12 @@ EXIT_OTHER_DIED = 87
 STALL_MARK = "p3s replay: stalled: "
 ERROR_MARK = "p3s replay: error: "
 
-_POLL_S = 0.2
+#: How often a process looks whether it has moved, at most: where cores are shared every look
+#: disturbs somebody.
+_POLL_S = 1.0
+_FEWEST_POLLS = 10
+#: Time for a line to be read before the process ends.
+_LAST_WORD_S = 0.2
 #: Time for the other processes to print their line before the first one takes the job down.
 _GRACE_S = 2.0
 _SHOWN = 4
@@ -104,7 +109,7 @@ def pending(directory: Path) -> dict[int, str]:
     Only of processes on the machine that the job was written on; they may be gone by now.
     """
     found = {}
-    for path in directory.glob("pages-*/*"):
+    for path in directory.glob("pages-*/*[0-9]"):
         with contextlib.suppress(OSError, ValueError):
             fd = os.open(path, os.O_RDONLY)
             try:
@@ -180,6 +185,7 @@ class Watchdog(threading.Thread):
         super().__init__(name="watchdog", daemon=True)
         self._page = page
         self._stall_s = stall_s
+        self._poll_s = min(_POLL_S, stall_s / _FEWEST_POLLS)
         self._allowed_s = 0.0
         self._outstanding = outstanding
         self._neighbour: Neighbour | None = None
@@ -215,7 +221,7 @@ class Watchdog(threading.Thread):
         seen, since = words[:4].tolist(), time.monotonic()
         while not self._stopped:
             fds = [self._woken] + ([self._neighbour.pidfd] if self._neighbour else [])
-            ready = select.select(fds, [], [], _POLL_S)[0]
+            ready = select.select(fds, [], [], self._poll_s)[0]
             if self._stopped:
                 return
             got = os.read(self._woken, 64) if self._woken in ready else b""
@@ -242,7 +248,7 @@ class Watchdog(threading.Thread):
             self._neighbour = None
             return
         say(f"{ERROR_MARK}{doing}: the process is gone (killed, or it left by itself)")
-        time.sleep(_POLL_S)
+        time.sleep(_LAST_WORD_S)
         self._end(EXIT_OTHER_DIED)
 
     def _end(self, code: int) -> None:

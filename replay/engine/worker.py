@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import P3SError
-from replay.engine import clocks, watchdog
+from replay.engine import clocks, watchdog, witness
 from replay.engine.collect import Collector, part_of, recorded
 from replay.engine.inner import InnerLoop, Part, Timings
 from replay.engine.job import DONE, PLACES, Job, read_job, result_path, write_json
@@ -44,6 +44,8 @@ _MOST_VALUES = 1 << 25
 _OVERTIME = 0.5
 _PR_SET_PDEATHSIG = 1
 _ABORT_S = 5.0
+#: What the processes may need to find each other, beyond the time that nothing may move.
+_START_S = 30.0
 _EVENT_WORDS = EVENT.itemsize // 8
 
 
@@ -80,6 +82,7 @@ class Worker:
         library = self.job.settings.library.read_bytes() if self.job else b""
         self.loop = self._load(self._share(library))
         self.watchdog = Watchdog(page, float(head["stall_s"]), self.loop.outstanding)
+        self.watchdog.allow(_START_S)
         self.watchdog.start()
         # Messages, control messages, and the loop's own collectives never meet.
         self.world = [comm.Dup() for _ in range(3)]
@@ -156,9 +159,10 @@ class Worker:
             "name": MPI.Get_processor_name()[:255], "kernel": clocks.kernel(), "world": world,
             "cores": f"{sum(1 << core for core in os.sched_getaffinity(0)):x}",
             "pid": os.getpid(), "page": self.page.fd,
+            "node": os.environ.get("SLURMD_NODENAME", "")[:255],
         })
         if self.rank == 0:
-            kept = ("name", "kernel", "cores", "pid")
+            kept = ("name", "kernel", "cores", "pid", "node")
             write_json(self.directory / PLACES,
                        [{key: place[key] for key in kept} for place in places])
         return places
@@ -387,6 +391,7 @@ def start(directory: Path, size: int) -> None:
 
     comm = MPI.COMM_WORLD
     page = Page(watchdog.pages_dir(directory, clocks.kernel()) / str(comm.rank))
+    witness.hold(directory, comm.rank)
     page.tell(f"process {comm.rank}, starting")
     family = {"Open MPI": "openmpi"}.get(MPI.get_vendor()[0], "mpich")
     wanted = os.environ.get("P3S_REPLAY_MPI", family)

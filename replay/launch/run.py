@@ -65,7 +65,7 @@ def run_job(directory: Path, mpi: Mpi, world: World, *, timeout_s: float | None 
     since = time.time()
     problem: str | None = None
     wall_s = 0.0
-    with Witness(directory) as witness:
+    with Witness(directory, world.size) as witness:
         try:
             wall_s = run_traced(
                 words, world.size, directory / "run", timeout_s=limit_s, trace=False,

@@ -191,7 +191,7 @@ class _Planner:
         self.sections, self.mapping, self.topology = sections, mapping, topology
         self.settings, self.network, self.simulate = settings, network, simulate
         self.distance = distances(mapping, topology)
-        self.notes: list[str] = []
+        self.notes = [note for section in sections for note in section.notes]
         self.left_out = [entry for section in sections for entry in section.left_out]
         self.used: list[Used] = []
         self.full, self.origin = self._expanded(expand)
@@ -301,8 +301,8 @@ class _Planner:
         pairs = None
         if self.settings.exhaustive:
             pairs = [(a, b) for a in range(nodes) for b in range(a + 1, nodes)] or [(0, 0)]
-        choice = choose([*self.needs, *self.direct], len(self.classified.calls), nodes,
-                        self.settings.most_pairs, pairs)
+        events = np.array([cls.events for cls in self.classified.calls], dtype=np.float64)
+        choice = choose([*self.needs, *self.direct], events, nodes, self.settings.most_pairs, pairs)
         if not choice.pairs and self.classified.messages:
             # Every call needs three nodes: the busiest pair, to see messages in their context.
             first, second, amount = traffic(self.full, self.mapping)
