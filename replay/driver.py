@@ -240,9 +240,11 @@ def _launch(store: Any, ready: Prepared, programs: Sequence[Program], hosts: lis
     keys = [store.key(program, world, facts) for program in programs]
     known = {i: found for i, key in enumerate(keys) if (found := store.get(key)) is not None}
     places = store.places(keys[0]) if len(known) == len(programs) else ()
-    if len(known) == len(programs) and places:
+    if places:
         say("everything is measured already (--again measures anew)")
         return Ran(known, places, 0.0)
+    if len(known) == len(programs):
+        known = {}  # where it was measured is lost
     missing = [i for i in range(len(programs)) if i not in known]
     mpi = on_hosts(ready.mpi, hosts, world)
     with store.job([keys[i] for i in missing]) as directory:

@@ -1,16 +1,18 @@
 """Sees which process of a job on this machine ends first, and what it was doing.
 
 Launchers end all other processes when one is gone, some before any of them can say a word, and may
-then name the wrong one. So every process on the launching machine holds a pipe open, in place of
-its standard input: the kernel closes files in the order of their numbers, so this one before the
-connection to the launcher. It queues the ends of pipes in their order: the first process that had
-not done all it should is the cause.
+then name the wrong one. So every process on the launching machine holds a pipe open under a high
+number: Linux closes the files of a process that ends beginning with the highest, so this one before
+the connection to the launcher. It queues the ends of pipes in their order: the first process that
+had not done all it should is the cause.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import resource
 import select
 import threading
 from pathlib import Path
@@ -20,6 +22,7 @@ from replay.engine.watchdog import DONE, FAILED, pages_dir, read_page
 
 _LOOK_S = 0.05
 _SUFFIX = ".alive"
+_HIGH = 4000
 
 
 def hold(directory: Path, rank: int) -> None:
@@ -27,7 +30,8 @@ def hold(directory: Path, rank: int) -> None:
     path = pages_dir(directory, kernel()) / f"{rank}{_SUFFIX}"
     with contextlib.suppress(OSError):
         pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-        os.dup2(pipe, 0)
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, max(pipe, min(_HIGH, limit - 1)))
         os.close(pipe)
 
 

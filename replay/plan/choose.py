@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.plan.logical import completers
 from replay.plan.mapping import RankMap
 from replay.steps import Bools, Floats, Ints, Op, Steps
 
@@ -56,11 +55,12 @@ def needs_of(full: Steps, call_of: Ints, mapping: RankMap) -> Needs:
         rows.append(has)
         partners.append(own[column[has]])
     row, node = np.concatenate(rows), np.concatenate(partners)
-    # A completion needs the partners of the requests that it completes.
-    completer = completers(full)
-    waits = completer[row]
-    row = np.concatenate((row, waits[waits >= 0]))
-    node = np.concatenate((node, node[waits >= 0]))
+    # A completion needs the partners of all requests that it lists, whichever it completes.
+    waits = np.repeat(np.arange(len(full)), np.diff(full.done_start))
+    for column in (full.to, full.source):
+        partner = column[full.done]
+        row = np.concatenate((row, waits[partner >= 0]))
+        node = np.concatenate((node, own[partner[partner >= 0]]))
     away = node != own[row]
     key = np.unique(row[away] * np.int64(mapping.nodes) + node[away])
     return Needs(own, call_of, key // mapping.nodes, key % mapping.nodes)
