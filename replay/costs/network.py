@@ -113,6 +113,7 @@ def network_of(
     network = build("cost_ns", shift)
     idle = {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()}
     spread = spread_of({key: e.cost_ns for key, e in idle.items()},
+                       link.burst if math.isfinite(link.rate) else math.inf,
                        deviations(executions, in_trace(observed), network),
                        deviations(executions, use, network))
     return Costs(network, build("low_ns", shift), build("high_ns", shift), costs, link, idle,

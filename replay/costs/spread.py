@@ -38,22 +38,25 @@ _HOP = 1 << 48
 _SEND_OPS = [int(op) for op in SENDS]
 
 
-def spread_of(points: Mapping[Key, float], *deviations: Mapping[Key, Floats]) -> Spread:
+def spread_of(
+    points: Mapping[Key, float], burst: float, *deviations: Mapping[Key, Floats]
+) -> Spread:
     """Return per (distance, bytes) quantiles of how far transfers are off, in ns.
 
     ``points``: transfers on an idle network. ``deviations``: from the simulated transfers, the
-    best origin first. Those between nodes whose median is off by more than the transfer have a
-    reason that the simulation does not know, and are not taken; inside a node there is no queue,
-    and what ranks wait for cores there belongs to the run.
+    best origin first. Where messages may queue at a link (larger than its ``burst``), those whose
+    median is off by more than the transfer have a reason that the simulation does not know, and
+    are not taken. Others show what ranks wait for cores, and that belongs to the run.
     """
     spread = {}
-    for key, idle in points.items():
+    for (distance, size), idle in points.items():
         for origin in deviations:
-            every = origin.get(key, np.zeros(0))
-            strange = key[0] > 0 and abs(float(np.median(every))) > idle if len(every) else True
-            if len(every) >= _FEWEST and not strange:
+            every = origin.get((distance, size), np.zeros(0))
+            if len(every) < _FEWEST:
+                continue
+            if distance == 0 or size <= burst or abs(float(np.median(every))) <= idle:
                 share = np.linspace(0.0, 1.0, min(len(every), _KEPT))
-                spread[key] = np.quantile(every, share)
+                spread[distance, size] = np.quantile(every, share)
                 break
     return spread
 
