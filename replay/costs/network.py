@@ -27,8 +27,10 @@ from replay.costs.software import (
     below,
     curve_of,
     eager_limit,
+    instead,
     own_costs,
     post_cost,
+    received_in_trace,
 )
 from replay.costs.spread import Spread, spread_of, work_spread
 from replay.costs.stats import Estimate
@@ -85,6 +87,8 @@ def network_of(
     own = own_costs(programs, results, world)
     distances = sorted({d for d, _ in points} | {cls.distance for cls in classes} | {0, 1})
     eager = {d: eager_limit(own, min(d, 1), LATE_NS) for d in distances}
+    own = instead(own, received_in_trace(
+        programs, results, world, {key: e.cost_ns for key, e in points.items()}, eager))
     post = post_cost(own, eager)
     buffer = sender_buffer(programs, results, link)
 
@@ -109,6 +113,7 @@ def network_of(
     network = build("cost_ns", shift)
     idle = {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()}
     spread = spread_of({key: e.cost_ns for key, e in idle.items()},
+                       link.burst if math.isfinite(link.rate) else math.inf,
                        deviations(executions, in_trace(observed), network),
                        deviations(executions, use, network))
     return Costs(network, build("low_ns", shift), build("high_ns", shift), costs, link, idle,
