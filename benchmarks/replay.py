@@ -51,10 +51,13 @@ class Estimate:
     comm_ns: np.ndarray
 
 
-def summary(truth: real.Truth) -> dict[str, Any]:
-    """Return the raw data and the statistics of a truth."""
-    phase, comm = truth.phase, truth.comm
+def summary(pattern: Pattern, runs: Sequence[real.Truth]) -> dict[str, Any]:
+    """Return the raw data and the statistics of a truth, over all runs of it."""
+    phase = np.concatenate([run.phase for run in runs])
+    comm = np.concatenate([run.comm for run in runs], axis=1)
+    work = np.concatenate([run.work for run in runs], axis=1)
     return {
+        "pattern": pattern.name,
         "repetitions": len(phase),
         "phase_ns": phase.tolist(),
         "phase_median_ns": float(np.median(phase)),
@@ -62,7 +65,7 @@ def summary(truth: real.Truth) -> dict[str, Any]:
         "comm_ns": comm.tolist(),
         "comm_median_ns": np.median(comm, axis=1).tolist(),
         "comm_cv": float(np.median([real.variation(rank) for rank in comm])),
-        "work_ns": np.median(truth.work, axis=1).tolist(),
+        "work_ns": np.median(work, axis=1).tolist(),
         "void": real.variation(phase) > MOST_VARIATION,
     }
 
@@ -108,7 +111,7 @@ def errors(truth: Mapping[str, Any], estimate: Estimate) -> dict[str, float]:
 
 
 def replayed(pattern: Pattern, cluster: Cluster, directory: Path, *, budget_s: float,
-             hosts: Sequence[str], timed: bool = True,
+             hosts: Sequence[str], timed: bool = True, noise: str = "auto",
              progress: Callable[[str], None] | None = None,
              ) -> tuple[dict[str, Any], dict[str, Estimate]]:
     """Replay the scaled trace of a pattern on the cluster."""
@@ -116,14 +119,14 @@ def replayed(pattern: Pattern, cluster: Cluster, directory: Path, *, budget_s: f
     from replay.settings import ReplaySettings
 
     scaled = pattern.write_trace(directory / "scaled" / f"np{pattern.n:06d}")
-    out = directory / "replay" / f"np{pattern.n:06d}.json"
+    out = directory / f"replay-{noise}" / f"np{pattern.n:06d}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     per = -(-pattern.n // cluster.nodes)
     topology = directory / "topology.conf"
     topology.write_text(cluster.topology())
     settings = ReplaySettings(hosts=tuple(hosts), cores_per_node=per, budget_s=budget_s,
                               launcher=tuple(openmpi_words(cluster)), timed=timed,
-                              topology=topology)
+                              topology=topology, noise=noise)
     result = replay.run(scaled, out, settings, progress=progress)
     return result, estimates(pattern, result, out.with_suffix(".parquet"))
 
@@ -173,6 +176,46 @@ def largest_share() -> Iterator[bool]:
             group.rmdir()
 
 
+def one_pattern(name: str, directory: Path, program: Path, asked: argparse.Namespace,
+                old: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure a pattern's truth, replay it, print its rows, and return the raw data.
+
+    The truth is measured before the replay and after it, so that it has seen the same machine.
+    """
+    on_trunk = name in TRUNK
+    pattern = {**PATTERNS, **TRUNK}[name]()
+    directory.mkdir(exist_ok=True)
+    runs: list[real.Truth] = []
+    entry: dict[str, Any] = {}
+    guessed: dict[str, dict[str, Estimate]] = {}
+    with Cluster(directory / "cluster", trunk=Trunk((0, 1)) if on_trunk else None) as cluster:
+
+        def look() -> None:
+            if not old:
+                runs.append(real.measure(cluster, program, pattern, directory,
+                                         repetitions=asked.repetitions // 2))
+
+        look()
+        for noise in () if asked.truth_only else ("off", "on") if on_trunk else ("auto",):
+            begin = time.monotonic()
+            result, guessed[noise] = replayed(
+                pattern, cluster, directory, budget_s=asked.budget, hosts=cluster.hosts,
+                timed=not asked.untimed, noise=noise, progress=_say if asked.verbose else None)
+            entry.setdefault("replays", {})[noise] = {
+                "result": result, "wall_s": time.monotonic() - begin,
+                "estimates": {key: {"phase_ns": guess.phase_ns, "comm_ns": guess.comm_ns.tolist()}
+                              for key, guess in guessed[noise].items()}}
+        look()
+    truth = entry["truth"] = old["truth"] if old else summary(pattern, runs)
+    for noise, guesses in guessed.items():
+        found = {key: errors(truth, guess) for key, guess in guesses.items()}
+        entry["replays"][noise]["errors"] = found
+        print(line(f"{name}, noise {noise}" if on_trunk else name, truth, found), flush=True)
+    if not guessed:
+        print(line(name, truth, {}), flush=True)
+    return entry
+
+
 def main(arguments: list[str]) -> int:
     """Run the campaign and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
@@ -202,30 +245,8 @@ def main(arguments: list[str]) -> int:
         work.mkdir(parents=True, exist_ok=True)
         program = real.build(work)
         for name in asked.pattern or PATTERNS:
-            trunk = Trunk((0, 1)) if name in TRUNK else None
-            pattern = {**PATTERNS, **TRUNK}[name]()
-            directory = work / name.replace(" ", "-")
-            directory.mkdir(exist_ok=True)
-            with Cluster(directory / "cluster", trunk=trunk) as cluster:
-                entry = raw["patterns"][name] = {}
-                if name in old:
-                    truth = entry["truth"] = old[name]["truth"]
-                else:
-                    truth = entry["truth"] = summary(real.measure(
-                        cluster, program, pattern, directory, repetitions=asked.repetitions))
-                found: dict[str, dict[str, float]] = {}
-                if not asked.truth_only:
-                    begin = time.monotonic()
-                    entry["replay"], guesses = replayed(
-                        pattern, cluster, directory, budget_s=asked.budget, hosts=cluster.hosts,
-                        timed=not asked.untimed, progress=_say if asked.verbose else None)
-                    entry["wall_s"] = time.monotonic() - begin
-                    found = {key: errors(truth, guess) for key, guess in guesses.items()}
-                    entry["estimates"] = {
-                        key: {"phase_ns": guess.phase_ns, "comm_ns": guess.comm_ns.tolist()}
-                        for key, guess in guesses.items()}
-                    entry["errors"] = found
-                print(line(name, truth, found), flush=True)
+            raw["patterns"][name] = one_pattern(
+                name, work / name.replace(" ", "-"), program, asked, old.get(name, {}))
             if asked.out:
                 asked.out.write_text(json.dumps(raw))
     return 0

@@ -64,7 +64,7 @@ class Ran:
 def prepare(scaled_dir: Path, settings: ReplaySettings, *, machine: Path | None = None,
             say: Say | None = None) -> Prepared:
     """Plan the replay of a scaled trace; launches nothing. ``machine``: file for the estimates."""
-    from p3s.predict.dependency.simulate import simulate
+    from p3s.predict.dependency.simulate import simulate_anyway
     from replay.collectives.expand import expand
     from replay.collectives.library import library_of
     from replay.launch.hosts import allocated_hosts
@@ -97,10 +97,10 @@ def prepare(scaled_dir: Path, settings: ReplaySettings, *, machine: Path | None 
     plan = make_plan(
         sections, mapping, topology,
         PlanSettings(hosts=hosts, budget_s=settings.budget_s, exhaustive=settings.exhaustive,
-                     timed=settings.timed),
+                     timed=settings.timed, noise=settings.noise),
         network,
         expand=lambda steps, which: expand(steps, library, which, node_of=node_of),
-        simulate=lambda steps: simulate(steps, node_of, network, distance=distance))
+        simulate=lambda steps: simulate_anyway(steps, node_of, network, distance=distance)[0])
     return Prepared(trace, plan, mpi, library, network)
 
 
@@ -133,6 +133,7 @@ def run(scaled_dir: Path, out_json: Path, settings: ReplaySettings, *,
     """Replay a scaled trace and write ``out_json`` and its table; see replay.run."""
     from replay.costs.evaluate import evaluate, simulated
     from replay.costs.result import write_result
+    from replay.launch.store import ResultStore
     from replay.plan.plan import timed_programs
 
     say = progress or _nothing
@@ -141,6 +142,8 @@ def run(scaled_dir: Path, out_json: Path, settings: ReplaySettings, *,
     scale = work_scale(plan.programs, plan.world, settings.budget_s)
     notes = [f"emulated computation is scaled by {scale:.3g} to fit the budget"] \
         if scale < 1.0 else []
+    if settings.again:
+        ResultStore(parts_dir(out_json)).clear()
     share = TIMED_SHARE if settings.timed and plan.timed else 0.0
     say(plan.saved())
     first = _measure(ready, settings, out_json, plan.programs, plan.placement_of,
@@ -204,8 +207,6 @@ def _measure(ready: Prepared, settings: ReplaySettings, out_json: Path,
         find_mpi(settings.launcher)  # says what is missing
         raise P3SError("no MPI found to replay with; run `p3s doctor`")
     store = ResultStore(parts_dir(out_json))
-    if settings.again:
-        store.clear()
     results: dict[int, ProgramResult] = {}
     places: tuple[Place, ...] = ()
     wall_s = 0.0
@@ -239,9 +240,11 @@ def _launch(store: Any, ready: Prepared, programs: Sequence[Program], hosts: lis
     keys = [store.key(program, world, facts) for program in programs]
     known = {i: found for i, key in enumerate(keys) if (found := store.get(key)) is not None}
     places = store.places(keys[0]) if len(known) == len(programs) else ()
-    if len(known) == len(programs) and places:
+    if places:
         say("everything is measured already (--again measures anew)")
         return Ran(known, places, 0.0)
+    if len(known) == len(programs):
+        known = {}  # where it was measured is lost
     missing = [i for i in range(len(programs)) if i not in known]
     mpi = on_hosts(ready.mpi, hosts, world)
     with store.job([keys[i] for i in missing]) as directory:

@@ -8,6 +8,7 @@ from pathlib import Path
 #: Kinds of pages that buffers can have; see docs/replay.md.
 PAGES = ("small", "huge")
 MAPPINGS = ("block", "cyclic")
+NOISES = ("auto", "on", "off")
 BUDGET_S = 30.0
 #: Seconds without a step of any process after which the job is ended.
 STALL_S = 60.0
@@ -23,7 +24,8 @@ class ReplaySettings:
     its nodes; ``rank_file`` says it rank by rank. ``topology``: file that tells how far nodes are
     apart. ``exhaustive``: load all pairs of ranges. ``timed``: measure whole iterations with
     black holes that act when the absent ranks would, too. ``collectives``: algorithms to take
-    instead of the library's. ``pages``: of the buffers. ``stall_s``: see STALL_S. ``again``: do
+    instead of the library's. ``pages``: of the buffers. ``noise``: traffic of absent ranks (on
+    the links of switches that it shares, always, never). ``stall_s``: see STALL_S. ``again``: do
     not take up stored results. ``turns``: turns of a loop that are executed as one.
     """
 
@@ -38,6 +40,7 @@ class ReplaySettings:
     timed: bool = False
     collectives: str = ""
     pages: str = "small"
+    noise: str = "auto"
     stall_s: float = STALL_S
     again: bool = False
     turns: int = 3

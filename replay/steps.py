@@ -127,6 +127,7 @@ class Section:
     ``name`` is for people; ``phases``: numbers of the phases its steps belong to. ``turns`` turns
     are in the steps, from turn ``first_turn`` on, of ``run_turns`` turns that one entry of the
     loop has; 1, 0, 1 outside loops. ``entries``: how often the stretch is entered in the run.
+    ``notes``: what was changed so that it can be executed, for people.
     """
 
     name: str
@@ -137,3 +138,4 @@ class Section:
     run_turns: int
     entries: float
     left_out: tuple[LeftOut, ...]
+    notes: tuple[str, ...] = ()

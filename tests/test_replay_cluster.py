@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cluster import truth
-from cluster.network import Cluster, Trunk, missing, openmpi_words
+from cluster.network import Cluster, Trunk, compile_switch, missing, openmpi_words
 from cluster.patterns import crossing, halo
 from replay_jobs import Script, program_of
 
@@ -192,3 +194,41 @@ def test_a_trunk_carries_what_passes_between_two_bridges(tmp_path: Path) -> None
                           "t0"], TIMEOUT_S)
     sent = int(said.split("Sent ")[1].split()[0])
     assert "tbf" in said and sent > 8 * 65536
+
+
+ECHO = """
+import socket, sys, time
+if sys.argv[1] == "serve":
+    with socket.create_server(("", 4000)) as server:
+        print("ready", flush=True)
+        other, _ = server.accept()
+        while other.recv(1):
+            other.send(b"x")
+else:
+    with socket.create_connection((sys.argv[1], 4000)) as one:
+        best = 1e9
+        for _ in range(5):
+            begin = time.monotonic()
+            one.send(b"x")
+            one.recv(1)
+            best = min(best, time.monotonic() - begin)
+    print(best * 1e6)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("ethtool") is None, reason="ethtool is not installed")
+def test_a_switch_delays_every_frame(tmp_path: Path) -> None:
+    switch = compile_switch(tmp_path)
+    with Cluster(tmp_path / "cluster", nodes=2, delay_us=1000, switch=switch) as made:
+        words = made.command(1, sys.executable, "-c", ECHO, "serve")
+        server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        try:
+            assert server.stdout is not None and server.stdout.readline() == "ready\n"
+            said = truth.run(made.command(0, sys.executable, "-c", ECHO, made.hosts[1]), TIMEOUT_S)
+        finally:
+            server.kill()
+            server.wait()
+            server.stdout.close()
+    # There and back; how much longer it takes depends on what else this machine does.
+    assert float(said) >= 2000.0

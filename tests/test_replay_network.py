@@ -35,10 +35,10 @@ def classes() -> list[MessageClass]:
     return [MessageClass(size, distance, 1, 10.0) for distance in (0, 1) for size in SIZES]
 
 
-def recovered(truth: Network, *, noise: float, extra: tuple[Program, ...] = ()) -> Costs:
-    """Return the costs that the micro-programs of a plan give."""
+def recovered(truth: Network, *, noise: float, only: tuple[Program, ...] = ()) -> Costs:
+    """Return the costs that the micro-programs of a plan give, or ``only`` those and floods."""
     world = world_of(SLOTS)
-    programs = [*extra, *pair_programs(classes(), world), *link_programs(world)]
+    programs = [*(only or pair_programs(classes(), world)), *link_programs(world)]
     results = {i: result_of(p, world, truth, simulate, noise=noise, seed=i, classes=classes())
                for i, p in enumerate(programs)}
     return network_of(classes(), programs, results, world, simulate)
@@ -67,14 +67,15 @@ def test_queueing_is_not_counted_twice() -> None:
     world = world_of(SLOTS)
     measured = world.rank_of("measured")
     big = classes()[-1].bytes
-    lists, pairing = {}, []
+    lists: dict[int, list[dict[str, int]]] = {}
+    pairing = []
     for slot in range(SLOTS):
         a, b = measured[0, slot], measured[1, slot]
         lists[a] = [event(Code.SEND, b, bytes=big, work_ns=PAUSE)]
         lists[b] = [event(Code.RECV, a, bytes=big)]
         pairing.append((len(classes()) - 1, a, b, 0, 0, 0, 1))
     loaded = program_of(world, lists, pairing=pairing)
-    costs = recovered(truth, noise=0.01, extra=(loaded,))
+    costs = recovered(truth, noise=0.01, only=(loaded,))
     idle = float(truth.paths[1].transfer.at(big))
     assert costs.messages[-1].estimate.cost_ns > 2 * idle
     assert float(costs.network.paths[1].transfer.at(big)) == pytest.approx(idle, rel=0.25)

@@ -22,6 +22,7 @@ from replay.order.completions import wanted
 from replay.order.links import first_in_first_out
 from replay.order.pairs import pair
 from replay.order.sections import read_sections, sections_of, take
+from replay.order.unstick import ends, unstuck
 from replay.scaled import ScaledTrace, read_scaled
 from replay.steps import RECEIVES, REQUESTS, SENDS, WAITS, Op, Section, Steps
 
@@ -480,3 +481,38 @@ def test_a_collective_that_not_all_call_is_left_out(tmp_path: Path) -> None:
     (section,) = sections_of(read, None)
     assert section.steps.bytes.tolist() == [8] * 3 and section.entries == 10
     assert list(checked(read, (section,)).values()) == [20.0]
+
+
+def test_sends_that_everybody_waits_for_are_moved_ahead() -> None:
+    b = Builder(4)
+    b.add(0, "MPI_Irecv", 1, 8, tag=3)
+    b.add(0, "MPI_Wait")
+    b.add(0, "MPI_Isend", 1, 8, tag=2, work_ns=4.0)
+    b.add(0, "MPI_Wait")
+    b.add(1, "MPI_Recv", 0, 8, tag=2)
+    b.add(1, "MPI_Send", 0, 8, tag=3)
+    for rank in range(4):
+        b.add(rank, "MPI_Barrier")
+    b.add(2, "MPI_Recv", 3, 8)
+    b.add(3, "MPI_Send", 2, 8)
+    steps = b.build()
+    assert not ends(steps)
+    moved, number = unstuck(steps)
+    assert number == 1 and ends(moved)
+    check_steps(moved)
+    # Whose send is moved is open: either opens the circle.
+    assert sorted(calls(moved, 0) + calls(moved, 1)) == sorted(calls(steps, 0) + calls(steps, 1))
+    assert (moved.to.tolist(), moved.source.tolist()) == by_hand(moved)
+    assert moved.work_ns.sum() == 4.0
+    again, none = unstuck(moved)
+    assert none == 0 and again is moved
+
+
+def test_what_cannot_be_mended_stays_as_it_is() -> None:
+    b = Builder(2)
+    b.add(0, "MPI_Barrier")
+    b.add(0, "MPI_Sendrecv", 1, 8)
+    b.add(1, "MPI_Sendrecv", 0, 8)
+    b.add(1, "MPI_Barrier")
+    steps = b.build()
+    assert unstuck(steps) == (steps, 0)

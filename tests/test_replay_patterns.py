@@ -7,14 +7,17 @@ measured, or reused from a class that is measured, or put together from such cla
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
+from replay_jobs import mpis, run_job, settings_of
 from replay_random import Pattern, pattern
 from scripted_mpi import BUFFERING, TEMPERS, Outcome, execute
 
 from replay.collectives.expand import expand
 from replay.collectives.library import library_of
+from replay.engine.job import result_path, write_job
 from replay.plan.mapping import mapping_of
 from replay.plan.plan import PlanSettings, ReplayPlan, make_plan, timed_programs
 from replay.plan.program import Program
@@ -133,3 +136,19 @@ def test_patterns_come_to_their_end(first: int) -> None:
 @pytest.mark.parametrize("first", range(SOME, ALL, _GROUP))
 def test_all_patterns_come_to_their_end(first: int) -> None:
     assert sum(run(seed)[0] for seed in range(first, first + _GROUP)) > _GROUP
+
+
+@pytest.mark.mpi
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 3, 7, 10])
+def test_patterns_come_to_their_end_with_real_processes(tmp_path: Path, seed: int) -> None:
+    plan = plan_of(pattern(seed))
+    programs = [program for program in plan.programs if program.what == "trace"]
+    programs += timed_programs(plan, [schedule_of(plan, seed)])
+    for mpi in mpis():
+        job = tmp_path / mpi.family
+        write_job(job, programs, plan.world,
+                  settings_of(mpi, budget_s=8.0, stall_s=20.0, work_scale=0.01))
+        ended = run_job(job, mpi, plan.world.size, timeout_s=90.0)
+        assert ended.code == 0, ended.stderr
+        assert all(result_path(job, number).exists() for number in range(len(programs)))

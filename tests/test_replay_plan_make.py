@@ -17,7 +17,13 @@ from replay.order.builder import Builder
 from replay.plan.check import check
 from replay.plan.mapping import block, cyclic
 from replay.plan.plan import PlanSettings, make_plan, timed_programs
-from replay.plan.show import plan_json, plan_text, seconds, why_not_representative
+from replay.plan.show import (
+    plan_json,
+    plan_text,
+    played_by,
+    seconds,
+    why_not_representative,
+)
 from replay.plan.topology import flat, read_topology
 from replay.plan.world import BLACK_HOLE, MEASURED, NOISE
 from replay.steps import LeftOut, Section
@@ -72,12 +78,18 @@ def test_what_a_user_reads():
                    timed=True, hosts=("a", "b", "c", "d"), noise="on")
     text = plan_text(plan)
     for part in ("64 ranks on 16 nodes of 4, block", "a measured (4)", "18 = 8 measured",
-                 "1 pair of ranges loaded instead of 120", "run: about", "MPI_Test: 6 calls"):
+                 "1 pair of ranges loaded instead of 120", "0-1: ranks 0-3 are processes 0-3, ",
+                 "run: about", "MPI_Test: 6 calls"):
         assert part in text, text
     data = plan_json(plan)
     assert json.loads(json.dumps(data)) == data
     assert data["schema"] == "p3s.replay-plan" and data["estimate"]["share_of_time"] > 0
     assert len(data["programs"]) == len(plan.programs)
+    assert data["iterations"][0]["ranks"] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    table = played_by(plan, (0, 1))
+    for rank, process in table.items():
+        played = plan.world.processes[process]
+        assert played.role == MEASURED and played.side == rank // 4 and played.slot == rank % 4
     assert {c["how"] for c in data["calls"]} == {"measured", "composed"}
     assert [seconds(s) for s in (0.5, 42, 700, 40_000)] == ["0.5 s", "42 s", "12 min", "11.1 h"]
 

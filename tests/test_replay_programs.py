@@ -214,6 +214,7 @@ def test_what_waits_for_ever_is_refused_by_name_or_left_out() -> None:
     assert (receive.call, send.call) == ("MPI_Recv", "MPI_Ssend")
     assert receive.why == send.why == WHY_TEXT[Why.DEADLOCK]
     assert receive.events == send.events == 1.0
+    assert result.buffered_bytes == -1 and not result.notes
     execute(result.program, 1, buffering="none")
 
 

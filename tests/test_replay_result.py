@@ -122,7 +122,9 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
         left_out=(LeftOut("MPI_Comm_split", "communicators are not constructed in the replay",
                           2.0, np.zeros(0)), LeftOut("MPI_Send", "its tag is not known", 3.0,
                                                      np.zeros(0))))
-    trace = SimpleNamespace(n=2, weights={3: 1.0}, phase=np.zeros(0, dtype=np.int64))
+    nothing = np.zeros(0, dtype=np.int64)
+    trace = SimpleNamespace(n=2, weights={3: 1.0}, phase=nothing, rank=nothing, work=nothing,
+                            repeat=nothing, is_op=lambda *ops: np.zeros(0, dtype=bool))
     results = {0: result_of(pair, world, network(), simulate, classes=classes)}
     found = simulated(trace, plan, results)  # type: ignore[arg-type]
     places_of = [SimpleNamespace(name=f"n{p.node}", kernel=f"k{p.node}", cores={0, 1})

@@ -102,6 +102,13 @@ def test_landed_elsewhere(names: str, hosts: tuple[str, ...], why: str) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_slurm_may_call_nodes_by_other_names() -> None:
+    places = [Place("login", "k", frozenset({0}), node=name) for name in "aaabcdd"]
+    check_landing(WORLD, places, HOSTS)
+    with pytest.raises(P3SError, match="started on login and login"):
+        check_landing(WORLD, [replace(place, node="a") for place in places], HOSTS)
+
+
 def test_addresses_are_whole_names() -> None:
     names = ["10.0.0.1"] * 3 + ["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.4"]
     hosts = tuple(f"10.0.0.{node}" for node in range(1, 5))

@@ -35,8 +35,8 @@ def path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_dry_run_writes_nothing(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(root.rglob("*"))
-    assert run(["submit", str(root), "-n", "512,1024", "--nodes", "4", "--budget", "10m",
-                "--partition", "long", "--sbatch=--constraint=a", "--dry-run", "--", "--timed"]) == 0
+    options = ["--nodes", "4", "--budget", "10m", "--partition", "long", "--sbatch=--constraint=a"]
+    assert run(["submit", str(root), "-n", "512,1024", *options, "--dry-run", "--", "--timed"]) == 0
     text = capsys.readouterr().out
     assert sorted(root.rglob("*")) == before
     lines = text.splitlines()

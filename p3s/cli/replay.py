@@ -21,7 +21,7 @@ from p3s.cli.common import (
     table,
 )
 from p3s.errors import UsageError
-from replay.settings import BUDGET_S, MAPPINGS, PAGES, STALL_S, ReplaySettings
+from replay.settings import BUDGET_S, MAPPINGS, NOISES, PAGES, STALL_S, ReplaySettings
 
 EPILOG = """\b
 Example:
@@ -83,7 +83,7 @@ TOPOLOGY = typer.Option(
     "--topology",
     show_default=False,
     metavar="FILE",
-    help="How far nodes are apart: topology.conf of Slurm [default: all alike].",
+    help="How far nodes are apart: Slurm's topology.conf, netloc [default: all alike].",
 )
 COLLECTIVES = typer.Option(
     "",
@@ -94,6 +94,12 @@ COLLECTIVES = typer.Option(
 )
 PAGES_OF_BUFFERS = typer.Option(
     PAGES[0], "--pages", metavar="KIND", help="Pages of the buffers: small, huge."
+)
+NOISE = typer.Option(
+    NOISES[0],
+    "--noise",
+    metavar="WHEN",
+    help="Traffic of absent ranks: auto (on links shared by switches), on, off.",
 )
 STALL = typer.Option(
     f"{STALL_S:.0f}s",
@@ -135,9 +141,11 @@ def settings_of(hosts: str, cores: int, budget: str, launcher: str, **more: Any)
     except ValueError as err:
         raise UsageError(f"--launcher {launcher}: {err}") from err
     for option, value, known in (("--mapping", more.get("mapping"), MAPPINGS),
-                                 ("--pages", more.get("pages"), PAGES)):
+                                 ("--pages", more.get("pages"), PAGES),
+                                 ("--noise", more.get("noise"), NOISES)):
         if value is not None and value not in known:
-            raise UsageError(f"{option} {value}: there are {' and '.join(known)}")
+            raise UsageError(f"{option} {value}: there are {', '.join(known[:-1])} "
+                             f"and {known[-1]}")
     return ReplaySettings(hosts=hosts_of(hosts), cores_per_node=cores or None,
                           budget_s=seconds_of(budget, "--budget"), launcher=words, **more)
 
@@ -158,6 +166,7 @@ def replay(
     topology: Path | None = TOPOLOGY,
     collectives: str = COLLECTIVES,
     pages: str = PAGES_OF_BUFFERS,
+    noise: str = NOISE,
     again: bool = AGAIN,
     stall: str = STALL,
     launcher: str = LAUNCHER,
@@ -171,7 +180,7 @@ def replay(
     settings = settings_of(
         hosts, cores_per_node, budget, launcher, timed=timed, exhaustive=exhaustive,
         mapping=mapping, rank_file=rank_file, topology=topology, collectives=collectives,
-        pages=pages, again=again, stall_s=seconds_of(stall, "--stall"))
+        pages=pages, noise=noise, again=again, stall_s=seconds_of(stall, "--stall"))
     study = Study.open(study_dir)
     done: list[tuple[int, dict[str, Any]]] = []
     with progress(len(wanted) * 2) as bar:

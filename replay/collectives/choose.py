@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from replay.collectives import exchanges as ex
+from replay.collectives import nodes, rooted
 from replay.collectives import nonblocking as nb
 from replay.collectives import reductions as red
-from replay.collectives import rooted
 from replay.collectives.job import Job, power_below, shares, whole
 from replay.collectives.library import MPICH, Library
 from replay.collectives.tuned import TUNED, tuned
@@ -168,7 +168,8 @@ def _mpich(call: str, p: int, total: int, size: int, element: int) -> str:
     if call in SHARED:
         return "halving" if total < 524288 else "pairwise"
     if call == "alltoall":
-        if size <= 256 and p >= 8:
+        # "comm_size<8" takes 8 in as well where it is asked behind the sizes (csel.c).
+        if size <= 256 and p > 8:
             return "bruck"
         return "scattered" if size <= 32768 else "pairwise_xor"
     return {"barrier": "dissemination", "gather": "binomial", "scatter": "binomial",
@@ -217,6 +218,9 @@ def write(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> None:
     p = len(at) - 1
     if p < 2 or (int(at[-1]) == 0 and call != "barrier"):
         return
+    if setting.nodes is not None and len(setting.nodes) == p and by_nodes(w, setting, call, at,
+                                                                          root):
+        return
 
     def perform(inner: Writer, name: str, inner_at: Ints, inner_root: int) -> None:
         write(inner, setting, name.lower(), inner_at, inner_root)
@@ -226,27 +230,46 @@ def write(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> None:
     ALGORITHMS[call][chosen.algorithm](w, job)
 
 
-def _setting(library: Library, call: str, sizes: Ints, nodes: Ints | None,
+def by_nodes(w: Writer, setting: Setting, call: str, at: Ints, root: int) -> bool:
+    """Write a collective over nodes first if the library does so; tell whether it does."""
+    library, element = setting.library, setting.element
+    ruled = any(rule.call == call for rule in library.rules)
+    if setting.nodes is None or ruled:
+        return False
+
+    def part(view: Writer, name: str, inner: Ints, inner_root: int, blocking: bool) -> None:
+        write(view, Setting(library, element, blocking), name, inner, inner_root)
+
+    levels = nodes.Levels(w, nodes.Layout.of(setting.nodes), part, setting.blocking)
+    if library.family == MPICH:
+        return nodes.mpich(levels, call, at, root, library.device)
+    new = library.version >= (5, 0) and setting.blocking
+    return new and nodes.han(levels, call, at, root, element)
+
+
+def _setting(library: Library, call: str, sizes: Ints, node: Ints | None,
              blocking: bool) -> tuple[Setting, Ints]:
     element = element_of(call, library, most_common(sizes))
-    return (Setting(library, element, blocking, nodes),
+    return (Setting(library, element, blocking, node),
             division(call, len(sizes), sizes, element))
 
 
-def chosen_name(library: Library, call: str, sizes: Ints, *, nodes: Ints | None = None,
+def chosen_name(library: Library, call: str, sizes: Ints, *, node: Ints | None = None,
                 blocking: bool = True) -> str:
     """Return the name of the algorithm of a call, for people."""
-    setting, at = _setting(library, call, sizes, nodes, blocking)
+    setting, at = _setting(library, call, sizes, node, blocking)
+    if node is not None and by_nodes(Writer(len(sizes)), setting, call, at, 0):
+        return "by node"
     return choose(library, call, at, setting.element, blocking).algorithm
 
 
 def schedule(library: Library, call: str, sizes: Ints, root: int = 0, *,
-             nodes: Ints | None = None, blocking: bool = True, proof: bool = False) -> Schedule:
+             node: Ints | None = None, blocking: bool = True, proof: bool = False) -> Schedule:
     """Return the messages of a call; ``sizes``: bytes of each member as in a scaled trace.
 
-    ``nodes``: node of every member, where the library's choice depends on it.
+    ``node``: of every member, where the library's choice depends on it.
     """
-    setting, at = _setting(library, call, sizes, nodes, blocking)
+    setting, at = _setting(library, call, sizes, node, blocking)
     w = Writer(len(sizes), proof)
     write(w, setting, call, at, root)
     return w.finish()

@@ -156,6 +156,7 @@ def _plan(calls: list[_Call], library: Library, node_of: Ints | None, steps: Ste
           most_steps: int, notes: dict[str, int]) -> tuple[Used, ...]:
     """Give every call its schedule; equal calls share one."""
     known: dict[tuple, Schedule] = {}
+    names: dict[tuple, str] = {}
     used: dict[tuple[str, int, int, str], int] = {}
     left = most_steps
     for call in calls:
@@ -164,19 +165,21 @@ def _plan(calls: list[_Call], library: Library, node_of: Ints | None, steps: Ste
         sizes = np.full(p, most_common(call.sizes))
         if call.name in VARYING:
             sizes[call.member] = call.sizes
-        nodes = None if node_of is None else node_of[members]
+        node = None if node_of is None else node_of[members]
         amount = sizes.tobytes() if call.name in VARYING else int(sizes[0])
         key = (call.name, call.blocking, p, amount, call.root,
-               None if nodes is None else nodes.tobytes())
-        algorithm = chosen_name(library, call.name, sizes, nodes=nodes,
-                                blocking=call.blocking)
+               None if node is None else node.tobytes())
+        if key not in names:
+            names[key] = chosen_name(library, call.name, sizes, node=node,
+                                     blocking=call.blocking)
+        algorithm = names[key]
         size = len(known[key]) if key in known else records_expected(call.name, algorithm, p)
         if size > left:
             _note(notes, f"MPI_{call.name.capitalize()} on {p} members: {size:,} steps would be"
                          " too many; it stays one call")
             continue
         if key not in known:
-            known[key] = schedule(library, call.name, sizes, call.root, nodes=nodes,
+            known[key] = schedule(library, call.name, sizes, call.root, node=node,
                                   blocking=call.blocking)
         call.plan = known[key]
         left -= len(call.plan)
@@ -188,9 +191,9 @@ def _plan(calls: list[_Call], library: Library, node_of: Ints | None, steps: Ste
 
 def records_expected(call: str, algorithm: str, p: int) -> int:
     """Return about how many records a schedule will have, before it is made."""
-    if call.startswith("alltoall") and algorithm != "bruck":
+    if (call.startswith("alltoall") and algorithm != "bruck") or algorithm == "posted":
         return 2 * p * p
-    if algorithm.split("(")[0] in ("ring", "ring_cut", "ring_segmented", "neighbor", "pairwise",
+    if algorithm in ("ring", "ring_cut", "ring_segmented", "neighbor", "pairwise",
                                    "pairwise_xor", "scatter_ring"):
         return (3 if call == "allreduce" else 1) * p * p
     return 4 * p * max(p.bit_length(), 1)

@@ -99,8 +99,10 @@ def mpich(call: str, p: int, total: int, size: int, blocking: str) -> str:
     """Return the name of MPICH's algorithm where it is not the ``blocking`` one."""
     if call == "allreduce" and total <= 2048:
         return "recursive_doubling"
-    if call == "alltoall" and p >= 8 and 256 < size <= 2048:
+    if call == "alltoall" and p > 8 and 256 < size <= 2048:
         return "bruck"
-    if call == "allgatherv" and blocking == "ring_cut":
-        return "ring"
+    if call == "bcast" and total == 12288 and p >= 8:  # its table says "<" instead of "<="
+        return "scatter_ring" if p & (p - 1) else "scatter_doubling"
+    if call == "reduce_scatter_block" and size < 524288:
+        return "halving"  # its table compares one block
     return blocking

@@ -78,11 +78,17 @@ class Writer:
         self.members = members
         self.notes = _Notes(proof)
         self.names: Ints | None = None
+        self.vector: Sequence[tuple[int, int]] | None = None
 
-    def among(self, some: Ints) -> Writer:
-        """Return a view in which member i is ``some[i]``; what it adds is added here."""
+    def among(self, some: Ints, vector: Sequence[tuple[int, int]] | None = None) -> Writer:
+        """Return a view in which member i is ``some[i]``; what it adds is added here.
+
+        ``vector``: the pieces (first byte, bytes) of the whole vector that make up that of the
+        view, one after the other; by default the vector is the same.
+        """
         view = Writer(len(some))
         view.notes = self.notes
+        view.vector = vector if vector is not None else self.vector
         view.names = some if self.names is None else self.names[some]
         return view
 
@@ -155,7 +161,26 @@ class Writer:
                    for piece in told]
         for i, record in enumerate(handle.record.tolist()):
             self.notes.carried[record] = tuple(
-                (int(a[i]), int(b[i])) for a, b in columns if b[i] > 0)
+                piece for a, b in columns if b[i] > 0
+                for piece in self._in_vector(int(a[i]), int(b[i])))
+
+    def _in_vector(self, first: int, n: int) -> list[tuple[int, int]]:
+        """Return the pieces of the whole vector that a stretch of the view's is."""
+        if self.vector is None or first < 0 or not sum(size for _, size in self.vector):
+            return [(first, n)]
+        total = sum(size for _, size in self.vector)
+        stretches = [(first % total, min(n, total - first % total))]
+        if stretches[0][1] < n:
+            stretches.append((0, n - stretches[0][1]))
+        pieces = []
+        for lo, size in stretches:
+            begin = 0
+            for place, length in self.vector:
+                a, b = max(lo, begin), min(lo + size, begin + length)
+                if a < b:
+                    pieces.append((place + a - begin, b - a))
+                begin += length
+        return pieces
 
     def finish(self) -> Schedule:
         """Return the schedule: records by member, requests and partners resolved."""

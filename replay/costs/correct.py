@@ -6,15 +6,16 @@ hold queueing, or the other half of a call that sends and receives at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from p3s.errors import P3SError
 from p3s.predict.network import Network
 from replay.costs.executed import Executed, executed
-from replay.costs.messages import Key, Observed, typical
+from replay.costs.messages import Key, MessageCost, Observed, typical
 from replay.costs.stats import Estimate
 from replay.plan.classes import MessageClass
 from replay.plan.program import Program
@@ -27,77 +28,104 @@ Simulate = Callable[..., Any]
 ROUNDS = 4
 #: No corrected cost is below this share of the measured one.
 FLOOR = 0.02
+#: A message that takes at most this much of its time on an idle network is in no queue.
+_FREE = 1.2
 #: Programs that are simulated to correct one point.
 _MOST_PROGRAMS = 6
 
 
-@dataclass(frozen=True)
-class Correction:
-    """What the simulation of executed programs tells.
+class Executions:
+    """Programs that were executed, and what a simulation says of them."""
 
-    ``shift``: ns to add to every point. ``checked``: per class, measured minus simulated transfer
-    that remains, relative to the measured one; NaN: not compared. ``deviations``: samples minus
-    simulated transfers, per point.
-    """
+    def __init__(self, classes: Sequence[MessageClass], programs: Sequence[Program], world: World,
+                 simulate: Simulate, work_scale: float = 1.0) -> None:
+        self.classes, self.programs, self.world = classes, programs, world
+        self.simulate, self.work_scale = simulate, work_scale
+        self._done: dict[int, Executed] = {}
 
-    shift: dict[Key, float]
-    checked: Floats
-    deviations: dict[Key, Floats]
+    def compare(self, samples: Sequence[Observed], network: Network
+                ) -> Iterator[tuple[Observed, Floats]]:
+        """Yield samples and the simulated transfers of their messages, NaN where nobody waits.
+
+        Of each size and distance, only samples of a few programs are looked at.
+        """
+        for number, wanted in _by_program(samples).items():
+            if number not in self._done:
+                self._done[number] = executed(self.programs[number], self.world,
+                                              work_scale=self.work_scale)
+            times = simulated_transfers(self.programs[number], self._done[number], network,
+                                        self.simulate, self.classes)
+            if times is not None:
+                for observed in wanted:
+                    yield observed, times[observed.message]
 
 
 def corrected(
-    classes: Sequence[MessageClass], use: Sequence[Observed], points: Mapping[Key, Estimate],
-    programs: Sequence[Program], world: World, build: Callable[[Mapping[Key, float]], Network],
-    simulate: Simulate, *, work_scale: float = 1.0,
-) -> Correction:
-    """Return the shifts of all points that let the simulation give what was measured.
+    executions: Executions, use: Sequence[Observed], points: Mapping[Key, Estimate],
+    build: Callable[[Mapping[Key, float]], Network],
+) -> dict[Key, float]:
+    """Return the shifts in ns of all points that let the simulation give what was measured.
 
     ``use``: the samples. ``build``: the network for some shifts.
     """
-    of_program = _by_program(use)
-    done = {number: executed(programs[number], world, work_scale=work_scale)
-            for number in of_program}
     shift: dict[Key, float] = dict.fromkeys(points, 0.0)
-    checked = np.full(len(classes), np.nan)
-    deviations: dict[Key, list[Floats]] = {}
-    for turn in range(ROUNDS if of_program else 0):
-        network = build(shift)
-        deviations = {}
+    for _ in range(ROUNDS):
         errors: dict[Key, list[tuple[float, int]]] = {}
-        off: dict[int, list[tuple[float, float]]] = {}
-        for number, wanted in of_program.items():
-            times = simulated_transfers(programs[number], done[number], network, simulate,
-                                        classes)
-            for observed in wanted:
-                measured, simulated = typical(observed.ns), times[observed.message]
-                both = ~np.isnan(measured) & ~np.isnan(simulated)
-                if not both.any():
-                    continue
-                error = float(np.median((measured - simulated)[both]))
-                errors.setdefault(observed.key, []).append((error, int(both.sum())))
-                rest = (observed.ns - simulated[None, :])[:, both].reshape(-1)
-                deviations.setdefault(observed.key, []).append(rest[~np.isnan(rest)])
-                off.setdefault(observed.cls, []).append((error, float(measured[both].mean())))
-        for cls, found in off.items():
-            if cls >= 0:
-                checked[cls] = sum(e for e, _ in found) / max(sum(m for _, m in found), 1.0)
-        if turn == ROUNDS - 1:
-            break
+        for observed, simulated in executions.compare(use, build(shift)):
+            rest = typical(observed.ns) - simulated
+            rest = rest[~np.isnan(rest)]
+            if len(rest):
+                errors.setdefault(observed.key, []).append((float(np.median(rest)), len(rest)))
         for key, pairs in errors.items():
             values, weight = np.array(pairs, dtype=np.float64).T
             least = (FLOOR - 1.0) * points[key].cost_ns
             shift[key] = max(shift[key] + float((values * weight).sum() / weight.sum()), least)
-    return Correction(shift, checked,
-                      {key: np.concatenate(parts) for key, parts in deviations.items()})
+    return shift
 
 
-def _by_program(use: Sequence[Observed]) -> dict[int, list[Observed]]:
+def checked(executions: Executions, costs: Sequence[MessageCost], network: Network) -> Floats:
+    """Return per class measured minus simulated transfer over the measured one; NaN: no sample."""
+    found: dict[int, list[tuple[float, float]]] = {}
+    samples = [observed for cost in costs for observed in cost.observed]
+    for observed, simulated in executions.compare(samples, network):
+        measured = typical(observed.ns)
+        both = ~np.isnan(measured) & ~np.isnan(simulated)
+        if both.any():
+            found.setdefault(observed.cls, []).append(
+                (float((measured - simulated)[both].mean()), float(measured[both].mean())))
+    off = np.full(len(costs), np.nan)
+    for cls, pairs in found.items():
+        off[cls] = sum(e for e, _ in pairs) / max(sum(m for _, m in pairs), 1.0)
+    return off
+
+
+def deviations(
+    executions: Executions, samples: Sequence[Observed], network: Network
+) -> dict[Key, Floats]:
+    """Return samples minus simulated transfers, per point.
+
+    Only of messages that find the link free, and have it for themselves or pass at once: of those
+    that meet there, the simulation lets one pass after the other, a real link all side by side.
+    """
+    found: dict[Key, list[Floats]] = {}
+    for observed, simulated in executions.compare(samples, network):
+        load = executions.classes[observed.cls].load if observed.cls >= 0 else 1
+        if load > 1 and load * observed.key[1] > network.burst and math.isfinite(network.rate):
+            continue
+        idle = float(network.path(observed.key[0]).transfer.at(observed.key[1]))
+        rest = (observed.ns - simulated[None, :])[:, simulated <= _FREE * idle].reshape(-1)
+        found.setdefault(observed.key, []).append(rest[~np.isnan(rest)])
+    return {key: np.concatenate(parts) for key, parts in found.items()}
+
+
+def _by_program(samples: Sequence[Observed]) -> dict[int, list[Observed]]:
     """Return the samples by program, of each point those of a few programs."""
-    taken: dict[Key, int] = {}
+    taken: dict[Key, set[int]] = {}
     found: dict[int, list[Observed]] = {}
-    for observed in use:
-        taken[observed.key] = taken.get(observed.key, 0) + 1
-        if taken[observed.key] <= _MOST_PROGRAMS:
+    for observed in samples:
+        programs = taken.setdefault(observed.key, set())
+        programs.add(observed.program)
+        if len(programs) <= _MOST_PROGRAMS:
             found.setdefault(observed.program, []).append(observed)
     return found
 
@@ -105,12 +133,18 @@ def _by_program(use: Sequence[Observed]) -> dict[int, list[Observed]]:
 def simulated_transfers(
     program: Program, done: Executed, network: Network, simulate: Simulate,
     classes: Sequence[MessageClass],
-) -> Floats:
-    """Return the transfer of every message of the program's pairing; NaN where nobody waits."""
+) -> Floats | None:
+    """Return the transfer of every message of the program's pairing; NaN where nobody waits.
+
+    None where the program cannot be simulated: its black holes do what is not known here.
+    """
     pairing = program.pairing
     assert pairing is not None
     distance = node_distance(program, classes)
-    result = simulate(done.steps, done.node_of, network, distance=distance)
+    try:
+        result = simulate(done.steps, done.node_of, network, distance=distance)
+    except P3SError:
+        return None
     sender, receiver = program.start[pairing.sender], program.start[pairing.receiver]
     posted = done.first[receiver + pairing.posted]
     received = done.last[receiver + pairing.received]

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from p3s.predict.network import Network
-from replay.costs.spread import Spread, draw, repeats_of
+from p3s.predict.times import INIT_OPS
+from replay.costs.spread import Spread, repeats_of, varied
+from replay.scaled import ScaledTrace
 from replay.steps import Floats, Ints, Section, Steps
 
 Simulate = Callable[..., Any]
@@ -86,26 +88,48 @@ def _origins(origin: Ints) -> Ints:
     return np.asarray(np.maximum(of[np.maximum(np.maximum.accumulate(at), 0)], 0))
 
 
+def work_of(trace: ScaledTrace, phases: Sequence[int]) -> Floats:
+    """Return the computation of the whole run after MPI_Init, (ranks, phases) in ns.
+
+    From the rows, not the steps: at the edges of a loop's turns that are executed, computation
+    stands in two steps.
+    """
+    column = np.searchsorted(np.asarray(phases, dtype=np.int64), trace.phase)
+    late = ~trace.is_op(*INIT_OPS)
+    total = np.bincount(trace.rank * len(phases) + column,
+                        weights=trace.work * trace.repeat * late,
+                        minlength=trace.n * len(phases))
+    return np.asarray(total.reshape(trace.n, len(phases)), dtype=np.float64)
+
+
 def phase_times(
     where: Places, full: Sequence[Steps], node_of: Ints, distance: Ints | None,
     networks: tuple[Network, Network, Network], simulate: Simulate, spread: Spread | None = None,
+    work: Floats | None = None, work_off: Floats | None = None,
 ) -> tuple[PhaseTimes, tuple[Floats, ...]]:
     """Simulate all sections; ``networks``: the costs, their low ends, their high ends.
 
-    With a ``spread``, times are means over some simulations in which messages vary. Returns the
-    times and, per section, when each step begins (the schedule of timed black holes).
+    With a ``spread``, times are means over some simulations in which messages vary. ``work``: the
+    computation, (ranks, phases) in ns; default: that of the steps. ``work_off``: how it varies
+    (work_spread); it makes others wait, the time for it is not counted. Returns the times and, per
+    section, when each step begins (the schedule of timed black holes).
     """
     found: list[list[Floats]] = [[] for _ in range(7)]
     for steps in full:
         times = [np.zeros(len(steps)) for _ in found]
         repeats = repeats_of(steps) if spread else 1
+        vary = varied(
+            steps, node_of, distance, networks[0], spread,
+            np.zeros(0) if work_off is None else work_off) if spread else None
         for repeat in range(repeats):
             for which, network in enumerate(networks):
                 more: dict[str, Any] = {}
-                if spread:
+                drawn = steps
+                if vary is not None:
                     rng = np.random.default_rng(repeat)
-                    more["extra_ns"] = draw(steps, node_of, distance, network, spread, rng)
-                result = simulate(steps, node_of, network, distance=distance, **more)
+                    more["extra_ns"] = vary.draw(rng)
+                    drawn = vary.computing(rng)
+                result = simulate(drawn, node_of, network, distance=distance, **more)
                 long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
                 values = [long] if which else [
                     long, result.waiting_ns, result.transfer_ns, result.software_ns,
@@ -119,5 +143,5 @@ def phase_times(
     low, high = (where.total(column) for column in found[5:])
     times_of = PhaseTimes(
         where.phases, comm, np.minimum(low, comm), np.maximum(high, comm), waiting, transfer,
-        software, where.total([steps.work_ns for steps in full]))
+        software, where.total([steps.work_ns for steps in full]) if work is None else work)
     return times_of, tuple(found[4])

@@ -11,7 +11,7 @@ import numpy as np
 from p3s.predict.network import Network
 from p3s.study import REPLAY_SCHEMA, REPLAY_VERSION
 from replay.costs.calls import CallCost, call_costs, interpolated
-from replay.costs.estimate import PhaseTimes, Places, phase_times, places
+from replay.costs.estimate import PhaseTimes, Places, phase_times, places, work_of
 from replay.costs.network import Costs, network_of
 from replay.costs.result import (
     ESTIMATOR,
@@ -33,6 +33,7 @@ from replay.scaled import ScaledTrace
 from replay.steps import Floats
 
 if TYPE_CHECKING:
+    from p3s.predict.dependency.simulate import Simulated
     from replay.plan.plan import ReplayPlan
 
 
@@ -41,12 +42,29 @@ class Simulation:
     """What the first launch tells: costs, times of all ranks, and the schedule for the second.
 
     ``begin``: per section when each fully expanded step begins, in ns after the section's start.
+    ``notes``: what had to be changed so that all ranks come to their end.
     """
 
     costs: Costs
     times: PhaseTimes
     where: Places
     begin: tuple[Floats, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Anyway:
+    """The simulation that ends in any case, and what it had to change for that."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def __call__(self, *args: Any, **more: Any) -> Simulated:
+        """Simulate; see p3s.predict.dependency.simulate."""
+        from p3s.predict.dependency.simulate import simulate_anyway
+
+        found, notes = simulate_anyway(*args, **more)
+        self.notes += notes
+        return found
 
 
 def simulated(
@@ -57,18 +75,17 @@ def simulated(
 
     ``rough``: costs of what nothing was measured of.
     """
-    if simulate is None:
-        from p3s.predict.dependency import simulate as core
-
-        simulate = core.simulate
-    costs = network_of(plan.messages, plan.programs, results, plan.world, simulate,
+    programs_by, whole_by = (Anyway(), Anyway()) if simulate is None else (simulate, simulate)
+    costs = network_of(plan.messages, plan.programs, results, plan.world, programs_by,
                        work_scale=work_scale, rough=rough)
     phases = sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))
     where = places(trace.n, phases, plan.sections, plan.full, plan.origin, trace.phase)
     times, begin = phase_times(
         where, plan.full, plan.mapping.node_of, plan.distance,
-        (costs.network, costs.low, costs.high), simulate, costs.spread)
-    return Simulation(costs, times, where, begin)
+        (costs.network, costs.low, costs.high), whole_by, costs.spread, work_of(trace, phases),
+        costs.work)
+    notes = tuple(dict.fromkeys(getattr(whole_by, "notes", ())))
+    return Simulation(costs, times, where, begin, notes)
 
 
 def evaluate(
@@ -110,6 +127,7 @@ def evaluate(
         "estimator": ESTIMATOR,
         "timed": whole is not None,
         "network": network_entry(costs),
+        "simulated_with": costs.network.to_json(),
         "messages": message_entries(plan.messages, costs),
         "classes": call_entries(plan.calls, calls),
         "phases": phase_entries(times, thesis, whole),
@@ -120,7 +138,7 @@ def evaluate(
         "as_blocking": [],
         "clock_error_ns": max((result.clock_error_ns for result in every), default=0.0),
         "work_error_ns": _work_error(every),
-        "notes": list(plan.notes),
+        "notes": [*plan.notes, *simulation.notes],
     }
     return content, columns(times, thesis, whole)
 

@@ -27,8 +27,9 @@ NEAREST = "from the nearest sizes"
 USUAL = "not measured: usual costs"
 NONE = "none"
 
-#: Best origin first, and the fewest samples that make it worth to be taken.
-_PREFERRED = ((TRACE, 5), (TRACE_BOTH, 5), (PAIR, 1), (TRACE, 1), (PAIR_BOTH, 1), (TRACE_BOTH, 1))
+#: Best origin first: in a pair the link has come to rest before each message, in the trace it may
+#: still have to send what a rank sent to others.
+_PREFERRED = (PAIR, PAIR_BOTH, TRACE, TRACE_BOTH)
 
 #: A completion that takes less than this share of the transfer was not held up by it.
 _HELD = 0.1
@@ -77,9 +78,9 @@ def message_costs(classes: Sequence[MessageClass], observed: Sequence[Observed]
         found.setdefault((one.cls, one.how), []).append(one)
     costs = []
     for cls in range(len(classes)):
-        for how, fewest in _PREFERRED:
+        for how in _PREFERRED:
             these = tuple(found.get((cls, how), ()))
-            if sum(o.number for o in these) >= fewest:
+            if these:
                 costs.append(MessageCost(level(these), how, these))
                 break
         else:
@@ -166,8 +167,18 @@ def _held_up(result: ProgramResult, got: Ints) -> Floats:
     return np.where(took >= _HELD * result.transfer_ns, result.transfer_ns, np.nan)
 
 
-def chosen(costs: Sequence[MessageCost], observed: Sequence[Observed]) -> list[Observed]:
-    """Return the samples that costs rest on: those of the classes, and of sizes beside them."""
-    known = {o.key for cost in costs for o in cost.observed}
-    return [*(o for cost in costs for o in cost.observed),
-            *(o for o in observed if o.cls < 0 and o.how == PAIR and o.key not in known)]
+def chosen(classes: Sequence[MessageClass], costs: Sequence[MessageCost],
+           observed: Sequence[Observed]) -> list[Observed]:
+    """Return the samples that curves rest on, of each size and distance the best there are.
+
+    Those of messages with nothing beside them on the link; else those of the classes.
+    """
+    alone = [o for o in observed if o.how == PAIR and (
+        o.cls < 0 or o.key[0] == 0 or classes[o.cls].load <= 1)]
+    known = {o.key for o in alone}
+    return [*alone, *(o for cost in costs for o in cost.observed if o.key not in known)]
+
+
+def in_trace(observed: Sequence[Observed]) -> list[Observed]:
+    """Return the samples of messages among all others that the ranks exchange."""
+    return [o for o in observed if o.cls >= 0 and o.how in (TRACE, TRACE_BOTH)]

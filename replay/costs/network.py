@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from p3s.predict.network import Curve, Network, Path, rough_network
-from replay.costs.correct import FLOOR, Simulate, corrected
+from replay.costs.correct import FLOOR, Executions, Simulate, checked, corrected, deviations
 from replay.costs.link import Flood, Link, fit_link
-from replay.costs.messages import Key, MessageCost, Observed, chosen, message_costs, observations
+from replay.costs.messages import (
+    Key,
+    MessageCost,
+    Observed,
+    chosen,
+    in_trace,
+    message_costs,
+    observations,
+)
 from replay.costs.messages import level as level_of
 from replay.costs.software import (
     RECEIVE,
@@ -21,7 +30,7 @@ from replay.costs.software import (
     own_costs,
     post_cost,
 )
-from replay.costs.spread import Spread, spread_of
+from replay.costs.spread import Spread, spread_of, work_spread
 from replay.costs.stats import Estimate
 from replay.engine.results import ProgramResult
 from replay.plan.classes import MessageClass
@@ -42,7 +51,7 @@ class Costs:
     ``network``, and ``low`` and ``high`` with the ends of the 95 % intervals. ``messages``: per
     message class, queueing included. ``points``: (distance, bytes) -> transfer without it.
     ``checked``: per message class measured minus simulated transfer, relative; NaN: no sample.
-    ``spread``: how transfers vary.
+    ``spread``: how transfers vary; ``work``: how computation does.
     """
 
     network: Network
@@ -54,6 +63,7 @@ class Costs:
     eager: dict[int, str]
     checked: Floats
     spread: Spread
+    work: Floats
 
 
 def network_of(
@@ -69,13 +79,14 @@ def network_of(
     usual = rough_network() if rough is None else rough
     observed = observations(classes, programs, results, world)
     costs = message_costs(classes, observed)
-    use = chosen(costs, observed)
+    use = chosen(classes, costs, observed)
     link = fit_link(floods(programs, results))
     points = pooled(use)
     own = own_costs(programs, results, world)
     distances = sorted({d for d, _ in points} | {cls.distance for cls in classes} | {0, 1})
     eager = {d: eager_limit(own, min(d, 1), LATE_NS) for d in distances}
     post = post_cost(own, eager)
+    buffer = sender_buffer(programs, results, link)
 
     def build(which: str, shift: Mapping[Key, float]) -> Network:
         paths = {}
@@ -85,22 +96,24 @@ def network_of(
                 paths[d] = usual.path(d)
                 continue
             near, most = min(d, 1), eager[d][0]
-            paths[d] = Path(curve, below(curve_of(own, SEND, near, most), curve, _SEND),
-                            below(curve_of(own, RECEIVE, near, most), curve, _RECEIVE), most,
+            paths[d] = Path(curve, below(curve_of(own, SEND, near), curve, _SEND),
+                            below(curve_of(own, RECEIVE, near, most), curve, _RECEIVE, most), most,
                             linked=d > 0)
         rate = {"low_ns": link.high, "high_ns": link.low}.get(which, link.rate)
-        return Network(paths, rate=rate, burst=link.burst,
+        return Network(paths, rate=rate, burst=link.burst, sender_buffer=buffer, background=False,
                        post=post.cost_ns if post else _POST, source="replay",
                        detail={"link_residual": link.residual})
 
-    correction = corrected(classes, use, points, programs, world,
-                           lambda shift: build("cost_ns", shift), simulate,
-                           work_scale=work_scale)
-    shift = correction.shift
-    return Costs(build("cost_ns", shift), build("low_ns", shift), build("high_ns", shift), costs,
-                 link, {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()},
-                 {d: why for d, (_, why) in eager.items()}, correction.checked,
-                 spread_of(use, correction.deviations))
+    executions = Executions(classes, programs, world, simulate, work_scale)
+    shift = corrected(executions, use, points, lambda shift: build("cost_ns", shift))
+    network = build("cost_ns", shift)
+    idle = {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()}
+    spread = spread_of({key: e.cost_ns for key, e in idle.items()},
+                       deviations(executions, in_trace(observed), network),
+                       deviations(executions, use, network))
+    return Costs(network, build("low_ns", shift), build("high_ns", shift), costs, link, idle,
+                 {d: why for d, (_, why) in eager.items()}, checked(executions, costs, network),
+                 spread, work_spread(programs, results))
 
 
 def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) -> list[Flood]:
@@ -119,6 +132,30 @@ def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) ->
             continue
         found.append(Flood(len(sends), np.cumsum(nbytes), np.nanmedian(ns, axis=0)))
     return found
+
+
+def sender_buffer(
+    programs: Sequence[Program], results: Mapping[int, ProgramResult], link: Link
+) -> float:
+    """Return the bytes that a node takes off a sender before the link has carried them.
+
+    What was left of a flood, by rate and burst, when its sender was rid of it; the least of all
+    floods by one process.
+    """
+    if not math.isfinite(link.rate):
+        return 0.0
+    found = []
+    for number, result in sorted(results.items()):
+        program = programs[number]
+        sends = np.flatnonzero(program.events["code"] == Code.LINK_SEND)
+        if program.what != "link" or not result.passes or len(sends) != 1:
+            continue
+        column = np.flatnonzero(result.event == sends[0])
+        if len(column):
+            event = program.events[sends[0]]
+            gone = link.burst + link.rate * float(np.median(result.event_ns[:, column[0]]))
+            found.append(max(float(event["bytes"]) * float(event["number"]) - gone, 0.0))
+    return min(found, default=0.0)
 
 
 def pooled(use: Sequence[Observed]) -> dict[Key, Estimate]:

@@ -78,10 +78,19 @@ def curve_of(own: Sequence[Own], kind: str, distance: int, most: float = math.in
     return Curve(tuple(map(float, sizes)), tuple(costs))
 
 
-def below(curve: Curve | None, transfer: Curve, otherwise: float) -> Curve:
-    """Return the cost of a call, nowhere more than the transfer of the message it is about."""
+def below(curve: Curve | None, transfer: Curve, otherwise: float, most: float = math.inf) -> Curve:
+    """Return the cost of a call at the sizes of transfers too, nowhere more than the transfer.
+
+    Beyond the largest measured size it grows as the transfer does, beyond ``most`` not at all.
+    """
     known = curve or Curve((1.0,), (otherwise,))
-    return Curve(known.nbytes, tuple(np.minimum(known.ns, transfer.at(known.nbytes)).tolist()))
+    sizes = np.union1d(known.nbytes, transfer.nbytes)
+    used = np.minimum(sizes, most)
+    last = min(known.nbytes[-1], most)
+    there = max(float(transfer.at(last)), 1.0)
+    grown = np.maximum(transfer.at(np.maximum(used, last)) / there, 1.0)
+    cost = known.at(np.minimum(used, last)) * grown
+    return Curve(tuple(sizes.tolist()), tuple(np.minimum(cost, transfer.at(sizes)).tolist()))
 
 
 def post_cost(own: Sequence[Own], eager: Mapping[int, tuple[float, str]]) -> Estimate | None:

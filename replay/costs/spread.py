@@ -2,51 +2,59 @@
 
 Where ranks wait for each other again and again, every delay of one is waited for by others: with
 the typical cost of each message alone the simulation is too fast. So some simulations are made in
-which every message takes its typical time and a deviation drawn from the measured ones, and their
-times are averaged.
+which every message and every computation takes its typical time and a deviation drawn from the
+measured ones, and their times are averaged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from p3s.predict.network import Network
-from replay.costs.messages import Key, Observed, typical
+from replay.costs.messages import Key
+from replay.engine.results import ProgramResult
+from replay.plan.program import Program
 from replay.steps import SENDS, Floats, Ints, Steps
 
 #: Fewest deviations that stand for a size; else those of the nearest size are taken.
 _FEWEST = 20
+#: Deviations whose median is more than this share of the transfer are not chance.
+_STRANGE = 0.5
 #: Quantiles that are kept of the deviations of one size.
 _KEPT = 401
 #: Simulations that are averaged: as many as this many steps allow, in these bounds.
 _STEPS = 2_000_000
 _REPEATS = (2, 12)
+#: Computation shorter than this is not emulated by itself, and does not vary.
+_WORK_NS = 150_000.0
 #: No message becomes shorter than this share of its typical time.
 _SHORTEST = 0.1
 
 Spread = dict[Key, Floats]
 
+#: Distance and bytes as one number.
+_HOP = 1 << 48
 _SEND_OPS = [int(op) for op in SENDS]
 
 
-def spread_of(use: Sequence[Observed], deviations: Mapping[Key, Floats]) -> Spread:
-    """Return per (distance, bytes) quantiles of how far transfers are off, in ns, median 0.
+def spread_of(points: Mapping[Key, float], *deviations: Mapping[Key, Floats]) -> Spread:
+    """Return per (distance, bytes) quantiles of how far transfers are off, in ns.
 
-    ``deviations``: from the simulated transfers, where there are any; else they are taken from
-    the typical time of each message.
+    ``points``: transfers on an idle network. ``deviations``: from the simulated transfers, the
+    best origin first. Those whose median is off by half the transfer or more have a reason that
+    the simulation does not know, and are not taken.
     """
-    found: dict[Key, list[Floats]] = {}
-    for observed in use:
-        deviation = (observed.ns - typical(observed.ns)[None, :]).reshape(-1)
-        found.setdefault(observed.key, []).append(deviation[~np.isnan(deviation)])
     spread = {}
-    for key, parts in found.items():
-        every = deviations.get(key, np.concatenate(parts))
-        if len(every) >= _FEWEST:
-            share = np.linspace(0.0, 1.0, min(len(every), _KEPT))
-            spread[key] = np.quantile(every, share) - np.median(every)
+    for key, idle in points.items():
+        for origin in deviations:
+            every = origin.get(key, np.zeros(0))
+            if len(every) >= _FEWEST and abs(float(np.median(every))) <= _STRANGE * idle:
+                share = np.linspace(0.0, 1.0, min(len(every), _KEPT))
+                spread[key] = np.quantile(every, share)
+                break
     return spread
 
 
@@ -55,29 +63,73 @@ def repeats_of(steps: Steps) -> int:
     return int(np.clip(_STEPS // max(len(steps), 1), *_REPEATS))
 
 
-def draw(
-    steps: Steps, node_of: Ints, distance: Ints | None, network: Network,
-    spread: Mapping[Key, Floats], rng: np.random.Generator,
-) -> Floats:
-    """Return what is added to the transfer of each step's message, in ns; 0 for other steps."""
-    extra = np.zeros(len(steps))
-    sends = np.flatnonzero(np.isin(steps.op, _SEND_OPS) & (steps.peer >= 0))
-    if not len(sends) or not spread:
+def work_spread(programs: Sequence[Program], results: Mapping[int, ProgramResult]) -> Floats:
+    """Return quantiles of what emulated computation took beyond its length, in ns; empty: unknown.
+
+    From the programs that do what the ranks do: on these nodes computation varies like that.
+    """
+    parts = [result.work_error_ns for number, result in results.items()
+             if programs[number].what == "trace" and len(result.work_error_ns)]
+    every = np.concatenate(parts) if parts else np.zeros(0)
+    if len(every) < _FEWEST:
+        return np.zeros(0)
+    return np.asarray(np.quantile(every, np.linspace(0.0, 1.0, min(len(every), _KEPT))))
+
+
+@dataclass(frozen=True)
+class Varied:
+    """Messages that may vary: their steps, how they are off, and how much shorter they may become.
+
+    ``kind``: of each message, the number of its entry in ``off`` and ``shortest``. ``work``: how
+    far computation is off.
+    """
+
+    steps: Steps
+    step: Ints
+    kind: Ints
+    off: tuple[Floats, ...]
+    shortest: tuple[float, ...]
+    work: Floats
+
+    def computing(self, rng: np.random.Generator) -> Steps:
+        """Return the steps with computation of other lengths."""
+        if not len(self.work):
+            return self.steps
+        busy = np.flatnonzero(self.steps.work_ns > _WORK_NS)
+        work = self.steps.work_ns.copy()
+        drawn = self.work[rng.integers(0, len(self.work), len(busy))]
+        work[busy] = np.maximum(work[busy] + drawn, 0.0)
+        return replace(self.steps, work_ns=work)
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        """Return what is added to the transfer of each step's message, in ns."""
+        extra = np.zeros(len(self.steps))
+        for kind, (off, shortest) in enumerate(zip(self.off, self.shortest, strict=True)):
+            mine = self.step[self.kind == kind]
+            extra[mine] = np.maximum(off[rng.integers(0, len(off), len(mine))], shortest)
         return extra
+
+
+def varied(steps: Steps, node_of: Ints, distance: Ints | None, network: Network,
+           spread: Mapping[Key, Floats], work: Floats) -> Varied:
+    """Return the messages of these steps whose transfers vary; ``work``: see work_spread."""
+    sends = np.flatnonzero(np.isin(steps.op, _SEND_OPS) & (steps.peer >= 0))
     here, there = node_of[steps.rank[sends]], node_of[steps.peer[sends]]
     hops = (here != there).astype(np.int64) if distance is None else distance[here, there]
-    nbytes = steps.bytes[sends]
-    keys, which = np.unique(np.stack([hops, nbytes]), axis=1, return_inverse=True)
-    which = which.reshape(-1)
-    for i, (d, size) in enumerate(keys.T.tolist()):
-        near = _nearest((d, size), spread)
-        if near is None:
-            continue
-        mine = sends[which == i]
-        drawn = spread[near][rng.integers(0, len(spread[near]), len(mine))]
-        shortest = (_SHORTEST - 1.0) * float(network.path(d).transfer.at(size))
-        extra[mine] = np.maximum(drawn, shortest)
-    return extra
+    keys, which = np.unique(hops * _HOP + np.minimum(steps.bytes[sends], _HOP - 1),
+                            return_inverse=True)
+    off: list[Floats] = []
+    shortest: list[float] = []
+    number = np.full(len(keys), -1, dtype=np.int64)
+    for i, code in enumerate(keys.tolist()):
+        d, size = divmod(code, _HOP)
+        if (near := _nearest((d, size), spread)) is not None:
+            number[i] = len(off)
+            off.append(spread[near])
+            shortest.append((_SHORTEST - 1.0) * float(network.path(d).transfer.at(size)))
+    kind = number[which.reshape(-1)] if len(keys) else np.zeros(0, dtype=np.int64)
+    known = kind >= 0
+    return Varied(steps, sends[known], kind[known], tuple(off), tuple(shortest), work)
 
 
 def _nearest(key: Key, spread: Mapping[Key, Floats]) -> Key | None:

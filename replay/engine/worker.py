@@ -159,9 +159,10 @@ class Worker:
             "name": MPI.Get_processor_name()[:255], "kernel": clocks.kernel(), "world": world,
             "cores": f"{sum(1 << core for core in os.sched_getaffinity(0)):x}",
             "pid": os.getpid(), "page": self.page.fd,
+            "node": os.environ.get("SLURMD_NODENAME", "")[:255],
         })
         if self.rank == 0:
-            kept = ("name", "kernel", "cores", "pid")
+            kept = ("name", "kernel", "cores", "pid", "node")
             write_json(self.directory / PLACES,
                        [{key: place[key] for key in kept} for place in places])
         return places

@@ -11,12 +11,16 @@ from replay.plan.world import NODES, World
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process ran: name of the node, identity of its kernel, its cores, process id."""
+    """Where a process ran: name of the node, identity of its kernel, its cores, process id.
+
+    ``node``: the node's name as Slurm has it, empty outside of Slurm.
+    """
 
     name: str
     kernel: str
     cores: frozenset[int]
     pid: int = 0
+    node: str = ""
 
 
 def check_landing(world: World, places: Sequence[Place], hosts: Sequence[str] | None) -> None:
@@ -26,6 +30,9 @@ def check_landing(world: World, places: Sequence[Place], hosts: Sequence[str] | 
     themselves by other names than those asked for, unless it is the name of another one.
     """
     problem = landing_problem(world, [place.name for place in places], hosts)
+    if problem and all(place.node for place in places):
+        # Slurm's name of a node need not be the one that the node has itself.
+        problem = landing_problem(world, [place.node for place in places], hosts) and problem
     if problem:
         raise P3SError(problem)
 

@@ -165,7 +165,7 @@ def read_places(path: Path) -> tuple[Place, ...]:
     try:
         return tuple(
             Place(str(one["name"]), str(one["kernel"]), _cores(int(one["cores"], 16)),
-                  int(one.get("pid", 0)))
+                  int(one.get("pid", 0)), str(one.get("node", "")))
             for one in json.loads(path.read_text()))
     except (OSError, ValueError, KeyError, TypeError) as err:
         raise P3SError(f"{path}: missing or damaged; replay with --again") from err

@@ -6,7 +6,8 @@ leaves behind, and that MPI_Wait and its like complete one. So where the average
 exactly what was left behind, MPI_Waitall completes all that later calls of MPI_Wait do not need.
 
 Whether a call that completes a part of what is outstanding completes sends or receives is seen on
-the ranks whose numbers of sends and receives differ.
+the ranks whose numbers of sends and receives differ. Where they nowhere do, it is taken to complete
+what the other calls of its name do in this program.
 """
 
 from __future__ import annotations
@@ -58,15 +59,19 @@ def wanted(posts: Ints, wants: Ints, many: Ints) -> Ints:
         done += free
     return found
 
+#: Kinds of requests posted, how many are completed then, by which rule.
+_Batch = tuple[Sequence[int], int, int]
+
 
 @dataclass(frozen=True)
 class Sample:
     """The beginning of one kind's run: per event requests left behind (1: a send, 2: a receive,
-    3: a collective, 0: none), how many are completed, and by which rule (slot)."""
+    3: a collective, 0: none), how many are completed, by which rule (slot), by which MPI call."""
 
     posted: Ints
     wants: Ints
     slot: Ints
+    call: Ints
 
 
 def preferences(samples: Iterable[Sample]) -> dict[int, int]:
@@ -75,15 +80,22 @@ def preferences(samples: Iterable[Sample]) -> dict[int, int]:
     Rules that complete the oldest requests anyway are left out.
     """
     votes: dict[int, list[bool]] = defaultdict(lambda: [True, True, True])
-    batches = [_batches(sample) for _, sample in zip(range(_KINDS), samples, strict=False)]
-    for them in batches:
-        _vote(them, votes)
+    batches: list[list[_Batch]] = []
+    call: dict[int, int] = {}
+    for _, sample in zip(range(_KINDS), samples, strict=False):
+        batches.append(_batches(sample))
+        _vote(batches[-1], votes)
+        call |= dict(zip(sample.slot.tolist(), sample.call.tolist(), strict=True))
     found = {slot: SENDS if sends else RECEIVES for slot, (sends, receives, all_) in votes.items()
              if sends != receives and not all_}
+    alike: dict[int, set[int]] = defaultdict(set)
+    for slot, what in found.items():
+        alike[call[slot]].add(what)
+    for slot, (sends, receives, all_) in votes.items():
+        if sends and receives and not all_ and len(alike[call[slot]]) == 1:
+            found[slot] = min(alike[call[slot]])
     return found if any(_differs(them, found) for them in batches) else {}
 
-
-_Batch = tuple[Sequence[int], int, int]
 
 
 def _batches(sample: Sample) -> list[_Batch]:

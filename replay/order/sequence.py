@@ -83,7 +83,8 @@ def with_preferences(trace: ScaledTrace, kinds: Sequence[Kind], calls: Calls,
     samples = []
     for kind in kinds:
         row = kind.row[:EVENTS] + int(kind.first[0])
-        samples.append(Sample(kind_of_request[row], kind.wants[:EVENTS], trace.slot[row]))
+        samples.append(Sample(kind_of_request[row], kind.wants[:EVENTS], trace.slot[row],
+                              trace.op[row]))
     found = preferences(samples)
     if not found:
         return list(kinds), calls

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.plan.logical import completers
 from replay.plan.mapping import RankMap
-from replay.steps import Bools, Ints, Op, Steps
+from replay.steps import Bools, Floats, Ints, Op, Steps
 
 Pair = tuple[int, int]
 
@@ -56,11 +55,12 @@ def needs_of(full: Steps, call_of: Ints, mapping: RankMap) -> Needs:
         rows.append(has)
         partners.append(own[column[has]])
     row, node = np.concatenate(rows), np.concatenate(partners)
-    # A completion needs the partners of the requests that it completes.
-    completer = completers(full)
-    waits = completer[row]
-    row = np.concatenate((row, waits[waits >= 0]))
-    node = np.concatenate((node, node[waits >= 0]))
+    # A completion needs the partners of all requests that it lists, whichever it completes.
+    waits = np.repeat(np.arange(len(full)), np.diff(full.done_start))
+    for column in (full.to, full.source):
+        partner = column[full.done]
+        row = np.concatenate((row, waits[partner >= 0]))
+        node = np.concatenate((node, own[partner[partner >= 0]]))
     away = node != own[row]
     key = np.unique(row[away] * np.int64(mapping.nodes) + node[away])
     return Needs(own, call_of, key // mapping.nodes, key % mapping.nodes)
@@ -83,8 +83,9 @@ def direct_needs(given: Steps, direct_of: Ints, mapping: RankMap) -> Needs:
 class _Table:
     """Classes that a node measures alone, and those that a pair of nodes measures, per section."""
 
-    def __init__(self, needs: Sequence[tuple[int, Needs]], classes: int, nodes: int) -> None:
-        self.nodes = nodes
+    def __init__(self, needs: Sequence[tuple[int, Needs]], worth: Floats, nodes: int) -> None:
+        self.nodes, self.worth = nodes, worth
+        classes = len(worth)
         alone, single = [], []
         whole = np.zeros(classes, dtype=bool)
         wanted = np.zeros(classes, dtype=bool)
@@ -112,7 +113,7 @@ class _Table:
         return both | (self.is_alone & np.isin(self.rows[:, 2], pair))
 
     def best(self, covered: Bools) -> Pair | None:
-        """Return the pair that adds the most classes, None when none adds any.
+        """Return the pair whose new classes are worth the most, None when none adds any.
 
         A class counts once per pair, in whatever section.
         """
@@ -121,12 +122,14 @@ class _Table:
             return None
         rows = np.unique(rows[:, 1:], axis=0)
         alone = rows[:, 1] == rows[:, 2]
-        gain_alone = np.bincount(rows[alone, 1], minlength=self.nodes)
+        worth = self.worth[rows[:, 0]]
+        gain_alone = np.bincount(rows[alone, 1], weights=worth[alone], minlength=self.nodes)
         if (~alone).any():
             key = rows[~alone, 1] * np.int64(self.nodes) + rows[~alone, 2]
-            unique, number = np.unique(key, return_counts=True)
+            unique, place = np.unique(key, return_inverse=True)
+            gain = np.bincount(place.reshape(-1), weights=worth[~alone])
             a, b = unique // self.nodes, unique % self.nodes
-            best = int(np.argmax(number + gain_alone[a] + gain_alone[b]))
+            best = int(np.argmax(gain + gain_alone[a] + gain_alone[b]))
             return int(a[best]), int(b[best])
         first = int(np.argmax(gain_alone))
         rest = covered.copy()
@@ -134,7 +137,7 @@ class _Table:
         left = rows[alone & ~rest[rows[:, 0]]]
         if self.nodes == 1:
             return first, first
-        gain = np.bincount(left[:, 1], minlength=self.nodes)
+        gain = np.bincount(left[:, 1], weights=self.worth[left[:, 0]], minlength=self.nodes)
         gain[first] = -1
         second = int(np.argmax(gain))
         return min(first, second), max(first, second)
@@ -150,14 +153,16 @@ def _unique(section: int, cls: Ints, first: Ints, second: Ints) -> Ints:
                      key % nodes), axis=1).astype(np.int64)
 
 
-def choose(needs: Sequence[tuple[int, Needs]], classes: int, nodes: int, most: int,
+def choose(needs: Sequence[tuple[int, Needs]], events: Floats, nodes: int, most: int,
            pairs: Sequence[Pair] | None = None) -> Choice:
-    """Choose at most ``most`` pairs, each time the one that adds the most classes.
+    """Choose at most ``most`` pairs, each time the one whose new classes are worth the most.
 
-    ``needs``: section number and what its calls need. ``pairs``: take these instead, each with
-    all that it can measure (exhaustive).
+    ``needs``: section number and what its calls need; ``events``: calls of each class in the run.
+    ``pairs``: take these instead, each with all that it can measure (exhaustive).
     """
-    table = _Table(needs, classes, nodes)
+    # A class is worth one, plus its calls in units of the mean class.
+    worth = 1.0 + len(events) * events / max(float(events.sum()), 1e-300)
+    table = _Table(needs, worth, nodes)
     covered = ~table.wanted
     chosen: list[Pair] = []
     adds: list[dict[int, Ints]] = []

@@ -1,10 +1,10 @@
 """Small programs that measure one thing at a time: messages of each class, calls, links.
 
-"one way": for each class of messages a process of one node sends to one of the other and back,
-after a pause in which the link comes to rest; the receiver waits already. With a load of k, k
-pairs of processes do so at the same time. "exchange": the same with MPI_Sendrecv, both ways at
-once. "calls": what calls cost by themselves. "link": messages back to back from one node to the
-other.
+"one way": for each class of messages, and for each size alone, a process of one node sends to one
+of the other and back, after a pause in which the link comes to rest; the receiver waits already.
+With a load of k, k pairs of processes do so at the same time. "exchange": the same with
+MPI_Sendrecv, both ways at once. "calls": what calls cost by themselves. "link": messages back to
+back from one node to the other.
 """
 
 from __future__ import annotations
@@ -188,14 +188,14 @@ def pair_programs(messages: Sequence[MessageClass], world: World, which: Ints | 
         for nbytes in _SIZES:
             singles.setdefault((nbytes, inside), _Job(-1, nbytes, inside, pairs))
     one_way, exchange, calls = (Sheet(world.size) for _ in range(3))
-    for job in jobs:
+    alone = {(job.bytes, job.inside) for job in jobs if len(job.pairs) == 1}
+    beside = [replace(job, cls=-1) for key, job in singles.items() if key not in alone]
+    # Small ones first: what a message has left in a link's queue is gone before the next one.
+    for job in sorted([*jobs, *beside], key=lambda job: job.bytes * len(job.pairs)):
         for _ in range(times):
             _both_ways(one_way, job)
     for job in _thinned(jobs):
         _exchange(exchange, job)
-    for job in singles.values():
-        if job.cls < 0:
-            _both_ways(one_way, job)
     for job in _thinned(list(singles.values())):
         _late(calls, job)
         _posted(calls, job)

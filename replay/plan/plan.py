@@ -48,7 +48,7 @@ from replay.plan.places import Placement, place, placement_of
 from replay.plan.program import Program
 from replay.plan.topology import Topology, distances, node_hosts
 from replay.plan.world import World, lay_out
-from replay.steps import Bools, Floats, Ints, LeftOut, Op, Section, Steps
+from replay.steps import WAITS, Bools, Floats, Ints, LeftOut, Op, Section, Steps
 
 #: A bound on the work of one replay, reached by traces with many irregular sizes only.
 MOST_PAIRS = 24
@@ -191,7 +191,7 @@ class _Planner:
         self.sections, self.mapping, self.topology = sections, mapping, topology
         self.settings, self.network, self.simulate = settings, network, simulate
         self.distance = distances(mapping, topology)
-        self.notes: list[str] = []
+        self.notes = [note for section in sections for note in section.notes]
         self.left_out = [entry for section in sections for entry in section.left_out]
         self.used: list[Used] = []
         self.full, self.origin = self._expanded(expand)
@@ -301,8 +301,8 @@ class _Planner:
         pairs = None
         if self.settings.exhaustive:
             pairs = [(a, b) for a in range(nodes) for b in range(a + 1, nodes)] or [(0, 0)]
-        choice = choose([*self.needs, *self.direct], len(self.classified.calls), nodes,
-                        self.settings.most_pairs, pairs)
+        events = np.array([cls.events for cls in self.classified.calls], dtype=np.float64)
+        choice = choose([*self.needs, *self.direct], events, nodes, self.settings.most_pairs, pairs)
         if not choice.pairs and self.classified.messages:
             # Every call needs three nodes: the busiest pair, to see messages in their context.
             first, second, amount = traffic(self.full, self.mapping)
@@ -393,11 +393,22 @@ class _Planner:
             known=self.simulate is not None)
 
     def _missed(self, choice: Choice, programs: Sequence[Program]) -> Ints:
-        """Return the classes of calls that no program has a sample of after all."""
+        """Return the classes of calls that no program has a sample of after all.
+
+        The messages of a collective that is executed as such need none, nor do completions of
+        nothing (of a collective whose messages are all over).
+        """
         sampled = np.zeros(len(self.classified.calls), dtype=bool)
         for program in programs:
             sampled[program.events["sample"][program.events["sample"] >= 0]] = True
-        return np.flatnonzero(~sampled & ~choice.partial)
+        wanted = np.zeros(len(sampled), dtype=bool)
+        for s, origin in enumerate(self.origin):
+            direct = self.classified.direct_of[s][origin]
+            own = np.where(direct >= 0, direct, self.classified.call_of[s])
+            full = self.full[s]
+            own[full.is_op(*WAITS) & (np.diff(full.done_start) == 0)] = -1
+            wanted[own[own >= 0]] = True
+        return np.flatnonzero(wanted & ~sampled & ~choice.partial)
 
     def _limits(self, choice: Choice, missed: Ints) -> None:
         for classes, why in ((choice.uncovered, f"in none of the {self.settings.most_pairs} pairs "

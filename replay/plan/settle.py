@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.errors import P3SError
-from replay.plan.build import built
+from replay.plan.build import Built, built
 from replay.plan.build_holes import Noise
 from replay.plan.build_traffic import MAX_MESSAGE_BYTES, WHY_TEXT, Traffic, Why
 from replay.plan.check import Verdict, check, describe
@@ -52,22 +52,28 @@ def settled(
     (``strict``), or they are left out (``left_out``).
     """
     excluded = (np.zeros(len(loaded.steps), dtype=bool), np.zeros(len(loaded.steps), dtype=bool))
-    buffered = (-1, eager_bytes, MAX_MESSAGE_BYTES)
-    level = 0
+
+    every = (-1, eager_bytes, MAX_MESSAGE_BYTES)
+
+    def attempt(buffered: Sequence[int]) -> tuple[Built, Verdict, int]:
+        for nbytes in buffered:
+            made = built(loaded, world, what=what, noise=noise, buffered_bytes=nbytes,
+                         excluded=excluded, name=name)
+            verdict = check(made.program)
+            if verdict.uneven or verdict.faults:
+                raise P3SError(f"{_title(loaded)} cannot be replayed: {describe(verdict)}; this "
+                               "is a fault of the plan")
+            if verdict.ends:
+                break
+        return made, verdict, nbytes
+
     for repair in range(_MOST_REPAIRS):
-        made = built(loaded, world, what=what, noise=noise, buffered_bytes=buffered[level],
-                     excluded=excluded, name=name)
-        verdict = check(made.program)
+        made, verdict, nbytes = attempt(every[-1:] if repair else every)
+        if verdict.ends and repair:  # what was left out may have been all that needed buffers
+            made, verdict, nbytes = attempt(every)
         if verdict.ends:
-            return Settled(made.program, _left_out(loaded, made.traffic),
-                           _notes(loaded, made.program, buffered[level], level),
-                           excluded, buffered[level])
-        if verdict.uneven or verdict.faults:
-            raise P3SError(f"{_title(loaded)} cannot be replayed: {describe(verdict)}; this is a "
-                           "fault of the plan")
-        if level + 1 < len(buffered):
-            level += 1
-            continue
+            return Settled(made.program, _left_out(loaded, made.traffic), _notes(loaded, nbytes),
+                           excluded, nbytes)
         sends = _culprits(loaded, world, verdict, several=repair >= _ONE_BY_ONE)
         if strict or not sends:
             raise P3SError(
@@ -82,10 +88,10 @@ def _title(loaded: Loaded) -> str:
     return f"section {loaded.section} on nodes {loaded.pair[0]} and {loaded.pair[1]}"
 
 
-def _notes(loaded: Loaded, program: Program, nbytes: int, level: int) -> tuple[str, ...]:
-    if level == 0:
+def _notes(loaded: Loaded, nbytes: int) -> tuple[str, ...]:
+    if nbytes < 0:
         return ()
-    size = f"of up to {nbytes} B" if level == 1 else "of any size"
+    size = f"of up to {nbytes} B" if nbytes < MAX_MESSAGE_BYTES else "of any size"
     return (f"{_title(loaded)}: relies on the library to buffer blocking sends {size}",)
 
 

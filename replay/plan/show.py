@@ -107,6 +107,8 @@ def _measured(plan: ReplayPlan) -> list[str]:
                 if plan.composed else "")]
     pairs = sorted({it.pair for it in plan.iterations})
     lines.append(f"loaded pairs of nodes: {_pairs(pairs)}; {plan.saved()}")
+    if pairs:
+        lines.append(f"  {_played(plan, pairs[0])}")
     wanted = max((it.noise_wanted for it in (*plan.iterations, *plan.timed)), default=0.0)
     if wanted:
         limit = plan.settings.noise_limit
@@ -116,6 +118,35 @@ def _measured(plan: ReplayPlan) -> list[str]:
         lines.append("whole iterations with timed black holes: "
                      + _pairs(sorted({it.pair for it in plan.timed})))
     return lines
+
+
+def played_by(plan: ReplayPlan, pair: tuple[int, int]) -> dict[int, int]:
+    """Return rank of the run -> process of the replay while a pair is loaded."""
+    process = plan.world.rank_of(MEASURED)
+    return {int(rank): process[side, slot]
+            for side, node in enumerate(pair if pair[0] != pair[1] else pair[:1])
+            for slot, rank in enumerate(plan.mapping.ranks_of(node).tolist())}
+
+
+def _played(plan: ReplayPlan, pair: tuple[int, int]) -> str:
+    """Say who plays whom, side by side."""
+    table = played_by(plan, pair)
+    words = []
+    for node in dict.fromkeys(pair):
+        ranks = plan.mapping.ranks_of(node).tolist()
+        words.append(f"ranks {_runs(ranks)} are processes {_runs([table[r] for r in ranks])}")
+    return f"{_pairs([pair])}: " + ", ".join(words)
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    """Return numbers with equal steps in short: 0-3, 0,4..12."""
+    if len(numbers) <= 2:
+        return ",".join(map(str, numbers))
+    step = numbers[1] - numbers[0]
+    if list(numbers) != list(range(numbers[0], numbers[-1] + 1, step)):
+        return f"{numbers[0]},{numbers[1]},...,{numbers[-1]}"
+    return f"{numbers[0]}-{numbers[-1]}" if step == 1 else (
+        f"{numbers[0]},{numbers[1]}..{numbers[-1]}")
 
 
 def _pairs(pairs: Sequence[tuple[int, int]]) -> str:
@@ -188,7 +219,10 @@ def plan_json(plan: ReplayPlan) -> dict[str, Any]:
                    "load": c.load, "requests": c.requests, "members": c.members,
                    "events": c.events,
                    "how": _how(plan, number)} for number, c in enumerate(plan.calls)],
+        "world": [{"role": p.role, "node": p.node, "side": p.side, "slot": p.slot}
+                  for p in plan.world.processes],
         "iterations": [{"nodes": list(it.pair), "section": it.section,
+                        "ranks": [plan.mapping.ranks_of(node).tolist() for node in it.pair],
                         "programs": list(it.programs), "adds": list(it.adds),
                         "placement": it.placement, "noise_wanted": it.noise_wanted}
                        for it in plan.iterations],

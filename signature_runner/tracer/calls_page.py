@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from p3s.trace import ops
-from replay.calls import COMPLETIONS, RECV_CODES, SEND_CODES
+from replay.order.calls import op_of
 from signature_runner.tracer.table import CALLS
 from signature_runner.tracer.untouched import UNTOUCHED
 from signature_runner.tracer.wrapper import Wrapper
@@ -164,7 +164,7 @@ def _fate(name: str, kind: str, row: Wrapper) -> str:
     elif kind == ops.COLLECTIVE:
         twin = ops.blocking_of(op)
         fate = REPLAYED + ("" if twin == op else f" as {twin}")
-    elif op in SEND_CODES or op in RECV_CODES or op in COMPLETIONS:
+    elif op_of(op) is not None:
         fate = REPLAYED
     else:
         fate = MODELLED

@@ -1,4 +1,4 @@
-/* What Open MPI sends and receives for its collectives, message by message.
+/* What Open MPI or MPICH sends and receives for its collectives, message by message.
  *
  * Arguments: a file of lines "CALL BYTES ROOT" and a prefix; rank r writes prefix.r, one line per
  * call: words like i3:64 - letter (s send, i nonblocking send, r receive, q nonblocking receive),
@@ -14,6 +14,21 @@ static int rank, size;
 static FILE *told;
 static int noting;
 
+static void note(char what, int peer, size_t count, MPI_Datatype type, MPI_Comm comm) {
+    int unit;
+    if (!noting) return;
+    MPI_Type_size(type, &unit);
+    if (comm != MPI_COMM_WORLD && peer >= 0) { /* a communicator of the library's own */
+        MPI_Group inner, world;
+        int mine = peer;
+        MPI_Comm_group(comm, &inner), MPI_Comm_group(MPI_COMM_WORLD, &world);
+        MPI_Group_translate_ranks(inner, 1, &mine, world, &peer);
+        MPI_Group_free(&inner), MPI_Group_free(&world);
+    }
+    fprintf(told, "%c%d:%zu ", what, peer, count * unit);
+}
+
+#ifdef OPEN_MPI
 /* Open MPI's table of point-to-point functions (ompi/mca/pml/pml.h); its collectives go through
  * it. Version 5 has one more entry before those of interest. */
 extern struct {
@@ -31,21 +46,6 @@ static isend_fn *real_isend, *real_isend_init;
 static send_fn *real_send;
 static irecv_fn *real_irecv, *real_irecv_init;
 static recv_fn *real_recv;
-
-static void note(char what, int peer, size_t count, MPI_Datatype type, MPI_Comm comm) {
-    int unit, same;
-    if (!noting) return;
-    MPI_Type_size(type, &unit);
-    MPI_Comm_compare(comm, MPI_COMM_WORLD, &same);
-    if (same != MPI_IDENT && peer >= 0) { /* a communicator of the library's own */
-        MPI_Group inner, world;
-        int mine = peer;
-        MPI_Comm_group(comm, &inner), MPI_Comm_group(MPI_COMM_WORLD, &world);
-        MPI_Group_translate_ranks(inner, 1, &mine, world, &peer);
-        MPI_Group_free(&inner), MPI_Group_free(&world);
-    }
-    fprintf(told, "%c%d:%zu ", what, peer, count * unit);
-}
 
 static int my_isend(const void *b, size_t n, MPI_Datatype t, int to, int tag, int mode, MPI_Comm c,
                     void **request) {
@@ -84,6 +84,44 @@ static void interpose(void) {
     real_irecv_init = mca_pml.entry[IRECV_INIT], mca_pml.entry[IRECV_INIT] = my_irecv_init;
     real_recv = mca_pml.entry[RECV], mca_pml.entry[RECV] = my_recv;
 }
+#else
+/* MPICH, linked statically with -Wl,--wrap=MPIC_Send and so on (src/mpi/coll/helper_fns.c, 4.0);
+ * a communicator begins with its handle. */
+#define COMM(c) (*(MPI_Comm *)(c))
+int __real_MPIC_Send(const void *, MPI_Aint, MPI_Datatype, int, int, void *, void *);
+int __wrap_MPIC_Send(const void *b, MPI_Aint n, MPI_Datatype t, int to, int tag, void *c, void *e) {
+    note('s', to, n, t, COMM(c));
+    return __real_MPIC_Send(b, n, t, to, tag, c, e);
+}
+int __real_MPIC_Recv(void *, MPI_Aint, MPI_Datatype, int, int, void *, void *, void *);
+int __wrap_MPIC_Recv(void *b, MPI_Aint n, MPI_Datatype t, int from, int tag, void *c, void *status,
+                     void *e) {
+    note('r', from, n, t, COMM(c));
+    return __real_MPIC_Recv(b, n, t, from, tag, c, status, e);
+}
+int __real_MPIC_Isend(const void *, MPI_Aint, MPI_Datatype, int, int, void *, void *, void *);
+int __wrap_MPIC_Isend(const void *b, MPI_Aint n, MPI_Datatype t, int to, int tag, void *c, void *r,
+                      void *e) {
+    note('i', to, n, t, COMM(c));
+    return __real_MPIC_Isend(b, n, t, to, tag, c, r, e);
+}
+int __real_MPIC_Irecv(void *, MPI_Aint, MPI_Datatype, int, int, void *, void *);
+int __wrap_MPIC_Irecv(void *b, MPI_Aint n, MPI_Datatype t, int from, int tag, void *c, void *r) {
+    note('q', from, n, t, COMM(c));
+    return __real_MPIC_Irecv(b, n, t, from, tag, c, r);
+}
+int __real_MPIC_Sendrecv(const void *, MPI_Aint, MPI_Datatype, int, int, void *, MPI_Aint,
+                         MPI_Datatype, int, int, void *, void *, void *);
+int __wrap_MPIC_Sendrecv(const void *b, MPI_Aint n, MPI_Datatype t, int to, int tag, void *b2,
+                         MPI_Aint n2, MPI_Datatype t2, int from, int tag2, void *c, void *status,
+                         void *e) {
+    note('q', from, n2, t2, COMM(c));
+    note('s', to, n, t, COMM(c));
+    return __real_MPIC_Sendrecv(b, n, t, to, tag, b2, n2, t2, from, tag2, c, status, e);
+}
+
+static void interpose(void) {}
+#endif
 
 /* The blocking call of a name, or the nonblocking twin of i + name. */
 #define NO MPI_STATUS_IGNORE
