@@ -3,7 +3,8 @@
     python benchmarks/replay_cost.py [--repeats 7] [--mpicc /usr/bin/mpicc.openmpi] [--json FILE]
 
 A plain C program (pingpong.c) and the replay's engine with a program of the same calls take turns:
-of each the median over its passes, of those the median over the turns is printed. Nothing here passes or fails.
+of each the median over its passes, of those the median over the turns is printed. Nothing here
+passes or fails.
 """
 
 from __future__ import annotations
