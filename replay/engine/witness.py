@@ -91,12 +91,11 @@ class Witness(threading.Thread):
 
     def _read(self, rank: int) -> tuple[int, str]:
         """Return a process's word about its end, and what it was doing."""
-        try:
+        with contextlib.suppress(OSError, ValueError):
             page = os.open(self._pages / str(rank), os.O_RDONLY)
-        except OSError:
-            return 0, f"process {rank}, starting"
-        try:
-            words, doing = read_page(page)
-            return int(words[DONE]), doing
-        finally:
-            os.close(page)
+            try:
+                words, doing = read_page(page)
+                return int(words[DONE]), doing
+            finally:
+                os.close(page)
+        return 0, f"process {rank}, starting"
