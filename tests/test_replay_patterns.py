@@ -27,7 +27,7 @@ from replay.plan.world import BLACK_HOLE, MEASURED
 from replay.steps import RECEIVES, SENDS, Op, Section
 
 #: Patterns in make test, and all of them.
-SOME = 80
+SOME = 100
 ALL = 1000
 _GROUP = 20
 LIBRARIES = (("openmpi", "4.1"), ("mpich", "4.0"))
@@ -39,7 +39,7 @@ def plan_of(made: Pattern) -> ReplayPlan:
     library = library_of(*rng.choice(LIBRARIES))
     mapping = mapping_of(rng.choice(("block", "cyclic")), made.steps.n, made.cores)
     section = Section(made.words, (0,), made.steps, 1, 0, 1, 1.0, ())
-    settings = PlanSettings(timed=True, exhaustive=rng.random() < 0.3)
+    settings = PlanSettings(timed=True, exhaustive=rng.random() < 0.3, most_classes=1000)
     return make_plan([section], mapping, flat(), settings,
                      expand=lambda steps, which: expand(steps, library, which))
 

@@ -27,8 +27,10 @@ from replay.costs.software import (
     below,
     curve_of,
     eager_limit,
+    instead,
     own_costs,
     post_cost,
+    received_in_trace,
 )
 from replay.costs.spread import Spread, spread_of, work_spread
 from replay.costs.stats import Estimate
@@ -85,6 +87,8 @@ def network_of(
     own = own_costs(programs, results, world)
     distances = sorted({d for d, _ in points} | {cls.distance for cls in classes} | {0, 1})
     eager = {d: eager_limit(own, min(d, 1), LATE_NS) for d in distances}
+    own = instead(own, received_in_trace(
+        programs, results, world, {key: e.cost_ns for key, e in points.items()}, eager))
     post = post_cost(own, eager)
     buffer = sender_buffer(programs, results, link)
 
@@ -101,7 +105,7 @@ def network_of(
                             linked=d > 0)
         rate = {"low_ns": link.high, "high_ns": link.low}.get(which, link.rate)
         return Network(paths, rate=rate, burst=link.burst, sender_buffer=buffer, background=False,
-                       post=post.cost_ns if post else _POST, source="replay",
+                       handshake=True, post=post.cost_ns if post else _POST, source="replay",
                        detail={"link_residual": link.residual})
 
     executions = Executions(classes, programs, world, simulate, work_scale)
@@ -109,6 +113,7 @@ def network_of(
     network = build("cost_ns", shift)
     idle = {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()}
     spread = spread_of({key: e.cost_ns for key, e in idle.items()},
+                       link.burst if math.isfinite(link.rate) else math.inf,
                        deviations(executions, in_trace(observed), network),
                        deviations(executions, use, network))
     return Costs(network, build("low_ns", shift), build("high_ns", shift), costs, link, idle,
@@ -130,7 +135,8 @@ def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) ->
         ns = np.sort(result.link_ns, axis=1)
         if ns.shape[1] != len(nbytes):
             continue
-        found.append(Flood(len(sends), np.cumsum(nbytes), np.nanmedian(ns, axis=0)))
+        found.append(Flood(len(sends), np.cumsum(nbytes), np.nanmedian(ns, axis=0),
+                           (float(nbytes[0]), float(np.nanmin(ns[:, 0])))))
     return found
 
 

@@ -17,12 +17,10 @@ from p3s.predict.network import Network
 from replay.costs.messages import Key
 from replay.engine.results import ProgramResult
 from replay.plan.program import Program
-from replay.steps import SENDS, Floats, Ints, Steps
+from replay.steps import SENDS, Floats, Ints, Op, Steps
 
 #: Fewest deviations that stand for a size; else those of the nearest size are taken.
 _FEWEST = 20
-#: Deviations whose median is more than this share of the transfer are not chance.
-_STRANGE = 0.5
 #: Quantiles that are kept of the deviations of one size.
 _KEPT = 401
 #: Simulations that are averaged: as many as this many steps allow, in these bounds.
@@ -40,20 +38,25 @@ _HOP = 1 << 48
 _SEND_OPS = [int(op) for op in SENDS]
 
 
-def spread_of(points: Mapping[Key, float], *deviations: Mapping[Key, Floats]) -> Spread:
+def spread_of(
+    points: Mapping[Key, float], burst: float, *deviations: Mapping[Key, Floats]
+) -> Spread:
     """Return per (distance, bytes) quantiles of how far transfers are off, in ns.
 
     ``points``: transfers on an idle network. ``deviations``: from the simulated transfers, the
-    best origin first. Those whose median is off by half the transfer or more have a reason that
-    the simulation does not know, and are not taken.
+    best origin first. Where messages may queue at a link (larger than its ``burst``), those whose
+    median is off by more than the transfer have a reason that the simulation does not know, and
+    are not taken. Others show what ranks wait for cores, and that belongs to the run.
     """
     spread = {}
-    for key, idle in points.items():
+    for (distance, size), idle in points.items():
         for origin in deviations:
-            every = origin.get(key, np.zeros(0))
-            if len(every) >= _FEWEST and abs(float(np.median(every))) <= _STRANGE * idle:
+            every = origin.get((distance, size), np.zeros(0))
+            if len(every) < _FEWEST:
+                continue
+            if distance == 0 or size <= burst or abs(float(np.median(every))) <= idle:
                 share = np.linspace(0.0, 1.0, min(len(every), _KEPT))
-                spread[key] = np.quantile(every, share)
+                spread[distance, size] = np.quantile(every, share)
                 break
     return spread
 
@@ -81,7 +84,7 @@ class Varied:
     """Messages that may vary: their steps, how they are off, and how much shorter they may become.
 
     ``kind``: of each message, the number of its entry in ``off`` and ``shortest``. ``work``: how
-    far computation is off.
+    far computation is off. ``one``, ``other``: steps that exchange messages in one call.
     """
 
     steps: Steps
@@ -90,6 +93,8 @@ class Varied:
     off: tuple[Floats, ...]
     shortest: tuple[float, ...]
     work: Floats
+    one: Ints
+    other: Ints
 
     def computing(self, rng: np.random.Generator) -> Steps:
         """Return the steps with computation of other lengths."""
@@ -107,6 +112,9 @@ class Varied:
         for kind, (off, shortest) in enumerate(zip(self.off, self.shortest, strict=True)):
             mine = self.step[self.kind == kind]
             extra[mine] = np.maximum(off[rng.integers(0, len(off), len(mine))], shortest)
+        # Two calls that send to each other and receive end together: what was measured of each is
+        # the later of the two messages already.
+        extra[self.other] = extra[self.one]
         return extra
 
 
@@ -129,7 +137,11 @@ def varied(steps: Steps, node_of: Ints, distance: Ints | None, network: Network,
             shortest.append((_SHORTEST - 1.0) * float(network.path(d).transfer.at(size)))
     kind = number[which.reshape(-1)] if len(keys) else np.zeros(0, dtype=np.int64)
     known = kind >= 0
-    return Varied(steps, sends[known], kind[known], tuple(off), tuple(shortest), work)
+    both = np.flatnonzero((steps.op == int(Op.SENDRECV)) & (steps.to >= 0)
+                          & (steps.to == steps.source))
+    both = both[both < steps.to[both]]
+    return Varied(steps, sends[known], kind[known], tuple(off), tuple(shortest), work, both,
+                  steps.to[both])
 
 
 def _nearest(key: Key, spread: Mapping[Key, Floats]) -> Key | None:

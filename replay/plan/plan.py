@@ -198,8 +198,11 @@ class _Planner:
         self.classified: Classified = classify(
             [section.steps for section in sections], self.full, mapping, self.distance)
         self.notes += self.classified.notes
-        self.needs = [(s, needs_of(full, self.classified.call_of[s], mapping))
-                      for s, full in enumerate(self.full)]
+        # Messages of a collective that is executed as such are not seen where it fits.
+        self.needs = [
+            (s, needs_of(full, np.where(self.classified.direct_of[s][self.origin[s]] >= 0, -1,
+                                        self.classified.call_of[s]), mapping))
+            for s, full in enumerate(self.full)]
         self.direct = [(s, direct_needs(section.steps, self.classified.direct_of[s], mapping))
                        for s, section in enumerate(sections)]
 
