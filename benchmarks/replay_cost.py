@@ -42,9 +42,9 @@ from replay.plan.program import Code, Program  # noqa: E402
 
 TIMEOUT_S = 120.0
 SIZES = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
-PASSES = 24
-NULL_CALLS = 200_000
-PAIR_TURNS = 50_000
+PASSES = 12
+NULL_CALLS = 50_000
+PAIR_TURNS = 15_000
 EMULATORS = 16
 #: Lengths of emulated computation, in us.
 PIECES = (20, 50, 100, 200, 500, 1000, 2000, 5000)
@@ -73,11 +73,11 @@ class Row:
 
 
 def turns_of(nbytes: int) -> int:
-    """Return how many turns of a ping-pong one pass has: some 20 ms of them.
+    """Return how many turns of a ping-pong one pass has: some 10 to 20 ms of them.
 
     Between passes processes sleep, and the cores take their time to be fast again.
     """
-    return min(30_000, (100 << 20) // (nbytes + 16_384)) if nbytes > 2048 else 30_000
+    return (100 << 20) // (nbytes + 16_384) if nbytes > 2048 else 15_000
 
 
 # ---- programs --------------------------------------------------------------------------------
@@ -160,6 +160,7 @@ def calls(mpi: Mpi, repeats: int, pages: str, folder: Path) -> list[Row]:
     ours: list[list[float]] = [[] for _ in cases]
     theirs: list[list[float]] = [[] for _ in cases]
     for repeat in range(repeats):
+        print(f"turn {repeat + 1} of {repeats}", file=sys.stderr, flush=True)
         for i, (_what, words, made, per_pass, _calls, _sampled) in enumerate(cases):
             theirs[i].append(statistics.median(
                 plain(mpi, program, [*words, str(PASSES), *huge])))
