@@ -12,7 +12,7 @@ from p3s.errors import P3SError
 from p3s.predict.dependency import build
 from p3s.predict.dependency.schedule import schedule
 from p3s.predict.dependency.simulate import Simulated, simulate, simulate_anyway
-from p3s.predict.network import Network, Path, line
+from p3s.predict.network import Curve, Network, Path, line
 from replay.order.builder import Builder
 from replay.steps import Steps
 
@@ -565,3 +565,30 @@ def test_no_compiler_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_no_steps() -> None:
     steps, found = run(Builder(3))
     assert len(found.end_ns) == 0
+
+
+def test_handshake_waits_at_busy_links() -> None:
+    """A rendezvous message behind bulk data: its announcement waits for the link, then itself."""
+    builder = Builder(4)
+    builder.add(0, "MPI_Isend", 2, 1_000_000, tag=1)
+    builder.add(0, "MPI_Wait")
+    builder.add(1, "MPI_Send", 3, 1000, tag=2, work_ns=100.0)
+    builder.add(2, "MPI_Recv", 0, 1_000_000, tag=1)
+    builder.add(3, "MPI_Recv", 1, 1000, tag=2)
+    steps = builder.build()
+    path = Path(Curve((0.0,), (50.0,)), Curve((0.0,), (10.0,)), Curve((0.0,), (5.0,)), 0.0, True)
+    plain = Network({1: path}, rate=1.0, burst=0.0, post=1.0)
+    node_of = np.array([0, 0, 1, 1])
+    small = int(steps.of(3).start)
+    without = simulate(steps, node_of, plain)
+    shaken = simulate(steps, node_of, replace(plain, handshake=True))
+    # Without it the small message is queued behind the data; with it only after the answer.
+    assert without.began_ns[steps.source[small]] == 100.0
+    assert shaken.began_ns[steps.source[small]] >= 1_000_000.0
+    alone = Builder(2)
+    alone.add(0, "MPI_Send", 1, 1000)
+    alone.add(1, "MPI_Recv", 0, 1000)
+    one = alone.build()
+    ends = [simulate(one, np.array([0, 1]), net).end_ns
+            for net in (plain, replace(plain, handshake=True))]
+    assert (ends[0] == ends[1]).all()

@@ -28,7 +28,8 @@ def network(rate: float = 0.0238, burst: float = 131072.0) -> Network:
     outside = Path(Curve((1.0, 65480.0, 131072.0, 1e6), (60e3, 200e3, 420e3, 3.7e7)),
                    Curve((1.0, 65536.0), (12e3, 40e3)), Curve((1.0, 65536.0), (6e3, 25e3)),
                    65480.0, True)
-    return Network({0: inside, 1: outside}, rate=rate, burst=burst, post=700.0)
+    return Network({0: inside, 1: outside}, rate=rate, burst=burst, post=700.0,
+                   background=False, handshake=True)
 
 
 def classes() -> list[MessageClass]:
@@ -78,7 +79,9 @@ def test_queueing_is_not_counted_twice() -> None:
     costs = recovered(truth, noise=0.01, only=(loaded,))
     idle = float(truth.paths[1].transfer.at(big))
     assert costs.messages[-1].estimate.cost_ns > 2 * idle
-    assert float(costs.network.paths[1].transfer.at(big)) == pytest.approx(idle, rel=0.25)
+    # a few KiB of burst too many or too few are some 100 us of queue
+    assert float(costs.network.paths[1].transfer.at(big)) == pytest.approx(
+        idle, abs=0.05 * costs.messages[-1].estimate.cost_ns)
     assert abs(costs.checked[-1]) < 0.02
 
 

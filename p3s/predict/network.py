@@ -68,7 +68,8 @@ class Network:
     ``reduce``: ns per byte of the arithmetic of a reduction. ``source``: what it was made from.
     ``sender_buffer``: bytes that a node takes off the sender of a rendezvous message before its
     link has carried them. ``background``: rendezvous messages begin while their ranks compute;
-    False: when both are inside a call.
+    False: when both are inside a call. ``handshake``: what announces a rendezvous message, and the
+    answer, wait at busy links too.
     """
 
     paths: dict[int, Path]
@@ -80,6 +81,7 @@ class Network:
     detail: dict[str, float] = field(default_factory=dict)
     sender_buffer: float = 0.0
     background: bool = True
+    handshake: bool = False
 
     def path(self, distance: int) -> Path:
         """Return the path of a distance; of the nearest one that is known where it is not."""
@@ -97,6 +99,7 @@ class Network:
             "reduce_ns_per_byte": self.reduce,
             "sender_buffer_bytes": self.sender_buffer,
             "background": self.background,
+            "handshake": self.handshake,
             "paths": [
                 {
                     "distance": distance,
@@ -128,6 +131,7 @@ class Network:
                 detail={str(name): float(value) for name, value in data["detail"].items()},
                 sender_buffer=_cost(data["sender_buffer_bytes"]),
                 background=bool(data["background"]),
+                handshake=bool(data.get("handshake", False)),
             )
             if not network.paths or network.rate <= 0:
                 raise ValueError("no path" if not network.paths else "a rate of 0")

@@ -17,7 +17,9 @@ _SHARED = 0.8
 #: Messages that come closer together than this share of the mean distance are a bunch.
 _BUNCH = 0.5
 #: A burst that is not more than this many of the first messages is none.
-_BURST = 1.2
+_FIRST = 1.5
+#: Percentile of what has passed beyond the rate that is the burst.
+_BEST = 85
 #: Fewest messages that a line is put through.
 _FEWEST = 4
 
@@ -114,18 +116,26 @@ def _bucket(flood: Flood) -> Link:
         tail = max(count // 4, 0)
         low, high = _slopes(sent[tail:], ns[tail:])
         rate = 1.0 / max(whole[1], 1e-12)
-        # What the line has passed when the first message is there was not held up.
-        passed = (flood.start[1] - whole[0]) * rate
-        burst = passed if passed > _BURST * flood.start[0] else 0.0
-        return Link(rate, burst, _residual(sent, ns, [whole], count),
+        return Link(rate, _burst(flood, rate, 0), _residual(sent, ns, [whole], count),
                     1.0 / max(high, 1e-12), 1.0 / max(low, 1e-12),
                     f"steady rate of a flood of {who}")
     _, knee, first, second = best
     rate = 1.0 / second[1]
-    burst = max((flood.start[1] - second[0]) * rate, 0.0)
+    burst = _burst(flood, rate, knee)
     low, high = _slopes(sent[knee:], ns[knee:])
     return Link(rate, burst, _residual(sent, ns, [first, second], knee), 1.0 / max(high, 1e-12),
                 1.0 / max(low, 1e-12), f"token bucket through a flood of {who}")
+
+
+def _burst(flood: Flood, rate: float, knee: int) -> float:
+    """Return what has passed beyond the rate, by the arrivals from ``knee`` on; 0: nothing.
+
+    A message counts when all of it is there, and so less than what the link has passed: of the
+    arrivals, nearly the best tells.
+    """
+    beyond = flood.sent[knee:] - rate * (flood.ns[knee:] - flood.start[1])
+    burst = float(np.percentile(beyond, _BEST))
+    return burst if burst > _FIRST * flood.start[0] else 0.0
 
 
 def _line(x: Floats, y: Floats) -> tuple[float, float]:

@@ -105,7 +105,7 @@ def network_of(
                             linked=d > 0)
         rate = {"low_ns": link.high, "high_ns": link.low}.get(which, link.rate)
         return Network(paths, rate=rate, burst=link.burst, sender_buffer=buffer, background=False,
-                       post=post.cost_ns if post else _POST, source="replay",
+                       handshake=True, post=post.cost_ns if post else _POST, source="replay",
                        detail={"link_residual": link.residual})
 
     executions = Executions(classes, programs, world, simulate, work_scale)
@@ -135,7 +135,8 @@ def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) ->
         ns = np.sort(result.link_ns, axis=1)
         if ns.shape[1] != len(nbytes):
             continue
-        found.append(Flood(len(sends), np.cumsum(nbytes), np.nanmedian(ns, axis=0)))
+        found.append(Flood(len(sends), np.cumsum(nbytes), np.nanmedian(ns, axis=0),
+                           (float(nbytes[0]), float(np.nanmin(ns[:, 0])))))
     return found
 
 

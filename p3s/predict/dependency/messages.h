@@ -87,15 +87,73 @@ static void out_of_node(struct sim *s, i64 i, double ns)
         into_node(s, i, e.ns);
 }
 
-/* Both sides of a rendezvous message have begun. */
+/* ---- the handshake of a rendezvous message: small messages that wait at links like others ---- */
+
+static int shakes(const struct sim *s, i64 i)
+{
+    return s->in->handshake && s->in->linked[s->kinds[s->live[i].cost].path]
+        && isfinite(s->in->rate);
+}
+
+/* When something small has passed a link that it reaches at `ns`. */
+static double through(const struct sim *s, const double *links, i64 node, double ns)
+{
+    double early = links[node] - s->in->burst / s->in->rate;
+    return early > ns ? early : ns;
+}
+
+static i64 from_node(const struct sim *s, i64 i) { return s->in->node_of[rank_of(s, i)]; }
+static i64 to_node(const struct sim *s, i64 i) { return s->in->node_of[s->in->peer[i]]; }
+
+/* One way of it, `kind` on the way out and the next kind on the way in; at once if nothing waits. */
+static int passes(struct sim *s, i64 i, int kind, double *ns)
+{
+    int answers = kind >= ANSWER_OUT;
+    i64 here = answers ? to_node(s, i) : from_node(s, i);
+    i64 there = answers ? from_node(s, i) : to_node(s, i);
+    if (kind == ANNOUNCE_OUT || kind == ANSWER_OUT) {
+        double out = through(s, s->egress, here, *ns);
+        if (out > *ns) {
+            push(s, event(out, kind + 1, i));
+            return 0;
+        }
+    }
+    double in = through(s, s->ingress, there, *ns);
+    if (in > *ns && kind != ANNOUNCE_END && kind != ANSWER_END) {
+        push(s, event(in, answers ? ANSWER_END : ANNOUNCE_END, i));
+        return 0;
+    }
+    return 1;
+}
+
+static void answer(struct sim *s, i64 i, int kind, double ns)
+{
+    if (!shakes(s, i) || passes(s, i, kind, &ns))
+        transfer(s, i, ns);
+}
+
+/* Both sides of a rendezvous message have begun, and the receiver knows of it. */
 static void meet(struct sim *s, i64 i)
 {
     double mine = s->live[i].begin, other = s->live[s->in->to[i]].begin;
+    if (shakes(s, i))
+        mine = s->live[i].began; /* when it was announced */
     double ns = mine > other ? mine : other;
-    if (s->in->background)
-        transfer(s, i, ns);
-    else
+    if (!s->in->background)
         push(s, event(ns, BOTH_IN_CALL, i));
+    else if (shakes(s, i))
+        push(s, event(ns, ANSWER_OUT, i));
+    else
+        transfer(s, i, ns);
+}
+
+static void announce(struct sim *s, i64 i, int kind, double ns)
+{
+    if (!passes(s, i, kind, &ns) || !(s->live[i].state & MEETS))
+        return;
+    s->live[i].began = ns;
+    if (s->live[s->in->to[i]].state & BEGUN)
+        meet(s, i);
 }
 
 /* When, from `ns` on, the rank of step `first` is inside a call, that one or a later one. */
@@ -119,7 +177,7 @@ static void both_in_call(struct sim *s, i64 i, double ns)
     if (both > ns)
         push(s, event(both, BOTH_IN_CALL, i)); /* the other may have left its call by then */
     else
-        transfer(s, i, ns);
+        answer(s, i, ANSWER_OUT, ns);
 }
 
 /* Step i begins to send; returns what its call takes for itself, if it needs not wait. */
@@ -138,7 +196,9 @@ static double send(struct sim *s, i64 i)
         return s->kinds[s->live[i].cost].send;
     }
     s->live[i].state |= MEETS;
-    if (s->live[j].state & BEGUN)
+    if (shakes(s, i))
+        push(s, event(s->live[i].begin, ANNOUNCE_OUT, i));
+    else if (s->live[j].state & BEGUN)
         meet(s, i);
     return in->post;
 }
@@ -146,7 +206,8 @@ static double send(struct sim *s, i64 i)
 static void post_receive(struct sim *s, i64 j)
 {
     i64 i = s->in->source[j];
-    if (i >= 0 && i != j && (s->live[i].state & (BEGUN | MEETS)) == (BEGUN | MEETS))
+    if (i >= 0 && i != j && (s->live[i].state & (BEGUN | MEETS)) == (BEGUN | MEETS)
+        && (!shakes(s, i) || !isnan(s->live[i].began)))
         meet(s, i);
 }
 

@@ -167,6 +167,12 @@ static void handle(struct sim *s, struct event e)
     case BOTH_IN_CALL:
         both_in_call(s, what, e.ns);
         break;
+    case ANNOUNCE_OUT: case ANNOUNCE_IN: case ANNOUNCE_END:
+        announce(s, what, (int)(e.what >> 56), e.ns);
+        break;
+    case ANSWER_OUT: case ANSWER_IN: case ANSWER_END:
+        answer(s, what, (int)(e.what >> 56), e.ns);
+        break;
     case EGRESS:
         out_of_node(s, what, e.ns);
         break;

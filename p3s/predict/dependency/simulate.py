@@ -80,7 +80,8 @@ def simulate(
     message (``Path.eager_bytes`` or less, or a buffered send) begins with its send, whose call
     takes ``Path.send``; a *rendezvous* message (larger, or a synchronous send) begins when send
     and receive have both begun (a nonblocking receive: when it is posted; with
-    ``network.background`` False moreover when both ranks are in a call), and its blocking send,
+    ``network.background`` False moreover when both ranks are in a call; with ``handshake``, what
+    announces it and the answer wait at busy links too), and its blocking send,
     or the wait for it, ends when the sender is rid of it: ``Path.send`` after that begin, and not
     before the arrival less ``transfer(0)`` and less what ``network.sender_buffer`` holds.
     A message arrives ``Path.transfer`` after its begin, plus what it is delayed by others on the
@@ -167,7 +168,7 @@ class _Input(ctypes.Structure):
         ("same", ctypes.c_int64), ("other", ctypes.c_int64),
         *((name, _INTS) for name in ("curve_start", "linked", "curve_bytes", "curve_ns", "eager")),
         *((name, ctypes.c_double) for name in ("rate", "burst", "post", "held_ns")),
-        ("background", ctypes.c_int64), ("anyway", ctypes.c_int64),
+        ("background", ctypes.c_int64), ("anyway", ctypes.c_int64), ("handshake", ctypes.c_int64),
         *((name, _INTS) for name in (
             "call_start", "call_step", "call_instance", "call_ns", "kind", "member_start",
             "member", "expected", "root")),
@@ -246,7 +247,7 @@ def _inputs(
         floats([y for curve in curves for y in curve.ns], "the cost of a message"),
         _pointer(keep, np.array([path.eager_bytes for path in paths], dtype=np.float64)),
         network.rate, network.burst, network.post, network.sender_buffer / network.rate,
-        int(network.background), int(anyway),
+        int(network.background), int(anyway), int(network.handshake),
         ints(calls.call_start), ints(calls.call_step), ints(calls.call_instance),
         floats(call_ns, "the cost of a collective"), ints(calls.kind), ints(calls.member_start),
         ints(calls.member), ints(calls.expected), ints(calls.root),

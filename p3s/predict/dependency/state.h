@@ -15,7 +15,11 @@ enum {
     BEGUN = 1, ARRIVED = 2, USED = 4, WANT_SENT = 8, WANT_HERE = 16, MEETS = 32,
     LET_GO = 64, CUT = 128 /* only where the simulation is to end anyway, see loosen() */
 };
-enum { BOTH_IN_CALL, EGRESS, INGRESS, CHOICE }; /* events of the heap, in this order at one time */
+/* Events of the heap, in this order at one time. */
+enum {
+    BOTH_IN_CALL, ANNOUNCE_OUT, ANNOUNCE_IN, ANNOUNCE_END, ANSWER_OUT, ANSWER_IN, ANSWER_END,
+    EGRESS, INGRESS, CHOICE
+};
 enum { TOGETHER, FROM_ROOT, TO_ROOT, CHAIN };   /* kinds of collectives */
 enum { DONE, DEADLOCK, NO_MEMORY, FLAWED };
 enum { SOUND, NO_OPERATION, NO_RANK, NO_BYTES, NO_WORK, NOT_RECEIVED, NOT_SENT, NO_REQUEST };
@@ -31,7 +35,7 @@ struct input {
     const i64 *curve_start, *linked;   /* three curves per path: transfer, send, receive */
     const double *curve_bytes, *curve_ns, *eager;
     double rate, burst, post, held_ns;
-    i64 background, anyway;
+    i64 background, anyway, handshake;
     /* Collective calls in the order of their steps, and the instances they take part in. */
     const i64 *call_start, *call_step, *call_instance;
     const double *call_ns;
