@@ -20,7 +20,7 @@ from p3s.cli.common import (
     say,
     table,
 )
-from p3s.errors import UsageError
+from p3s.errors import P3SError, UsageError
 from replay.settings import BUDGET_S, MAPPINGS, NOISES, PAGES, STALL_S, ReplaySettings
 
 EPILOG = """\b
@@ -127,11 +127,10 @@ def hosts_of(text: str) -> tuple[str, ...]:
     """Return host names from a list with commas; n[0-3] stands for n0,n1,n2,n3."""
     from replay.launch.hosts import expand_hosts
 
-    names = tuple(expand_hosts(text)) if text.strip() else ()
-    bad = [name for name in names if name.startswith("-") or not name.isprintable()]
-    if bad:
-        raise UsageError(f"--hosts {text}: {bad[0]!r} is not a host name")
-    return names
+    try:
+        return tuple(expand_hosts(text)) if text.strip() else ()
+    except P3SError as err:
+        raise UsageError(f"--hosts: {err}") from err
 
 
 def settings_of(hosts: str, cores: int, budget: str, launcher: str, **more: Any) -> ReplaySettings:
