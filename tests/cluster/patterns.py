@@ -231,11 +231,13 @@ def source(n: int = 16, *, nbytes: int = 65536, turns: int = 10) -> Pattern:
 
 
 def crossing(n: int = 16, *, nbytes: int = 65536, turns: int = 10) -> Pattern:
-    """Everybody exchanges with the rank half the world away: all of it over the trunk."""
+    """Exchange with the rank half the world away, all over the trunk; a little with nearer ones."""
     pattern, uneven = Pattern("crossing", n), _imbalance(n, turns)
     for rank in range(n):
         for turn in range(turns):
             pattern.work(rank, WORK_NS * uneven[rank, turn])
+            pattern.add(rank, "sendrecv", (rank + n // 4) % n, 1024, 1,
+                        peer2=(rank - n // 4) % n, nbytes2=1024, tag2=1)
             pattern.exchange(rank, (rank + n // 2) % n, nbytes)
     return pattern
 
