@@ -43,6 +43,13 @@ class Executions:
         self.simulate, self.work_scale = simulate, work_scale
         self._done: dict[int, Executed] = {}
 
+    def done(self, number: int) -> Executed:
+        """Return a program as steps."""
+        if number not in self._done:
+            self._done[number] = executed(self.programs[number], self.world,
+                                          work_scale=self.work_scale)
+        return self._done[number]
+
     def compare(self, samples: Sequence[Observed], network: Network
                 ) -> Iterator[tuple[Observed, Floats]]:
         """Yield samples and the simulated transfers of their messages, NaN where nobody waits.
@@ -50,10 +57,7 @@ class Executions:
         Of each size and distance, only samples of a few programs are looked at.
         """
         for number, wanted in _by_program(samples).items():
-            if number not in self._done:
-                self._done[number] = executed(self.programs[number], self.world,
-                                              work_scale=self.work_scale)
-            times = simulated_transfers(self.programs[number], self._done[number], network,
+            times = simulated_transfers(self.programs[number], self.done(number), network,
                                         self.simulate, self.classes)
             if times is not None:
                 for observed in wanted:

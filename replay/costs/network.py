@@ -21,6 +21,7 @@ from replay.costs.messages import (
     observations,
 )
 from replay.costs.messages import level as level_of
+from replay.costs.scale import share_of_spread
 from replay.costs.software import (
     RECEIVE,
     SEND,
@@ -53,7 +54,8 @@ class Costs:
     ``network``, and ``low`` and ``high`` with the ends of the 95 % intervals. ``messages``: per
     message class, queueing included. ``points``: (distance, bytes) -> transfer without it.
     ``checked``: per message class measured minus simulated transfer, relative; NaN: no sample.
-    ``spread``: how transfers vary; ``work``: how computation does.
+    ``spread``: how transfers vary; ``work``: how computation does; ``share``: of the measured
+    deviations, what they are scaled by.
     """
 
     network: Network
@@ -66,6 +68,7 @@ class Costs:
     checked: Floats
     spread: Spread
     work: Floats
+    share: float
 
 
 def network_of(
@@ -116,9 +119,11 @@ def network_of(
                        link.burst if math.isfinite(link.rate) else math.inf,
                        deviations(executions, in_trace(observed), network),
                        deviations(executions, use, network))
+    work = work_spread(programs, results)
+    share = share_of_spread(executions, results, network, spread, work)
     return Costs(network, build("low_ns", shift), build("high_ns", shift), costs, link, idle,
                  {d: why for d, (_, why) in eager.items()}, checked(executions, costs, network),
-                 spread, work_spread(programs, results))
+                 {key: share * off for key, off in spread.items()}, share * work, share)
 
 
 def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) -> list[Flood]:

@@ -143,6 +143,7 @@ def network_entry(costs: Costs) -> dict[str, Any]:
         "link_from": costs.link.why,
         "link_residual": costs.link.residual,
         "post_ns": network.post,
+        "spread_share": costs.share,
         "paths": [{
             "distance": d,
             "eager_bytes": path.eager_bytes if math.isfinite(path.eager_bytes) else None,
