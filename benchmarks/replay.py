@@ -43,6 +43,11 @@ PHASE, COMM = 0.05, 0.10
 ESTIMATORS = ("simulation", "whole", "thesis")
 
 
+#: Of a replay's result in the raw data.
+KEPT = ("nodes", "pairs", "programs", "passes", "network", "phases", "notes", "work_error_ns",
+        "clock_error_ns")
+
+
 @dataclass(frozen=True)
 class Estimate:
     """What one estimator says of a pattern, in ns: phase time, communication of every rank."""
@@ -202,7 +207,7 @@ def one_pattern(name: str, directory: Path, program: Path, asked: argparse.Names
                 pattern, cluster, directory, budget_s=asked.budget, hosts=cluster.hosts,
                 timed=not asked.untimed, noise=noise, progress=_say if asked.verbose else None)
             entry.setdefault("replays", {})[noise] = {
-                "result": result, "wall_s": time.monotonic() - begin,
+                "result": {key: result[key] for key in KEPT}, "wall_s": time.monotonic() - begin,
                 "estimates": {key: {"phase_ns": guess.phase_ns, "comm_ns": guess.comm_ns.tolist()}
                               for key, guess in guessed[noise].items()}}
         look()

@@ -12,6 +12,9 @@ from replay_patterns import Trace
 
 #: Computation of one step.
 WORK_NS = 5_000_000
+#: The same where messages are small: each call costs some 100 us more or less, by chance, when
+#: ranks share cores; phase times of such patterns repeat within 2 % only with more computation.
+LONG_WORK_NS = 10_000_000
 _CALLS = {
     "send": "MPI_Send", "isend": "MPI_Isend", "recv": "MPI_Recv", "irecv": "MPI_Irecv",
     "barrier": "MPI_Barrier", "bcast": "MPI_Bcast", "reduce": "MPI_Reduce",
@@ -109,7 +112,7 @@ def ring(n: int = 16, *, nbytes: int = 131072, turns: int = 40) -> Pattern:
     pattern, uneven = Pattern("ring", n), _imbalance(n, turns)
     for rank in range(n):
         for turn in range(turns):
-            pattern.work(rank, WORK_NS * uneven[rank, turn])
+            pattern.work(rank, LONG_WORK_NS * uneven[rank, turn])
             pattern.add(rank, "irecv", (rank - 1) % n, nbytes)
             pattern.add(rank, "send", (rank + 1) % n, nbytes)
             pattern.add(rank, "wait", nbytes=1)
@@ -164,12 +167,13 @@ def wave2(n: int = 16) -> Pattern:
     return _sweep("wave2", n, 4, 16384, 10)
 
 
-def doubling(name: str, nbytes: int, n: int = 16, turns: int = 40) -> Pattern:
+def doubling(name: str, nbytes: int, n: int = 16, turns: int = 40,
+             work_ns: int = LONG_WORK_NS) -> Pattern:
     """Recursive doubling: exchanges with rank XOR 1, 2, 4, 8."""
     pattern, uneven = Pattern(name, n), _imbalance(n, turns)
     for rank in range(n):
         for turn in range(turns):
-            pattern.work(rank, WORK_NS * uneven[rank, turn])
+            pattern.work(rank, work_ns * uneven[rank, turn])
             bit = 1
             while bit < n:
                 pattern.exchange(rank, rank ^ bit, nbytes, bit)
@@ -177,19 +181,20 @@ def doubling(name: str, nbytes: int, n: int = 16, turns: int = 40) -> Pattern:
     return pattern
 
 
-def allreduce(name: str, nbytes: int, n: int = 16, turns: int = 10) -> Pattern:
+def allreduce(name: str, nbytes: int, n: int = 16, turns: int = 10,
+              work_ns: int = WORK_NS) -> Pattern:
     """MPI_Allreduce of all ranks; computation uneven by up to 25 %."""
     pattern, uneven = Pattern(name, n), _imbalance(n, turns)
     for rank in range(n):
         for turn in range(turns):
-            pattern.work(rank, WORK_NS * uneven[rank, turn])
+            pattern.work(rank, work_ns * uneven[rank, turn])
             pattern.add(rank, "allreduce", nbytes=nbytes)
     return pattern
 
 
-def cg(n: int = 16, *, side: int = 4, nbytes: int = 131072, turns: int = 15) -> Pattern:
+def cg(name: str, nbytes: int, n: int = 16, *, side: int = 4, turns: int = 15) -> Pattern:
     """As in NPB CG: sums over a row by exchanges, one with the transposed rank, small sums."""
-    pattern, uneven = Pattern("cg", n), _imbalance(n, turns)
+    pattern, uneven = Pattern(name, n), _imbalance(n, turns)
     for rank in range(n):
         row, col = divmod(rank, side)
 
@@ -226,11 +231,13 @@ def source(n: int = 16, *, nbytes: int = 65536, turns: int = 10) -> Pattern:
 
 
 def crossing(n: int = 16, *, nbytes: int = 65536, turns: int = 10) -> Pattern:
-    """Everybody exchanges with the rank half the world away: all of it over the trunk."""
+    """Exchange with the rank half the world away, all over the trunk; a little with nearer ones."""
     pattern, uneven = Pattern("crossing", n), _imbalance(n, turns)
     for rank in range(n):
         for turn in range(turns):
             pattern.work(rank, WORK_NS * uneven[rank, turn])
+            pattern.add(rank, "sendrecv", (rank + n // 4) % n, 1024, 1,
+                        peer2=(rank - n // 4) % n, nbytes2=1024, tag2=1)
             pattern.exchange(rank, (rank + n // 2) % n, nbytes)
     return pattern
 
@@ -241,10 +248,12 @@ PATTERNS: dict[str, Callable[[], Pattern]] = {
     "wave": wave,
     "wave2": wave2,
     "rd": lambda: doubling("rd", 8192),
-    "rd2": lambda: doubling("rd2", 65000, turns=10),
-    "allreduce 8 KiB": lambda: allreduce("allreduce 8 KiB", 8192, turns=40),
+    "rd2": lambda: doubling("rd2", 65000, turns=10, work_ns=WORK_NS),
+    "allreduce 8 KiB": lambda: allreduce("allreduce 8 KiB", 8192, turns=40,
+                                         work_ns=LONG_WORK_NS),
     "allreduce 256 KiB": lambda: allreduce("allreduce 256 KiB", 262144, turns=10),
-    "cg": cg,
+    "cg 65,000 B": lambda: cg("cg 65,000 B", 65000),
+    "cg 128 KiB": lambda: cg("cg 128 KiB", 131072),
     "source": source,
 }
 #: Those of the trunk variant.
