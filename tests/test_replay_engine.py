@@ -183,7 +183,7 @@ def test_programs_of_every_kind(tmp_path: Path, mpi: Mpi) -> None:
         assert reached_ns > at_ns
     places = json.loads((tmp_path / PLACES).read_text())
     assert len({place["pid"] for place in places}) == 4
-    assert set(places[0]) == {"name", "kernel", "cores", "pid"}
+    assert set(places[0]) == {"name", "node", "kernel", "cores", "pid"}
     done = json.loads((tmp_path / DONE).read_text())
     assert done["programs"] == len(programs) and done["skipped"] == 0
     assert done["work_error_ns"]["pieces"] > 0

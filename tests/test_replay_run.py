@@ -73,7 +73,7 @@ def test_halo_is_measured_and_what_is_measured_is_kept(tmp_path: Path) -> None:
 ], ids=["blocking sends beyond any buffer", "wave", "butterfly", "collectives"])
 def test_patterns(tmp_path: Path, trace: Trace) -> None:
     result = run(trace, tmp_path, budget_s=4.0)
-    assert [entry for entry in result["unmeasured"] if entry["kind"] != "collective"] == []
+    assert [entry for entry in result["unmeasured"] if entry["cost"] != "interpolated"] == []
 
 
 def test_whole_iterations_with_timed_black_holes(tmp_path: Path) -> None:

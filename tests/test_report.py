@@ -22,7 +22,7 @@ from p3s.report.png import write_png
 from p3s.report.terminal import curve, render
 from p3s.report.text import factor, percent, seconds, visible
 from p3s.report.view import Point, build_view, points_of, verdict_of
-from p3s.study import SCHEMA_VERSION, Study, write_json
+from p3s.study import REPLAY_VERSION, SCHEMA_VERSION, Study, write_json
 
 HELD = {
     "possible": True,
@@ -304,7 +304,7 @@ def test_unmeasured_classes_are_listed(tmp_path: Path) -> None:
         study.replay_path(64),
         {
             "schema": "p3s.replay",
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": REPLAY_VERSION,
             "n": 64,
             "unmeasured": [{"op": f"MPI_Op{i}", "bytes": 8} for i in range(7)],
         },

@@ -330,7 +330,7 @@ def _notes(
     twins = sorted({str(op) for r in replays.values() for op in r.get("as_blocking") or ()})
     if twins:
         notes.append(
-            f"measured as their blocking twins, without overlap with computation: "
+            f"replayed without progress between the call and its completion: "
             f"{', '.join(twins)}"
         )
     if math.isfinite(ratio):

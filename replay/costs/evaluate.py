@@ -30,7 +30,7 @@ from replay.costs.whole import Whole, whole_times
 from replay.engine.results import ProgramResult
 from replay.plan.program import Program
 from replay.scaled import ScaledTrace
-from replay.steps import Floats
+from replay.steps import Floats, Op
 
 if TYPE_CHECKING:
     from p3s.predict.dependency.simulate import Simulated
@@ -135,7 +135,7 @@ def evaluate(
         "measured_share": sum(share for how, share in by_how.items() if how.startswith("measured")),
         "unmeasured": unmeasured(plan.messages, costs, plan.left_out),
         "left_out": set_up(plan.left_out),
-        "as_blocking": [],
+        "as_blocking": _nonblocking(plan),
         "clock_error_ns": max((result.clock_error_ns for result in every), default=0.0),
         "work_error_ns": _work_error(every),
         "notes": [*plan.notes, *simulation.notes],
@@ -160,3 +160,13 @@ def _work_error(results: Sequence[ProgramResult]) -> dict[str, float]:
     every = np.concatenate(errors)
     return {"p50": float(np.median(every)), "p95": float(np.percentile(every, 95)),
             "number": float(len(every))}
+
+
+def _nonblocking(plan: ReplayPlan) -> list[str]:
+    """Return the nonblocking collectives: most of their messages move at their completion."""
+    found: set[str] = set()
+    for section in plan.sections:
+        steps = section.steps
+        for call in np.unique(steps.call[steps.is_op(Op.ICOLLECTIVE)]).tolist():
+            found.add(steps.calls[call])
+    return sorted(found)
