@@ -87,7 +87,7 @@ def prepare(scaled_dir: Path, settings: ReplaySettings, *, machine: Path | None 
     family, version = (mpi.family, mpi.version) if mpi is not None else USUAL_LIBRARY
     library = library_of(family, version, settings.collectives)
     trace = read_scaled(scaled_dir)
-    sections = read_sections(scaled_dir, turns=settings.turns)
+    sections = read_sections(scaled_dir, turns=settings.turns, trace=trace)
     hosts = settings.hosts or tuple(allocated_hosts())
     mapping = mapping_of(settings.mapping, trace.n, _ranks_per_node(settings, hosts, trace.n),
                          settings.rank_file)

@@ -10,10 +10,10 @@ import pytest
 from replay.costs.calls import INTERPOLATED, MEASURED, NONE, call_costs, interpolated
 from replay.costs.link import Flood, fit_link
 from replay.costs.messages import PAIR, TRACE, message_costs, observations
-from replay.costs.stats import interval_rank, median_interval
 from replay.engine.results import ProgramResult
 from replay.plan.classes import CallClass, MessageClass
 from replay.plan.program import Code
+from replay.stats import interval_rank, median_interval
 from tests.replay_made import event, program_of, world_of
 
 

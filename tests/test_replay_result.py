@@ -17,7 +17,6 @@ from replay.costs.calls import COMPOSED, MEASURED, NONE, CallCost
 from replay.costs.estimate import places
 from replay.costs.evaluate import evaluate, simulated
 from replay.costs.result import write_result
-from replay.costs.stats import Estimate
 from replay.costs.text import result_text
 from replay.costs.thesis import charged, composed, thesis_sum
 from replay.costs.whole import whole_times
@@ -25,6 +24,7 @@ from replay.engine.results import ProgramResult
 from replay.order.builder import Builder
 from replay.plan.classes import CallClass, MessageClass
 from replay.plan.program import Code
+from replay.stats import Estimate
 from replay.steps import LeftOut, Section
 from tests.replay_made import event, program_of, result_of, world_of
 from tests.test_replay_network import PAUSE, network

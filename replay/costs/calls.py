@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.costs.stats import NOTHING, Estimate, median_interval
 from replay.engine.results import ProgramResult
 from replay.plan.classes import CallClass
 from replay.plan.program import Program
+from replay.stats import NOTHING, Estimate, median_interval
 from replay.steps import Floats
 
 MEASURED = "measured"

@@ -16,10 +16,10 @@ from p3s.errors import P3SError
 from p3s.predict.network import Network
 from replay.costs.executed import Executed, executed
 from replay.costs.messages import Key, MessageCost, Observed, typical
-from replay.costs.stats import Estimate
 from replay.plan.classes import MessageClass
 from replay.plan.program import Program
 from replay.plan.world import NODES, World
+from replay.stats import Estimate
 from replay.steps import Floats, Ints
 
 Simulate = Callable[..., Any]

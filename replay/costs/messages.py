@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.costs.stats import NOTHING, Estimate, median_interval
 from replay.engine.results import ProgramResult
 from replay.plan.classes import MessageClass
 from replay.plan.program import Code, Program
 from replay.plan.world import World
+from replay.stats import NOTHING, Estimate, median_interval
 from replay.steps import Floats, Ints
 
 TRACE = "measured in the trace"

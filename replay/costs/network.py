@@ -34,11 +34,11 @@ from replay.costs.software import (
     received_in_trace,
 )
 from replay.costs.spread import Spread, spread_of, work_spread
-from replay.costs.stats import Estimate
 from replay.engine.results import ProgramResult
 from replay.plan.classes import MessageClass
 from replay.plan.program import Code, Program
 from replay.plan.world import World
+from replay.stats import Estimate
 from replay.steps import Floats
 
 #: ns of software costs that nothing has measured.

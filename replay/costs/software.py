@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.predict.network import Curve
-from replay.costs.stats import Estimate, median_interval
 from replay.engine.results import ProgramResult
 from replay.plan.program import Code, Program
 from replay.plan.world import World
+from replay.stats import Estimate, median_interval
 from replay.steps import Floats
 
 SEND, RECEIVE, POST, WAIT, LATE = "send", "receive", "post", "wait", "late"

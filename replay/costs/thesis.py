@@ -9,8 +9,8 @@ import numpy as np
 from p3s.predict.network import Network
 from replay.costs.calls import COMPOSED, NONE, CallCost
 from replay.costs.estimate import Places
-from replay.costs.stats import Estimate
 from replay.plan.classes import CallClass
+from replay.stats import Estimate
 from replay.steps import WAITS, Floats, Ints, Steps
 
 _WAIT_OPS = [int(op) for op in WAITS]

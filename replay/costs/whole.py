@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from replay.costs.estimate import Places
-from replay.costs.stats import Estimate, median_interval
 from replay.engine.results import ProgramResult
 from replay.plan.program import Program
 from replay.plan.world import MEASURED, World
+from replay.stats import Estimate, median_interval
 from replay.steps import Floats, Steps
 
 

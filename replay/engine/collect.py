@@ -9,8 +9,8 @@ import numpy as np
 from replay.engine import clocks
 from replay.engine.inner import Part, Timings
 from replay.engine.results import ProgramResult
-from replay.engine.stats import is_narrow
 from replay.plan.program import EVENT, Code, Program
+from replay.stats import is_narrow
 from replay.steps import Floats, Ints
 
 #: A completion that took longer has waited; one that need not wait takes about 0.1 us.

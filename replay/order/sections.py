@@ -25,13 +25,14 @@ MOST_STEPS = 4096
 
 
 def read_sections(scaled_dir: Path, *, ranks: Ints | None = None, turns: int = TURNS,
-                  most_steps: int = MOST_STEPS) -> tuple[Section, ...]:
-    """Return the sections of a scaled trace on disk; see sections_of.
+                  most_steps: int = MOST_STEPS, trace: ScaledTrace | None = None
+                  ) -> tuple[Section, ...]:
+    """Return the sections of a scaled trace on disk (``trace``: read before); see sections_of.
 
     Raises P3SError, in one line, when something is missing or damaged.
     """
     scaled_dir = Path(scaled_dir)
-    trace = read_scaled(scaled_dir)
+    trace = trace or read_scaled(scaled_dir)
     order = None
     if (scaled_dir / "order.json").exists():
         order = read_json(scaled_dir / "order.json", "p3s.order")

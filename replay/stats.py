@@ -8,9 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-#: Below so many values no order statistics enclose the median with 95 %.
-FEWEST = 6
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -67,3 +64,8 @@ def interval_rank(count: int) -> int:
         term = term * (count - rank) / (rank + 1)
         rank += 1
     return max(rank - 1, 0)
+
+
+def is_narrow(values: Sequence[float] | npt.ArrayLike, half_width: float) -> bool:
+    """Return whether the interval is within this share of the median; so it is of no value."""
+    return median_interval(values).half_width <= half_width
