@@ -31,7 +31,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from cluster import truth as real  # noqa: E402
 from cluster.network import Cluster, Trunk, missing, openmpi_words  # noqa: E402
-from cluster.patterns import PATTERNS, TRUNK, Pattern  # noqa: E402
+from cluster.patterns import HELD_OUT, PATTERNS, TRUNK, Pattern  # noqa: E402
 
 #: Phase time of the truth may vary by this much (standard deviation over mean).
 MOST_VARIATION = 0.02
@@ -188,7 +188,7 @@ def one_pattern(name: str, directory: Path, program: Path, asked: argparse.Names
     The truth is measured before the replay and after it, so that it has seen the same machine.
     """
     on_trunk = name in TRUNK
-    pattern = {**PATTERNS, **TRUNK}[name]()
+    pattern = {**PATTERNS, **HELD_OUT, **TRUNK}[name]()
     directory.mkdir(exist_ok=True)
     runs: list[real.Truth] = []
     entry: dict[str, Any] = {}
@@ -224,7 +224,7 @@ def one_pattern(name: str, directory: Path, program: Path, asked: argparse.Names
 def main(arguments: list[str]) -> int:
     """Run the campaign and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--pattern", action="append", choices=[*PATTERNS, *TRUNK])
+    parser.add_argument("--pattern", action="append", choices=[*PATTERNS, *HELD_OUT, *TRUNK])
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds per replay")
     parser.add_argument("--out", type=Path, help="raw data as JSON")
@@ -249,7 +249,7 @@ def main(arguments: list[str]) -> int:
         work = asked.work or Path(scratch)
         work.mkdir(parents=True, exist_ok=True)
         program = real.build(work)
-        for name in asked.pattern or PATTERNS:
+        for name in asked.pattern or [*PATTERNS, *HELD_OUT]:
             raw["patterns"][name] = one_pattern(
                 name, work / name.replace(" ", "-"), program, asked, old.get(name, {}))
             if asked.out:
