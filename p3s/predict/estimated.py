@@ -1,0 +1,44 @@
+"""What an estimator says of the communication of one process count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    FloatArray = NDArray[np.float64]
+
+#: Estimators by name, as they are preferred, and what each is, for people.
+ESTIMATORS = {
+    "simulation": "dependency simulation with the costs that the replay measured",
+    "machine": "dependency simulation with costs measured between two ranks (p3s machine measure)",
+    "simgrid": "SimGrid's replay of the exported trace, on costs measured between two ranks",
+    "thesis": "sum of each rank's own calls with immediate black holes (Eq. 8.1)",
+}
+
+
+@dataclass(frozen=True)
+class Communication:
+    """Communication per rank and phase; arrays (ranks, phases) in seconds, of the whole run.
+
+    ``comm``: all time in MPI calls, waiting included; ``low`` and ``high``: the ends of its
+    interval from the costs of messages; ``waiting``, ``transfer``, ``software``: its parts, NaN
+    where an estimator does not tell them apart. ``phases``: numbers of the phases, as the columns.
+    ``why_not``: why the times do not tell how fast the program is, "" if they do.
+    ``notes``: what was approximated, a line each.
+    """
+
+    estimator: str
+    n: int
+    phases: tuple[int, ...]
+    comm: FloatArray
+    low: FloatArray
+    high: FloatArray
+    waiting: FloatArray
+    transfer: FloatArray
+    software: FloatArray
+    why_not: str = ""
+    notes: tuple[str, ...] = ()
