@@ -98,13 +98,13 @@ def _text(value: Value) -> str:
     import math
 
     from p3s.predict.gate import COST, RATIO, TIME
-    from p3s.report.text import core_hours, seconds
+    from p3s.report.text import seconds
 
     def one(number: float) -> str:
         if value.kind == TIME:
             return seconds(number)
         if value.kind == COST:
-            return core_hours(number)
+            return f"{number:.3g} core-h"
         return f"{number:.3g}" if value.kind == RATIO else f"{number:g}"
 
     if math.isinf(value.value):

@@ -32,11 +32,6 @@ def _figures(value: float) -> str:
     return f"{value:.2f}"
 
 
-def core_hours(value: float | None) -> str:
-    """Return a cost with three figures."""
-    return NOT_KNOWN if value is None else f"{_figures(value)} core-h"
-
-
 def interval(low: float | None, high: float | None) -> str:
     """Return an interval of times, or that it is not known."""
     if low is None or high is None:
