@@ -202,6 +202,17 @@ def test_low_confidence_is_exit_code_3_unless_the_gate_fails(
     assert "base: 20 %" in capsys.readouterr().err
 
 
+def test_what_is_not_representative_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "shared.json"
+    Prediction.of(made_prediction(representative=False)).save(path)
+    assert run(["gate", str(path), "--fail-if", "time@512 > 1 h"]) == 0
+    assert "mind that communication at all counts is not repr" in capsys.readouterr().err
+    assert run(["gate", str(path), "--fail-if", "time@512 > 1 h", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_representative"]
+
+
 def test_json_is_one_object_also_when_it_fails(
     saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,7 +55,8 @@ def gate(
     other = None if base is None else Prediction.load(base)
     findings = [check(condition, prediction, other) for condition in conditions]
     failed = sum(finding.met for finding in findings)
-    doubts = _doubts(prediction, other)
+    doubts = _told("low_confidence", prediction, other)
+    shaky = _told("not_representative", prediction, other)
     code = GateFailed.exit_code if failed else 3 if doubts else 0
     if json_:
         emit_json(
@@ -65,6 +66,7 @@ def gate(
                 "exit_code": code,
                 "conditions": [_as_json(finding) for finding in findings],
                 "low_confidence": doubts,
+                "not_representative": shaky,
             }
         )
     else:
@@ -73,16 +75,17 @@ def gate(
     if failed:
         say(f"p3s: gate failed: {failed} of {len(findings)} conditions "
             f"{'is' if failed == 1 else 'are'} true")  # fmt: skip
+    for text in shaky:
+        say(f"mind that {text}")
     if doubts:
         say("low confidence: " + "; ".join(doubts))
     return code
 
 
-def _doubts(prediction: Prediction, base: Prediction | None) -> list[str]:
-    doubts = [str(text) for text in prediction.data["low_confidence"]]
-    if base is not None:
-        doubts += [f"base: {text}" for text in base.data["low_confidence"]]
-    return doubts
+def _told(key: str, prediction: Prediction, base: Prediction | None) -> list[str]:
+    """Return the sentences under a key, those of the base marked."""
+    told = [str(text) for text in prediction.data[key]]
+    return told + [f"base: {text}" for text in (base.data[key] if base is not None else ())]
 
 
 def _word(finding: Finding) -> str:

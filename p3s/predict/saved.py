@@ -58,8 +58,12 @@ class Prediction:
         Raises P3SError, in one line, when there is none, when it is damaged or of another version.
         """
         file = _file_of(Path(path))
-        _refuse_old(file)
-        return cls.of(read_json(file, SCHEMA, VERSION), file)
+        try:
+            data = read_json(file, SCHEMA, VERSION)
+        except P3SError:
+            _refuse_old(file)
+            raise
+        return cls.of(data, file)
 
     def save(self, path: Path | str) -> None:
         """Write the prediction as JSON, whole or not at all; raises P3SError when it cannot be."""

@@ -61,11 +61,12 @@ def _estimates(prediction: Mapping[str, Any], n: int) -> Iterator[str]:
 
 
 def _residuals(prediction: Mapping[str, Any]) -> Iterator[str]:
-    """Say how far the model is from what was measured, per kind of comparison."""
+    """Say how far the model is from what was measured; in brackets where that tells little."""
     found: dict[str, list[str]] = {}
     for each in residuals_of(prediction):
         if each.ratio is not None:
-            found.setdefault(each.what, []).append(f"{each.ratio:.2f} at {each.n}")
+            text = f"{each.ratio:.2f} at {each.n}"
+            found.setdefault(each.what, []).append(text if each.representative else f"({text})")
     for what, texts in found.items():
         yield f"measured over model, {what}: {', '.join(thinned(texts, MAX_LINES))}"
 
