@@ -30,8 +30,8 @@ from p3s.errors import Damaged, P3SError, UsageError
 from p3s.words import differing
 
 __all__ = ["PREDICTION_VERSION", "REPLAY_SCHEMA", "REPLAY_VERSION", "RUN_SCHEMA",
-           "SCHEMA_VERSION", "STUDY_SCHEMA", "RunRecord", "Study", "as_json", "is_old_replay", "read_json", "write_bytes",
-           "write_json"]  # fmt: skip
+           "SCHEMA_VERSION", "STUDY_SCHEMA", "RunRecord", "Study", "as_json", "is_old_replay",
+           "read_json", "write_bytes", "write_json"]  # fmt: skip
 
 STUDY_SCHEMA = "p3s.study"
 RUN_SCHEMA = "p3s.run"

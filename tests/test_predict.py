@@ -12,9 +12,10 @@ from handmade import phase, put_replay, put_scaled
 
 from p3s.errors import P3SError
 from p3s.predict import compose, predict
+from p3s.predict.estimators import estimate
 from p3s.predict.measured import Measured, run_times
-from p3s.predict.times import PhaseTimes, phase_times
-from p3s.study import Study, read_json, write_json
+from p3s.predict.times import PhaseTimes, computation, with_communication
+from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
 from p3s.trace import Call, RankTrace, RunTrace
 
 MS = 1e6  # ns
@@ -25,6 +26,10 @@ def study(tmp_path: Path) -> Study:
     made = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
     write_json(made.model_path, {"schema": "p3s.model", "schema_version": 1, "holdout": None})
     return made
+
+
+def phase_times(study: Study, n: int) -> PhaseTimes:
+    return with_communication(computation(study, n), estimate("simulation", study, n))
 
 
 def test_time_is_the_sum_over_phases_of_the_slowest_rank(study: Study) -> None:
@@ -60,7 +65,7 @@ def test_time_is_the_sum_over_phases_of_the_slowest_rank(study: Study) -> None:
     assert row["low_s"] == pytest.approx((18 + 1 + 18 + 2) * 1e-3)
     assert row["high_s"] == pytest.approx((22 + 1 + 22 + 2) * 1e-3)
     assert row["work_s"] == pytest.approx(35e-3)
-    assert read_json(study.prediction_path, "p3s.prediction") == result
+    assert read_json(study.prediction_path, "p3s.prediction", PREDICTION_VERSION) == result
 
 
 def times_at(n: int, seconds: float, width: float = 0.1, **head: Any) -> PhaseTimes:
@@ -310,14 +315,14 @@ def test_time_without_a_core_is_noticed() -> None:
 def test_what_the_scaled_trace_leaves_out_counts_as_unknown() -> None:
     """Events without a rule are in no row of the scaled trace; the traced run remembers them."""
     from p3s.characterize.unmodelled import sentences
-    from p3s.predict.prediction import _unknown_share
+    from p3s.predict.doubts import unknown_share
 
     head = {
         "share": {"exact": {"events": 1.0, "bytes": 1.0, "work": 1.0}},
         "traced_share": {"unknown": {"events": 0.4, "bytes": 0.0, "time": 0.1}},
         "unmodelled_ops": {"MPI_Put": 7},
     }
-    assert _unknown_share(head) == 0.4
+    assert unknown_share(head) == 0.4
     assert sentences(head) == ["seen, not modelled: MPI_Put 7 events in the traced runs"]
     row = {"op": "MPI_Put", "np": 8, "events": 1200, "share_of_events": 0.5, "share_of_time": 0.03}
     assert sentences({**head, "not_modelled": [row]}) == [
@@ -325,4 +330,4 @@ def test_what_the_scaled_trace_leaves_out_counts_as_unknown() -> None:
         " 3.0 % of the time)"
     ]
     assert sentences({**head, "not_modelled": [None]}) == []
-    assert _unknown_share({"share": head["share"]}) == 0.0
+    assert unknown_share({"share": head["share"]}) == 0.0
