@@ -108,8 +108,8 @@ def choose(found: Estimates, wanted: str = AUTO) -> Choice:
         return Choice(name, _reason(found, name), {n: _taken(found, n, name) for n in counts})
     if there:
         name = there[0]
-        why = f"no estimator tells how fast the program is, this is the first there is" \
-              f"{_doubt(found, name)}"
+        why = (f"no estimator tells how fast the program is ({_why_not(found, name)}); it is the "
+               "first that is there at every count")  # fmt: skip
         return Choice(name, why, {n: _taken(found, n, name) for n in counts})
     mixed: dict[int, PhaseTimes] = {}
     for n in counts:

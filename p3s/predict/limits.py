@@ -92,7 +92,8 @@ def _where(table: Sequence[Point], base: _Base, key: int, threshold: float) -> i
         now = base.lost(other, key, "time_s") / spare if spare > 0 else 0.0
         if now > 1.0 and now > before:
             share = max(1.0 - before, 0.0) / (now - before)
-            return round(one[0] * math.exp(share * math.log(other[0] / one[0])))
+            at = one[0] * math.exp(share * math.log(other[0] / one[0]))
+            return min(math.ceil(at), other[0])
         before = now
     return None
 

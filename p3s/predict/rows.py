@@ -19,6 +19,8 @@ COMM_PARTS = ("waiting", "transfer", "software")
 _SUMMED = ("compute_s", "comm_s", *(f"{part}_s" for part in COMM_PARTS))
 _ENDS = ("x", "covered", "outside", "below")
 _SECONDS_PER_HOUR = 3600.0
+#: Ranks whose times differ by less than this share need equally long.
+_SAME = 1e-3
 
 
 def row_of(
@@ -71,7 +73,7 @@ def why_not_of(times: PhaseTimes, replayed: Mapping[str, Any]) -> str:
 def give_interval(row: dict[str, Any], times: PhaseTimes, others: Mapping[str, Estimate]
                   ) -> Factors | None:
     """Add the interval's parts but for the residual; return them joined, None if not known."""
-    own = own_parts(times, range(len(times.phases)))
+    own = own_parts(times)
     model = model_part(times, others)
     row["interval_parts"] = {
         **{name: _pair(part) for name, part in (own or {"work": None, "cost": None,
@@ -113,17 +115,30 @@ def _pair(part: Factors | None) -> list[float] | None:
     return None if part is None else [part[0], part[1]]
 
 
+def slowest_rank(times: PhaseTimes) -> int:
+    """Return the rank that needs longest in all; of those within 0.1 % of it, the busiest."""
+    import numpy as np
+
+    whole = (times.compute + times.comm).sum(axis=1)
+    late = np.flatnonzero(whole >= (1.0 - _SAME) * whole.max())
+    return int(late[np.argmax(times.compute[late].sum(axis=1))])
+
+
 def _phases(times: PhaseTimes, ends_too: bool = True) -> list[dict[str, Any]]:
-    """Return the phases with their times: those of the rank that needs longest for each."""
+    """Return the phases with their times: those of the rank that needs longest in all.
+
+    Of the thesis's sum (Eq. 8.1) those of the rank that needs longest in each phase.
+    """
     import numpy as np
 
     rows = []
+    every = None if times.estimator == "thesis" else slowest_rank(times)
     for slot, phase in enumerate(times.phases):
         compute, comm = times.compute[:, slot], times.comm[:, slot]
-        slowest = int(np.argmax(compute + comm))
+        slowest = int(np.argmax(compute + comm)) if every is None else every
         seconds, talked = float(compute[slowest]), float(comm[slowest])
         ends = times.interval_of(slot)
-        own = own_parts(times, [slot]) if ends_too else None
+        own = own_parts(times, slowest, slot) if ends_too else None
         low, high = combine(own.values()) if own is not None else (None, None)
         time = seconds + talked
         entry: dict[str, Any] = {
@@ -172,7 +187,7 @@ def _estimators(times: PhaseTimes, others: Mapping[str, Estimate]) -> dict[str, 
             continue
         phases = _phases(made, ends_too=False)
         time = sum(phase["time_s"] for phase in phases)
-        own = own_parts(made, range(len(made.phases)))
+        own = own_parts(made)
         low, high = combine(own.values()) if own is not None else (None, None)
         found[name] = {
             "time_s": time, "low_s": None if low is None else time * low,
