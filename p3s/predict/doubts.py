@@ -1,11 +1,11 @@
 """Why a prediction is not to be trusted: rules that are missing, or too far from what was traced.
 
-Every doubt is a sentence of ``low_confidence``, which means exit code 3.
+Doubts are sentences of ``low_confidence``, which means exit code 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from p3s.words import left_out
@@ -16,7 +16,7 @@ UNKNOWN_LIMIT = 0.10
 EXTRAPOLATION_LIMIT = 32.0
 #: Share of the messages and collectives of a held-out count that the model must get right.
 HOLDOUT_LIMIT = 0.9
-#: How many times as long, or as short, as the model a representative run may be.
+#: How many times as long, or as short, as the model a representative run may be unnoted.
 RESIDUAL_LIMIT = 1.5
 
 _UNKNOWN = frozenset({"unknown", "not seen", "not_seen"})
@@ -99,8 +99,11 @@ def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[str]:
     return [f"fitted without {left_out(holdout)} the model misses there {', '.join(wrong)}"]
 
 
-def unlike(residuals: list[dict[str, Any]]) -> list[str]:
-    """Say at which count a run that tells took far longer, or far less, than the model says."""
+def unlike(residuals: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say where a run that tells took far longer, or far less, than the model says; a note.
+
+    Its residual is in the interval, and a small run on a busy machine may well take longer.
+    """
     far = [entry for entry in residuals
            if entry["what"] == "run time" and entry["representative"] and entry["ratio"]
            and not 1 / RESIDUAL_LIMIT <= entry["ratio"] <= RESIDUAL_LIMIT]  # fmt: skip
@@ -109,6 +112,6 @@ def unlike(residuals: list[dict[str, Any]]) -> list[str]:
     worst = max(far, key=lambda entry: max(entry["ratio"], 1 / entry["ratio"]))
     return [
         f"at {worst['n']} processes the program took {worst['ratio']:.2g} times as long as the "
-        f"model says (limits 1/{RESIDUAL_LIMIT:g} and {RESIDUAL_LIMIT:g}): something in it is "
-        "not modelled"
+        "model says, which makes the interval as wide: something in it is not modelled, or the "
+        "machine was busy with something else"
     ]

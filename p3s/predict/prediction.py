@@ -119,6 +119,7 @@ def compose(
     ratio = counts[-1] / max(traced) if traced else math.inf
     asked = [row for row in rows if row["n"] not in traced]
     share = verdict_share(last.head)
+    kept_in_mind = notes.notes(rows, times, replays, asked, share, ratio)
     return {
         "schema": PREDICTION_SCHEMA,
         "schema_version": PREDICTION_VERSION,
@@ -138,11 +139,10 @@ def compose(
         "verdict_share": share,
         "traced_counts": list(traced),
         "extrapolation_ratio": ratio if math.isfinite(ratio) else None,
-        "low_confidence": [*doubts(unknown, ratio), *outside.doubts(asked), *missed(holdout),
-                           *unlike(residual)],
+        "low_confidence": [*doubts(unknown, ratio), *outside.doubts(asked), *missed(holdout)],
         "not_representative": shared,
         "not_modelled": notes.not_modelled(last, replays.get(counts[-1], {})),
-        "notes": [*shared, *notes.notes(rows, times, replays, asked, share, ratio)],
+        "notes": [*shared, *unlike(residual), *kept_in_mind],
     }  # fmt: skip
 
 
