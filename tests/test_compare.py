@@ -237,6 +237,7 @@ def test_low_confidence_is_exit_code_3(
     studies: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     old, new = studies
-    Prediction.of({**NEW.data, "low_confidence": ["too far"]}).save(Study(Path(new)).prediction_path)
+    doubtful = Prediction.of({**NEW.data, "low_confidence": ["too far"]})
+    doubtful.save(Study(Path(new)).prediction_path)
     assert run(["compare", old, new]) == 3
     assert "B: too far" in capsys.readouterr().err

@@ -31,9 +31,9 @@ from p3s.report.text import seconds
 Json = dict[str, Any]
 
 NAMES = [
-    "</text></svg><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "=1+cmd|' /C calc'!A0",
-    "\x1b[31mred\x1b]0;title\x07", "abc\u202egnp.exe", "$\\frac{", "_hidden", "\ud800lone", "a\x00b",
-    "x" * 5000, "日本語", "%s{0}{{x}}", "",
+    "</text></svg><script>alert(1)</script>", "<img src=x onerror=alert(1)>",
+    "=1+cmd|' /C calc'!A0", "\x1b[31mred\x1b]0;title\x07", "abc\u202egnp.exe", "$\\frac{", "_hidden",
+    "\ud800lone", "a\x00b", "x" * 5000, "日本語", "%s{0}{{x}}", "",
 ]  # fmt: skip
 HUGE = tuple(2**k for k in range(2, 12))
 
@@ -41,8 +41,9 @@ HUGE = tuple(2**k for k in range(2, 12))
 def nulled(data: Json) -> Json:
     """Return a prediction with everything null that may be."""
     for row in data["counts"]:
-        for key in ("low_s", "high_s", "model_low_s", "model_high_s", "speedup_low", "speedup_high",
-                    "waiting_s", "transfer_s", "software_s", "measured_s", "measured_work_s"):  # fmt: skip
+        for key in ("low_s", "high_s", "model_low_s", "model_high_s", "speedup_low",
+                    "speedup_high", "waiting_s", "transfer_s", "software_s", "measured_s",
+                    "measured_work_s"):  # fmt: skip
             row[key] = None
         row["interval_parts"] = dict.fromkeys(row["interval_parts"])
         row.update(measured=False, time_from="model")
@@ -96,7 +97,7 @@ MADE: dict[str, Json] = {
     "partial, one point": nulled(made_prediction((4,), 1)),
     "zero": zeroed(made_prediction()),
     "no limits": made_prediction(limits=[], phase_laws=[], residuals=[], notes=[], not_modelled=[]),
-    "empty": {**made_prediction((4,), 1), **dict.fromkeys(("limits", "phase_laws", "residuals"), [])},
+    "empty": made_prediction((4,), 1, limits=[], phase_laws=[], residuals=[]),
     "500 phases, 10 counts": made_prediction(HUGE, 500),
     "200 counts": made_prediction(tuple(range(4, 204)), 2),
     "hostile": hostile(made_prediction((4, 8, 64), 20)),
@@ -190,8 +191,10 @@ class _Tags(HTMLParser):
 @pytest.mark.parametrize("name", MADE)
 def test_what_a_notebook_shows_is_static(name: str) -> None:
     page = _Tags(Prediction.of(MADE[name])._repr_html_())
-    assert set(page.tags) <= {"div", "p", "b", "svg", "title", "line", "text", "polygon", "polyline",
-                              "rect", "circle", "table", "thead", "tbody", "tr", "th", "td"}  # fmt: skip
+    assert set(page.tags) <= {
+        "div", "p", "b", "svg", "title", "line", "text", "polygon", "polyline", "rect", "circle",
+        "table", "thead", "tbody", "tr", "th", "td",
+    }  # fmt: skip
     assert not {attr for attr in page.attributes if attr.startswith("on")}
     assert not page.attributes & {"href", "src", "style", "xlink:href"}
     points = page.tags.count("rect") + page.tags.count("circle")
@@ -275,8 +278,8 @@ def test_pictures_and_csv_of_the_command(
     study = put_study(tmp_path / "study", MADE["usual"])
     one, two = str(tmp_path / "speedup.pdf"), str(tmp_path / "parts.svg")
     page = str(tmp_path / "page.html")
-    assert run(["report", str(study.root), "-o", page, "--picture", one, "--plot", "speedup",
-                "--picture", two, "--plot", "parts", "--size", "3.4x2.4", "--json"]) == 0  # fmt: skip
+    both = ["--picture", one, "--plot", "speedup", "--picture", two, "--plot", "parts"]
+    assert run(["report", str(study.root), "-o", page, *both, "--size", "3.4x2.4", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["pictures"] == [one, two] and found["report"] == page
     assert found["prediction"] == MADE["usual"]
