@@ -84,10 +84,10 @@ class Topology:
             return np.zeros((number, number), dtype=bool)
         if not len(self.up):
             return ~np.eye(number, dtype=bool)
-        below = _below(self.up)
+        under = below(self.up)
         shared = np.zeros((number, number), dtype=bool)
-        for link in np.flatnonzero(below[:, first] != below[:, second]).tolist():
-            side = below[link]
+        for link in np.flatnonzero(under[:, first] != under[:, second]).tolist():
+            side = under[link]
             shared |= side[:, None] != side[None, :]
         return shared
 
@@ -156,8 +156,8 @@ def slurm(source: str, text: str) -> Topology:
                        "Nodes=N or Switches=S")
     index = {name: i for i, name in enumerate(names)}
     up = np.full(len(names), -1, dtype=np.int64)
-    for parent, below in enumerate(children):
-        for child in below:
+    for parent, those in enumerate(children):
+        for child in those:
             if child not in index:
                 raise P3SError(f"{source}: switch {names[parent]} has a switch {child} below it "
                                "that is not there")
@@ -215,18 +215,18 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     return found
 
 
-def _below(up: Ints) -> Bools:
-    """Return (switch, other): whether other is below the switch, or the switch itself."""
+def below(up: Ints) -> Bools:
+    """Return (switch, other): whether other is below the switch in a tree, or the switch itself."""
     number = len(up)
-    below = np.eye(number, dtype=bool)
+    under = np.eye(number, dtype=bool)
     place = up.copy()
     for _ in range(number):
         on = place >= 0
         if not on.any():
             break
-        below[place[on], np.flatnonzero(on)] = True
+        under[place[on], np.flatnonzero(on)] = True
         place[on] = up[place[on]]
-    return below
+    return under
 
 
 def _tree_hops(source: str, up: Ints, names: Sequence[str]) -> Ints:
@@ -243,8 +243,8 @@ def _tree_hops(source: str, up: Ints, names: Sequence[str]) -> Ints:
     else:
         raise P3SError(f"{source}: the switches above {names[int(np.argmax(depth))]} go round in "
                        "a circle")
-    below = _below(up).astype(np.int64)
-    common = below.T @ below  # switches above both, themselves included
+    under = below(up).astype(np.int64)
+    common = under.T @ under  # switches above both, themselves included
     hops = (depth[:, None] + 1) + (depth[None, :] + 1) - 2 * common + 1
     # Trees that are not joined: as if one more switch stood above them all.
     return np.where(common > 0, hops, depth[:, None] + depth[None, :] + 3)
