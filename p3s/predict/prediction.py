@@ -54,9 +54,8 @@ def predict(
     """
     model = read_json(study.model_path, "p3s.model")
     # the model of a value that was not traced rests on the counts of other values
-    traced = sorted({*study.counts(), *(model["counts"] if model.get("derived") else ())})
-    if elsewhere:
-        traced = traced or sorted(model["counts"])
+    traced = sorted({*study.counts(), *(model["counts"] if model.get("derived") else ())}
+                    or model.get("counts", ()))  # fmt: skip
     wanted = sorted(set(counts))
     found = estimates(study, wanted, wanted=estimator, machine=machine, setting=setting,
                       stale=stale, jobs=jobs, say=say)  # fmt: skip
