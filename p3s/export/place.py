@@ -70,8 +70,9 @@ def new_file(target: Path) -> Iterator[IO[str]]:
             raise UsageError(f"{target}: a directory; name a file with -o")
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace",
-                       buffering=1 << 20) as file:
+        os.close(handle)
+        with open(temporary, "w", encoding="utf-8", errors="backslashreplace",
+                  buffering=1 << 20) as file:
             yield file
             file.flush()
             os.fchmod(file.fileno(), 0o644)
