@@ -15,7 +15,7 @@ import numpy as np
 
 from p3s.export.program import RankProgram, Table
 from p3s.trace.ops import blocking_of
-from replay.steps import Op
+from replay.steps import Floats, Ints, Op
 
 #: List of the files of the ranks.
 INDEX = "trace.txt"
@@ -49,16 +49,31 @@ def file_of(rank: int) -> str:
     return f"rank-{rank:06d}.txt"
 
 
-def write_trace(programs: Iterable[RankProgram], n: int, directory: Path) -> Written:
-    """Write the files of all ranks and their list into a directory."""
+def write_trace(programs: Iterable[RankProgram], n: int, directory: Path,
+                first_ns: Floats | None = None) -> Written:
+    """Write the files of all ranks and their list into a directory.
+
+    ``first_ns``: computation ahead of all, of each program.
+    """
     done = Written()
-    for program in programs:
-        _write_rank(program, n, directory / file_of(program.rank), done)
+    for k, program in enumerate(programs):
+        first = 0.0 if first_ns is None else float(first_ns[k])
+        _write_rank(program, n, directory / file_of(program.rank), done, first)
     (directory / INDEX).write_text("".join(f"{file_of(rank)}\n" for rank in range(n)))
     return done
 
 
-def _write_rank(program: RankProgram, n: int, path: Path, done: Written) -> None:
+def acts(program: RankProgram) -> Ints:
+    """Return how many actions of SimGrid's each event of a program is, computation left out.
+
+    Only for programs whose collectives are messages, or calls that SimGrid has.
+    """
+    op = program.table.op[program.at]
+    one = np.isin(op, [int(o) for o in (*_ACTIONS, Op.COLLECTIVE)])
+    return np.where(one, 1, np.diff(program.done_start))
+
+
+def _write_rank(program: RankProgram, n: int, path: Path, done: Written, first: float) -> None:
     table, rank = program.table, program.rank
     texts, lost = _texts(table, rank, n)
     used = np.bincount(program.at, minlength=len(table))
@@ -77,6 +92,8 @@ def _write_rank(program: RankProgram, n: int, path: Path, done: Written) -> None
         + len(program.done) + 2
     with open(path, "w", encoding="ascii", buffering=1 << 20) as file:
         file.write(f"{rank} init\n")
+        if first > 0:
+            file.write(f"{rank} compute {flops(first)}\n")
         file.write("".join(lines.tolist()))
         file.write(f"{rank} finalize\n")
 
