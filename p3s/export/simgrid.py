@@ -50,15 +50,16 @@ def file_of(rank: int) -> str:
 
 
 def write_trace(programs: Iterable[RankProgram], n: int, directory: Path,
-                first_ns: Floats | None = None) -> Written:
+                first_ns: Floats | None = None, post_ns: float = 0.0) -> Written:
     """Write the files of all ranks and their list into a directory.
 
-    ``first_ns``: computation ahead of all, of each program.
+    ``first_ns``: computation ahead of all, of each program. ``post_ns``: computation before each
+    nonblocking receive, for what its call takes, which SimGrid does not know.
     """
     done = Written()
     for k, program in enumerate(programs):
         first = 0.0 if first_ns is None else float(first_ns[k])
-        _write_rank(program, n, directory / file_of(program.rank), done, first)
+        _write_rank(program, n, directory / file_of(program.rank), done, first, post_ns)
     (directory / INDEX).write_text("".join(f"{file_of(rank)}\n" for rank in range(n)))
     return done
 
@@ -73,9 +74,10 @@ def acts(program: RankProgram) -> Ints:
     return np.where(one, 1, np.diff(program.done_start))
 
 
-def _write_rank(program: RankProgram, n: int, path: Path, done: Written, first: float) -> None:
+def _write_rank(program: RankProgram, n: int, path: Path, done: Written, first: float,
+                post_ns: float) -> None:
     table, rank = program.table, program.rank
-    texts, lost = _texts(table, rank, n)
+    texts, lost = _texts(table, rank, n, post_ns)
     used = np.bincount(program.at, minlength=len(table))
     _account(table, used, lost, done)
     lines = np.array(texts, dtype=object)[program.at]
@@ -98,13 +100,14 @@ def _write_rank(program: RankProgram, n: int, path: Path, done: Written, first: 
         file.write(f"{rank} finalize\n")
 
 
-def _texts(table: Table, rank: int, n: int) -> tuple[list[str], list[str]]:
+def _texts(table: Table, rank: int, n: int, post_ns: float) -> tuple[list[str], list[str]]:
     """Return the lines of every entry, and why its call is not among them ("": it is)."""
     texts, lost = [], []
     names = [_name(name) for name in table.names] + [""]
     columns = zip(table.op.tolist(), table.peer.tolist(), table.tag.tolist(), table.bytes.tolist(),
                   table.call.tolist(), table.work_ns.tolist(), strict=True)
-    for op, peer, tag, nbytes, call, work in columns:
+    for op, peer, tag, nbytes, call, own in columns:
+        work = own + post_ns if op == Op.IRECV else own
         text = f"{rank} compute {flops(work)}\n" if work > 0 else ""
         why = ""
         if op in _ACTIONS:

@@ -32,6 +32,7 @@ _OTHER = frozenset({"action_init", "smpi_replay_run_init", "smpi_replay_run_fina
 class Replayed:
     """When each step begins and ends in ns, as dependency.simulate says it.
 
+    What a nonblocking receive takes is computation in the trace, and part of its call here.
     SimGrid tells only how long a call takes: ``waiting_ns``, ``software_ns`` and ``transfer_ns``
     are 0. ``written``: what the trace lacks.
     """
@@ -64,7 +65,7 @@ def replay(steps: Steps, node_of: Ints, network: Network, *, first_ns: Floats | 
     with tempfile.TemporaryDirectory(prefix="p3s-simgrid-") as work:
         directory = Path(work)
         start = np.zeros(len(steps.ranks)) if first_ns is None else first_ns
-        written = write_trace(programs, steps.n, directory, start)
+        written = write_trace(programs, steps.n, directory, start, network.post)
         write_platform(directory, network, node_of)
         _run([smpirun, "-np", str(steps.n), "-platform", PLATFORM, "-hostfile", HOSTS,
               "-trace", "-trace-file", _TIMELINE, "--cfg=tracing/precision:9",
@@ -75,6 +76,7 @@ def replay(steps: Steps, node_of: Ints, network: Network, *, first_ns: Floats | 
         mine = slice(int(steps.start[i]), int(steps.start[i + 1]))
         begin[mine], end[mine] = _times(steps, mine, program, states[program.rank],
                                         float(start[i]))
+    begin[np.isin(steps.op, (int(Op.IRECV), int(Op.START_RECV)))] -= network.post
     nothing = np.zeros(len(steps))
     return Replayed(begin, end, nothing, nothing, nothing, written)
 

@@ -103,8 +103,6 @@ def _not_in_simgrid(network: Network, ready: Prepared) -> list[str]:
     found = []
     if not network.background:
         found.append("large messages move while ranks compute, unlike in the measured library")
-    if network.post > 0:
-        found.append(f"starting and completing a request costs nothing ({network.post:.0f} ns)")
     if ready.distance is not None:
         found.append("all nodes are equally far from each other")
     return found
