@@ -51,6 +51,7 @@ class Collectives:
         self._reference: dict[int, Ints] = {}
         self._sequences: list[tuple[Ints, Ints, Ints]] = []
         self.stayed: dict[str, str] = {}
+        self.expanded = False
         self.most, self._totals = self._count(rows)
 
     def _count(self, rows: Ints) -> tuple[dict[int, int], dict[int, float]]:
@@ -129,6 +130,7 @@ class Collectives:
                 self._messages(plan.schedule, member, c, some[posts], kind, first, rows, blocks,
                                number[posts], completed)
                 replaced[some] = True
+                self.expanded = True
 
     def _stay(self, events: Ints, ref: int, kind: Kind, rows: Rows, at: Ints) -> None:
         """Keep calls as they are, with the root and the bytes that the first member has."""
