@@ -1,6 +1,7 @@
 """The replay of a program against its real execution, on a cluster of network namespaces.
 
     python benchmarks/replay.py [--pattern NAME]... [--budget 60] [--out raw.json] [--truth-only]
+                                [--trunk-rate 200mbit]
 
 Needs root, iproute2, and Debian's Open MPI. Every pattern is made once as a list of events; a C
 program executes it for real at 16 ranks, 4 on each of four nodes, and the replay gets a scaled
@@ -30,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from cluster import truth as real  # noqa: E402
-from cluster.network import Cluster, Trunk, missing, openmpi_words  # noqa: E402
+from cluster.network import RATE, Cluster, Trunk, missing, openmpi_words  # noqa: E402
 from cluster.patterns import HELD_OUT, PATTERNS, TRUNK, Pattern  # noqa: E402
 
 #: Phase time of the truth may vary by this much (standard deviation over mean).
@@ -193,7 +194,8 @@ def one_pattern(name: str, directory: Path, program: Path, asked: argparse.Names
     runs: list[real.Truth] = []
     entry: dict[str, Any] = {}
     guessed: dict[str, dict[str, Estimate]] = {}
-    with Cluster(directory / "cluster", trunk=Trunk((0, 1)) if on_trunk else None) as cluster:
+    trunk = Trunk((0, 1), rate=asked.trunk_rate) if on_trunk else None
+    with Cluster(directory / "cluster", trunk=trunk) as cluster:
 
         def look() -> None:
             if not old:
@@ -232,6 +234,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--truth", type=Path, help="take the truths of an earlier --out")
     parser.add_argument("--work", type=Path, help="keep scripts, traces and results here")
     parser.add_argument("--untimed", action="store_true", help="no whole iterations")
+    parser.add_argument("--trunk-rate", default=RATE, help="of the link between the two bridges")
     parser.add_argument("--verbose", action="store_true", help="say what the replay does")
     asked = parser.parse_args(arguments)
     why = missing()

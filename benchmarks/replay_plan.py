@@ -26,7 +26,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 # This directory has a replay.py, which must not be taken for the package.
 sys.path = [*(path for path in sys.path if Path(path).resolve() != HERE),
-            str(HERE.parent / "tests"), str(HERE)]
+            str(HERE.parent), str(HERE.parent / "tests"), str(HERE)]
 
 PROGRAMS = ("jacobi2d", "ring", "halo3d", "cg", "wavefront", "hypercube", "dissemination",
             "every_tenth")

@@ -93,7 +93,7 @@ def result_of(
         transfer = np.where((posted == received) | (end[received] - begin[received] > 1.0),
                             transfer, np.nan)
     link = np.zeros(0)
-    if program.what == "link":
+    if program.what in ("link", "trunk"):
         receives = np.flatnonzero(program.events["code"] == Code.LINK_RECV)
         link = np.concatenate([end[done.first[i]:done.last[i] + 1] for i in receives])
         sends = np.flatnonzero(program.events["code"] == Code.LINK_SEND)

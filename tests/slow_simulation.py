@@ -13,7 +13,7 @@ import numpy as np
 
 from replay.steps import RECEIVES, Op
 
-BEGIN, BOTH, EGRESS, INGRESS, CHOICE = range(5)
+BEGIN, BOTH, EGRESS, TRUNK, INGRESS, CHOICE = range(6)
 SYNCHRONOUS = {Op.SSEND, Op.ISSEND, Op.START_SSEND}
 STARTED_SENDS = {Op.ISEND, Op.ISSEND, Op.START_SEND, Op.START_SSEND}
 STARTED_RECEIVES = {Op.IRECV, Op.START_RECV}
@@ -30,7 +30,7 @@ class Simulation:
         self.collective_ns = np.maximum(self.collective_ns + self.extra, 0)
         self.rank_of = [int(r) for r in steps.rank]
         self.last = {int(r): int(steps.start[i + 1]) for i, r in enumerate(steps.ranks)}
-        size = len(steps)
+        size = self.size = len(steps)
         self.begin, self.end, self.waiting = ([math.nan] * size for _ in range(3))
         self.began: dict[int, float] = {}
         self.arrival: dict[int, float] = {}
@@ -72,6 +72,8 @@ class Simulation:
                 self.both(what, ns)
             elif kind == EGRESS:
                 self.egress(what, ns)
+            elif kind == TRUNK:
+                self.trunk(what % self.size, what // self.size, ns)
             elif kind == INGRESS:
                 self.ingress(what, ns)
             elif self.inside.get(what) is not None:
@@ -141,7 +143,7 @@ class Simulation:
     def transfer(self, i: int, ns: float) -> None:
         path, nbytes = self.message(i)
         self.began[i] = ns
-        if path.linked and math.isfinite(self.net.rate):
+        if path.linked and (math.isfinite(self.net.rate) or self.way(i)):
             self.push(ns, EGRESS, i)
         else:
             self.arrive(i, ns + self.taken(i))
@@ -150,22 +152,61 @@ class Simulation:
         path, nbytes = self.message(i)
         return max(float(path.transfer.at(nbytes)) + float(self.extra[i]), 0)
 
-    def bucket(self, side: str, node: int, ns: float, nbytes: float) -> float:
-        filled = max(self.filled.get((side, node), -math.inf), ns) + nbytes / self.net.rate
-        self.filled[side, node] = filled
-        return max(ns, filled - self.net.burst / self.net.rate)
+    def way(self, i: int) -> list[tuple[str, int]]:
+        """The limited links between switches that a message passes, found by going up both ways."""
+        trunks = self.net.trunks
+        if trunks is None:
+            return []
+
+        def above(node: int) -> list[int]:
+            switches, switch = [], trunks.switch_of[node]
+            while switch >= 0:
+                switches.append(switch)
+                switch = trunks.up[switch]
+            return switches
+
+        one = above(int(self.node_of[self.rank_of[i]]))
+        other = above(int(self.node_of[int(self.s.peer[i])]))
+        links = [("up", s) for s in one if s not in other]
+        links += [("down", s) for s in reversed(other) if s not in one]
+        return [link for link in links if math.isfinite(trunks.rate[link[1]])]
+
+    def carries(self, link: tuple[str, int]) -> tuple[float, float]:
+        if link[0] in ("out", "in"):
+            return self.net.rate, self.net.burst
+        return self.net.trunks.rate[link[1]], self.net.trunks.burst[link[1]]
+
+    def bucket(self, link: tuple[str, int], ns: float, nbytes: float) -> tuple[float, float]:
+        """When its last byte has passed, and when its first one is at the next link."""
+        rate, burst = self.carries(link)
+        filled = max(self.filled.get(link, -math.inf), ns) + nbytes / rate
+        self.filled[link] = filled
+        past = max(ns, filled - burst / rate)
+        return past, max(ns, past - nbytes / rate)
 
     def egress(self, i: int, ns: float) -> None:
         _, nbytes = self.message(i)
-        gone = self.bucket("out", int(self.node_of[self.rank_of[i]]), ns, nbytes)
-        self.gone[i] = gone
-        self.push(max(ns, gone - nbytes / self.net.rate), INGRESS, i)
+        self.gone[i], first = self.bucket(("out", int(self.node_of[self.rank_of[i]])), ns, nbytes)
+        self.on(i, 0, first)
+
+    def on(self, i: int, hop: int, ns: float) -> None:
+        if hop < len(self.way(i)):
+            self.push(ns, TRUNK, hop * self.size + i)
+        else:
+            self.push(ns, INGRESS, i)
+
+    def trunk(self, i: int, hop: int, ns: float) -> None:
+        past, first = self.bucket(self.way(i)[hop], ns, self.message(i)[1])
+        self.gone[i] = max(self.gone[i], past)
+        self.on(i, hop + 1, first)
 
     def ingress(self, i: int, ns: float) -> None:
         path, nbytes = self.message(i)
-        here = self.bucket("in", int(self.node_of[int(self.s.peer[i])]), ns, nbytes)
-        alone = self.began[i] + max(nbytes - self.net.burst, 0) / self.net.rate
-        delay = max(max(here, self.gone[i]) - alone, 0)
+        into = ("in", int(self.node_of[int(self.s.peer[i])]))
+        here, _ = self.bucket(into, ns, nbytes)
+        least = max(max(nbytes - burst, 0) / rate
+                    for rate, burst in map(self.carries, [into, *self.way(i)]))
+        delay = max(max(here, self.gone[i]) - (self.began[i] + least), 0)
         self.arrive(i, self.began[i] + self.taken(i) + delay)
 
     def arrive(self, i: int, ns: float) -> None:

@@ -24,6 +24,7 @@ from replay.engine.results import ProgramResult
 from replay.order.builder import Builder
 from replay.plan.classes import CallClass, MessageClass
 from replay.plan.program import Code
+from replay.plan.topology import flat
 from replay.stats import Estimate
 from replay.steps import LeftOut, Section
 from tests.replay_made import event, program_of, result_of, world_of
@@ -118,7 +119,7 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
         calls=(CallClass("MPI_Recv", "recv", 1024, 1, 1, 0, 0, 2.0),),
         call_of=(np.array([-1, 0, -1, -1, 0, -1]),), direct_of=(np.full(6, -1),),
         programs=(pair,), world=world, mapping=SimpleNamespace(node_of=np.arange(2)),
-        distance=np.array([[0, 1], [1, 0]]), notes=("a note",), iterations=(),
+        distance=np.array([[0, 1], [1, 0]]), notes=("a note",), iterations=(), topology=flat(),
         left_out=(LeftOut("MPI_Comm_split", "communicators are not constructed in the replay",
                           2.0, np.zeros(0)), LeftOut("MPI_Send", "its tag is not known", 3.0,
                                                      np.zeros(0))))

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.errors import Damaged, P3SError
+from p3s.predict.trunks import Trunks
 
 NETWORK_SCHEMA = "p3s.network"
 NETWORK_VERSION = 1
@@ -69,7 +70,8 @@ class Network:
     ``sender_buffer``: bytes that a node takes off the sender of a rendezvous message before its
     link has carried them. ``background``: rendezvous messages begin while their ranks compute;
     False: when both are inside a call. ``handshake``: what announces a rendezvous message, and the
-    answer, wait at busy links too.
+    answer, wait at busy links too. ``trunks``: the links between switches, and which node is where;
+    None: nothing is limited there.
     """
 
     paths: dict[int, Path]
@@ -82,6 +84,7 @@ class Network:
     sender_buffer: float = 0.0
     background: bool = True
     handshake: bool = False
+    trunks: Trunks | None = None
 
     def path(self, distance: int) -> Path:
         """Return the path of a distance; of the nearest one that is known where it is not."""
@@ -112,6 +115,7 @@ class Network:
                 for distance, path in sorted(self.paths.items())
             ],
             "detail": dict(self.detail),
+            **({} if self.trunks is None else {"trunks": self.trunks.to_json()}),
         }  # fmt: skip
 
     @classmethod
@@ -132,6 +136,7 @@ class Network:
                 sender_buffer=_cost(data["sender_buffer_bytes"]),
                 background=bool(data["background"]),
                 handshake=bool(data.get("handshake", False)),
+                trunks=Trunks.from_json(data["trunks"]) if data.get("trunks") else None,
             )
             if not network.paths or network.rate <= 0:
                 raise ValueError("no path" if not network.paths else "a rate of 0")

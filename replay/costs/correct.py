@@ -16,6 +16,7 @@ from p3s.errors import P3SError
 from p3s.predict.network import Network
 from replay.costs.executed import Executed, executed
 from replay.costs.messages import Key, MessageCost, Observed, typical
+from replay.costs.trunks import Fabric
 from replay.plan.classes import MessageClass
 from replay.plan.program import Program
 from replay.plan.world import NODES, World
@@ -38,9 +39,10 @@ class Executions:
     """Programs that were executed, and what a simulation says of them."""
 
     def __init__(self, classes: Sequence[MessageClass], programs: Sequence[Program], world: World,
-                 simulate: Simulate, work_scale: float = 1.0) -> None:
+                 simulate: Simulate, work_scale: float = 1.0,
+                 fabric: Fabric | None = None) -> None:
         self.classes, self.programs, self.world = classes, programs, world
-        self.simulate, self.work_scale = simulate, work_scale
+        self.simulate, self.work_scale, self.fabric = simulate, work_scale, fabric
         self._done: dict[int, Executed] = {}
 
     def done(self, number: int) -> Executed:
@@ -50,6 +52,10 @@ class Executions:
                                           work_scale=self.work_scale)
         return self._done[number]
 
+    def place(self, number: int, network: Network) -> Network:
+        """Return the network as it is between the nodes that a program ran on."""
+        return network if self.fabric is None else self.fabric.place(number, network)
+
     def compare(self, samples: Sequence[Observed], network: Network
                 ) -> Iterator[tuple[Observed, Floats]]:
         """Yield samples and the simulated transfers of their messages, NaN where nobody waits.
@@ -57,8 +63,9 @@ class Executions:
         Of each size and distance, only samples of a few programs are looked at.
         """
         for number, wanted in _by_program(samples).items():
-            times = simulated_transfers(self.programs[number], self.done(number), network,
-                                        self.simulate, self.classes)
+            times = simulated_transfers(
+                self.programs[number], self.done(number), self.place(number, network),
+                self.simulate, self.classes)
             if times is not None:
                 for observed in wanted:
                     yield observed, times[observed.message]
@@ -110,9 +117,11 @@ def deviations(
 
     Only of messages that find the link free, and have it for themselves or pass at once: of those
     that meet there, the simulation lets one pass after the other, a real link all side by side.
+    Not of programs with noise: what waits for that is not late by chance.
     """
     found: dict[Key, list[Floats]] = {}
-    for observed, simulated in executions.compare(samples, network):
+    quiet = [o for o in samples if not executions.programs[o.program].noise]
+    for observed, simulated in executions.compare(quiet, network):
         load = executions.classes[observed.cls].load if observed.cls >= 0 else 1
         if load > 1 and load * observed.key[1] > network.burst and math.isfinite(network.rate):
             continue

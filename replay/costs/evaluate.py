@@ -26,6 +26,7 @@ from replay.costs.result import (
     why_not_representative,
 )
 from replay.costs.thesis import charged, composed, thesis_sum
+from replay.costs.trunks import fabric_of, nothing_known
 from replay.costs.whole import Whole, whole_times
 from replay.engine.results import ProgramResult
 from replay.plan.program import Program
@@ -77,14 +78,15 @@ def simulated(
     """
     programs_by, whole_by = (Anyway(), Anyway()) if simulate is None else (simulate, simulate)
     costs = network_of(plan.messages, plan.programs, results, plan.world, programs_by,
-                       work_scale=work_scale, rough=rough)
+                       work_scale=work_scale, rough=rough, fabric=fabric_of(plan))
     phases = sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))
     where = places(trace.n, phases, plan.sections, plan.full, plan.origin, trace.phase)
     times, begin = phase_times(
         where, plan.full, plan.mapping.node_of, plan.distance,
         (costs.network, costs.low, costs.high), whole_by, costs.spread, work_of(trace, phases),
         costs.work)
-    notes = tuple(dict.fromkeys(getattr(whole_by, "notes", ())))
+    between = nothing_known(plan.topology) if costs.trunks is None else costs.trunks.notes
+    notes = (*between, *dict.fromkeys(getattr(whole_by, "notes", ())))
     return Simulation(costs, times, where, begin, notes)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from replay.plan.program import Code, Program
-from replay.plan.world import World
+from replay.plan.world import NOISE, World
 from replay.steps import Ints, Op, Steps
 
 #: Tag and bytes of control messages between a measured rank and its black hole.
@@ -75,14 +75,16 @@ class _Columns:
 def executed(program: Program, world: World, *, work_scale: float = 1.0) -> Executed:
     """Return what the processes of a program do as steps; schedules of black holes are ignored.
 
-    ``work_scale``: factor on emulated computation.
+    The noise pair, which does everything by its schedule, does nothing here. ``work_scale``:
+    factor on emulated computation.
     """
     columns = _Columns()
     first = np.full(len(program.events), -1, dtype=np.int64)
     last = first.copy()
     start = [0]
     for process in range(world.size):
-        _process(program, process, columns, first, last, work_scale)
+        if world.processes[process].role != NOISE or not program.noise:
+            _process(program, process, columns, first, last, work_scale)
         start.append(len(columns.op))
     members: dict[int, Ints] = {0: np.arange(world.size)}
     for i, ranks in enumerate(program.comms):

@@ -13,7 +13,7 @@ from replay.steps import Floats
 #: A link is a token bucket only where it slows the flood down by this much after its burst.
 _KNEE = 1.25
 #: So much of what k senders could do alone may be missing before they share something.
-_SHARED = 0.8
+SHARED = 0.8
 #: Messages that come closer together than this share of the mean distance are a bunch.
 _BUNCH = 0.5
 #: A burst that is not more than this many of the first messages is none.
@@ -76,13 +76,26 @@ def fit_link(floods: Sequence[Flood]) -> Link:
     best = _bucket(most)
     if most.senders > fewest.senders:
         alone = _bucket(fewest)
-        if best.rate >= _SHARED * alone.rate * most.senders / fewest.senders:
+        if best.rate >= SHARED * alone.rate * most.senders / fewest.senders:
             return Link(math.inf, 0.0, best.residual, math.inf, math.inf,
                         f"no limit found: {most.senders} senders carry "
                         f"{best.rate / alone.rate:.1f} times as much as {fewest.senders}")
         if _close(alone, best):  # one after the other is the better ordered flood
             return alone
     return best
+
+
+def carried(floods: Sequence[Flood]) -> Link | None:
+    """Return what floods over the same links carry, limited by them or not; None: too few arrivals.
+
+    What the fewest senders show, where they carry as much as any: theirs is the better order.
+    """
+    usable = [corners(f) for f in floods if len(f.sent) >= _FEWEST and f.ns[-1] > f.ns[0]]
+    found = [_bucket(f) for f in sorted(usable, key=lambda f: f.senders) if len(f.sent) >= _FEWEST]
+    if not found:
+        return None
+    best = max(found, key=lambda link: link.rate)
+    return next(link for link in found if _close(link, best))
 
 
 def corners(flood: Flood) -> Flood:

@@ -10,7 +10,7 @@ import numpy as np
 
 from p3s.predict.network import Curve, Network, Path, rough_network
 from replay.costs.correct import FLOOR, Executions, Simulate, checked, corrected, deviations
-from replay.costs.link import Flood, Link, fit_link
+from replay.costs.link import Flood, Link, carried, fit_link
 from replay.costs.messages import (
     Key,
     MessageCost,
@@ -34,6 +34,7 @@ from replay.costs.software import (
     received_in_trace,
 )
 from replay.costs.spread import Spread, spread_of, work_spread
+from replay.costs.trunks import Fabric, Known, flows_of, known
 from replay.engine.results import ProgramResult
 from replay.plan.classes import MessageClass
 from replay.plan.program import Code, Program
@@ -55,7 +56,7 @@ class Costs:
     message class, queueing included. ``points``: (distance, bytes) -> transfer without it.
     ``checked``: per message class measured minus simulated transfer, relative; NaN: no sample.
     ``spread``: how transfers vary; ``work``: how computation does; ``share``: of the measured
-    deviations, what they are scaled by.
+    deviations, what they are scaled by. ``trunks``: what is known of links between switches.
     """
 
     network: Network
@@ -69,14 +70,17 @@ class Costs:
     spread: Spread
     work: Floats
     share: float
+    trunks: Known | None = None
 
 
 def network_of(
     classes: Sequence[MessageClass], programs: Sequence[Program],
     results: Mapping[int, ProgramResult], world: World, simulate: Simulate, *,
-    work_scale: float = 1.0, rough: Network | None = None,
+    work_scale: float = 1.0, rough: Network | None = None, fabric: Fabric | None = None,
 ) -> Costs:
     """Return the costs of messages that a replay has measured; ``rough``: those of others.
+
+    ``fabric``: the switches, where they are known.
 
     The curves hold what a message needs on an idle network: the executed programs are simulated
     with them, and what the simulation adds by queueing is taken off, until both agree.
@@ -85,7 +89,13 @@ def network_of(
     observed = observations(classes, programs, results, world)
     costs = message_costs(classes, observed)
     use = chosen(classes, costs, observed)
-    link = fit_link(floods(programs, results))
+    flooded = floods(programs, results)
+    link = fit_link(flooded)
+    trunks = None
+    if fabric is not None:
+        alone = link.rate if math.isfinite(link.rate) else max(
+            (one.rate for flood in flooded if (one := carried([flood])) is not None), default=0.0)
+        trunks = known(fabric, flows_of(fabric, programs, results, world, alone), link.burst)
     points = pooled(use)
     own = own_costs(programs, results, world)
     distances = sorted({d for d, _ in points} | {cls.distance for cls in classes} | {0, 1})
@@ -109,9 +119,10 @@ def network_of(
         rate = {"low_ns": link.high, "high_ns": link.low}.get(which, link.rate)
         return Network(paths, rate=rate, burst=link.burst, sender_buffer=buffer, background=False,
                        handshake=True, post=post.cost_ns if post else _POST, source="replay",
-                       detail={"link_residual": link.residual})
+                       detail={"link_residual": link.residual},
+                       trunks=None if trunks is None else trunks.trunks(which))
 
-    executions = Executions(classes, programs, world, simulate, work_scale)
+    executions = Executions(classes, programs, world, simulate, work_scale, fabric)
     shift = corrected(executions, use, points, lambda shift: build("cost_ns", shift))
     network = build("cost_ns", shift)
     idle = {key: e.plus(shift.get(key, 0.0)) for key, e in points.items()}
@@ -123,7 +134,7 @@ def network_of(
     share = share_of_spread(executions, results, network, spread, work)
     return Costs(network, build("low_ns", shift), build("high_ns", shift), costs, link, idle,
                  {d: why for d, (_, why) in eager.items()}, checked(executions, costs, network),
-                 {key: share * off for key, off in spread.items()}, share * work, share)
+                 {key: share * off for key, off in spread.items()}, share * work, share, trunks)
 
 
 def floods(programs: Sequence[Program], results: Mapping[int, ProgramResult]) -> list[Flood]:
@@ -205,7 +216,7 @@ def transfer_curve(
 
 def without_queue(costs: Costs) -> Network:
     """Return the network without a link: what queueing is worth."""
-    return replace(costs.network, rate=float("inf"), burst=0.0)
+    return replace(costs.network, rate=float("inf"), burst=0.0, trunks=None)
 
 
 __all__ = ["Costs", "network_of", "floods", "pooled", "transfer_curve", "without_queue"]

@@ -15,6 +15,7 @@ from replay.costs.calls import INTERPOLATED, CallCost
 from replay.costs.estimate import PhaseTimes
 from replay.costs.messages import NEAREST, NONE, PAIR, PAIR_BOTH, TRACE, TRACE_BOTH, USUAL
 from replay.costs.network import Costs
+from replay.costs.trunks import link_name
 from replay.costs.whole import Whole
 from replay.order.reasons import REASON_TEXT, Reason
 from replay.plan.classes import CallClass, MessageClass
@@ -144,6 +145,7 @@ def network_entry(costs: Costs) -> dict[str, Any]:
         "link_residual": costs.link.residual,
         "post_ns": network.post,
         "spread_share": costs.share,
+        "trunks": trunk_entries(costs),
         "paths": [{
             "distance": d,
             "eager_bytes": path.eager_bytes if math.isfinite(path.eager_bytes) else None,
@@ -153,6 +155,27 @@ def network_entry(costs: Costs) -> dict[str, Any]:
             "receive": [list(path.receive.nbytes), list(path.receive.ns)],
         } for d, path in sorted(network.paths.items())],
     }
+
+
+def trunk_entries(costs: Costs) -> list[dict[str, Any]]:
+    """Return one entry per sort of links between switches: a rate, and where it is from."""
+    if costs.trunks is None:
+        return []
+    found: dict[tuple[float, ...], list[int]] = {}
+    known = costs.trunks
+    for i in range(len(known.rate)):
+        found.setdefault((float(known.rate[i]), float(known.burst[i]), float(known.least[i]),
+                          float(known.tried[i])), []).append(i)
+    return [{
+        "links": len(links),
+        "first": link_name(known.fabric.topology, links[0]),
+        "bytes_per_ns": rate if math.isfinite(rate) else None,
+        "burst_bytes": burst if math.isfinite(rate) else None,
+        "from": known.why[links[0]] or ("no limit found" if tried else "not known"),
+        "at_least_bytes_per_ns": least or None,
+        "nodes_tried": int(tried),
+    } for (rate, burst, least, tried), links in found.items()
+        if math.isfinite(rate) or tried]
 
 
 def shares(classes: Sequence[MessageClass], costs: Costs) -> dict[str, float]:

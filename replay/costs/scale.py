@@ -26,28 +26,30 @@ def share_of_spread(
 
     Deviations are drawn one by one, though what delays one message often delays its neighbours as
     well, and waiting hides some: drawn in full they can cost more than the programs have shown.
-    Between 0 and 1; 1 where no trace program tells.
+    Between 0 and 1; 1 where no trace program without noise tells.
     """
     found = needed = 0.0
     processes = [i for i, p in enumerate(executions.world.processes) if p.role == MEASURED]
     numbers = [n for n, result in sorted(results.items())
-               if executions.programs[n].what == "trace" and result.passes]
+               if executions.programs[n].what == "trace" and result.passes
+               and not executions.programs[n].noise]
     for number in numbers[:_MOST]:
         program, done = executions.programs[number], executions.done(number)
         distance = node_distance(program, executions.classes)
-        vary = varied(done.steps, done.node_of, distance, network, spread, work)
+        here = executions.place(number, network)
+        vary = varied(done.steps, done.node_of, distance, here, spread, work)
         last = np.array([done.steps.start[p + 1] - 1 for p in processes
                          if done.steps.start[p + 1] > done.steps.start[p]])
         if not len(last):
             continue
         try:
-            typical = executions.simulate(done.steps, done.node_of, network, distance=distance)
+            typical = executions.simulate(done.steps, done.node_of, here, distance=distance)
             drawn = []
             for draw in range(_DRAWS):
                 rng = np.random.default_rng(draw)
                 extra = vary.draw(rng)
                 drawn.append(executions.simulate(
-                    vary.computing(rng), done.node_of, network, distance=distance,
+                    vary.computing(rng), done.node_of, here, distance=distance,
                     extra_ns=extra).end_ns[last].max())
         except P3SError:
             continue

@@ -9,7 +9,7 @@ import numpy as np
 from replay.plan.build_holes import Noise
 from replay.plan.classes import Classified
 from replay.plan.loaded import Loaded
-from replay.plan.micro import link_programs, pair_programs
+from replay.plan.micro import link_programs, pair_programs, trunk_programs
 from replay.plan.places import Placement, placement_of
 from replay.plan.program import Program
 from replay.plan.settle import Settled, refuse_unproven, settled
@@ -52,6 +52,8 @@ def classes(
         programs = list(pair_programs(classified.messages, world, which))
         if both and number == 0 and any(cls.distance for cls in classified.messages):
             programs += link_programs(world)
+        if both and (number or len(placements[number].flows) > 1):
+            programs += trunk_programs(world, placements[number].flows)
         for program in programs:
             refuse_unproven(program, program.name)
             yield number, program

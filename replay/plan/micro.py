@@ -4,7 +4,8 @@
 of the other and back, after a pause in which the link comes to rest; the receiver waits already.
 With a load of k, k pairs of processes do so at the same time. "exchange": the same with
 MPI_Sendrecv, both ways at once. "calls": what calls cost by themselves. "link": messages back to
-back from one node to the other.
+back from one node to the other. "trunk": the same from one or two nodes to as many others, all over
+the same links between switches.
 """
 
 from __future__ import annotations
@@ -339,4 +340,33 @@ def link_programs(world: World, nbytes: int = 1 << 15, number: int = 128, *,
             sheet.add(b, Code.LINK_RECV, peer=a, tag=FIRST_TAG, bytes=nbytes // finer,
                       number=each, sample=0)
         found.append(sheet.program("link", f"link, {len(pairs)} sending"))
+    return tuple(found)
+
+
+def trunk_programs(world: World, flows: Sequence[tuple[int, int]], nbytes: int = 1 << 15,
+                   number: int = 128, *, pause_ns: int = 20_000_000) -> tuple[Program, ...]:
+    """Return floods of ``number`` messages in all along ``flows``, (from, to) of nodes.
+
+    One process of each node sends, in messages of a quarter; then as many as all nodes have.
+    Nothing when a node has no process.
+    """
+    on = {node: [rank for rank, process in enumerate(world.processes) if process.node == node]
+          for pair in flows for node in pair}
+    most = min((len(ranks) for ranks in on.values()), default=0)
+    found = []
+    for each in sorted({min(most, 1), most} - {0}):
+        sheet = Sheet(world.size)
+        pairs = [pair for a, b in flows for pair in zip(on[a][:each], on[b][:each], strict=True)]
+        finer = 4 if each == 1 else 1
+        times = max(number * finer // len(pairs), 1)
+        senders = [a for a, _ in pairs]
+        sheet.pause(senders, pause_ns)
+        sheet.together(senders)
+        for a, b in pairs:
+            sheet.add(a, Code.LINK_SEND, peer=b, tag=FIRST_TAG, bytes=nbytes // finer,
+                      number=times, sample=0)
+            sheet.add(b, Code.LINK_RECV, peer=a, tag=FIRST_TAG, bytes=nbytes // finer,
+                      number=times, sample=0)
+        found.append(sheet.program("trunk", f"links between switches, {len(flows)} nodes with "
+                                            f"{each} sending"))
     return tuple(found)

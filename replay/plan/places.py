@@ -11,17 +11,22 @@ from replay.plan.topology import Topology
 from replay.plan.world import NODES
 from replay.steps import Ints
 
+#: What a lack of neighbours counts where hosts are equally good otherwise.
+_LONELY = 0.25
+
 
 @dataclass(frozen=True)
 class Placement:
     """Hosts of nodes 0 to 3, empty: all are this machine; ``hops`` between nodes 0 and 1.
 
-    ``wanted``: distances of loaded ranges that are measured with it.
+    ``wanted``: distances of loaded ranges that are measured with it. ``flows``: (from, to) of
+    nodes whose messages all pass the same links between switches; none where no such are known.
     """
 
     hosts: tuple[str, ...]
     hops: int
     wanted: tuple[int, ...]
+    flows: tuple[tuple[int, int], ...] = ()
 
 
 def place(hosts: Sequence[str], topology: Topology, wanted: Iterable[int]
@@ -46,7 +51,8 @@ def place(hosts: Sequence[str], topology: Topology, wanted: Iterable[int]
         real = int(hops[quad[0], quad[1]])
         key = tuple(names[i] for i in quad)
         before = found.get(key)
-        found[key] = Placement(key, real, (*(before.wanted if before else ()), distance))
+        found[key] = Placement(key, real, (*(before.wanted if before else ()), distance),
+                               flows_of(key, topology))
         if not topology.flat and real != distance:
             notes.append(f"ranges {distance} switches apart are measured on {key[0]} and {key[1]}, "
                          f"{real} apart: no two of the hosts are {distance} apart")
@@ -65,10 +71,12 @@ def _best(names: Sequence[str], hops: Ints, distance: int) -> tuple[int, int, in
 
     Nodes 2 and 3 (black holes, noise) are as far apart as the measured ones if they can be, and
     node 2, with the black holes of node 1, is away from it: what shares a link in the full run
-    does so here.
+    does so here. If possible they hang on the switches of the measured ones.
     """
     number = len(names)
+    near = hops <= 1
     off = np.abs(hops - distance).astype(np.float64)
+    off += _LONELY * (np.minimum.outer(near.sum(axis=1), near.sum(axis=1)) < 2)
     np.fill_diagonal(off, np.inf)
     first, second = np.unravel_index(int(np.argmin(off)), off.shape)
     a, b = int(min(first, second)), int(max(first, second))
@@ -80,11 +88,30 @@ def _best(names: Sequence[str], hops: Ints, distance: int) -> tuple[int, int, in
         for fourth in rest[:64]:
             if third == fourth:
                 continue
-            score = 2 * abs(int(hops[third, fourth]) - int(hops[a, b]))
+            score = 2.0 * abs(int(hops[third, fourth]) - int(hops[a, b]))
             score += int(hops[a, third] > hops[a, b]) + int(hops[b, fourth] > hops[a, b])
+            beside = (near[a, third] and near[b, fourth]) or (near[a, fourth] and near[b, third])
+            score += 0.0 if beside else _LONELY
             if score < least:
                 best, least = (third, fourth), score
     return a, b, best[0], best[1]
+
+
+def flows_of(hosts: Sequence[str], topology: Topology) -> tuple[tuple[int, int], ...]:
+    """Return which nodes can flood the links between the switches of nodes 0 and 1 together.
+
+    Nothing where the two hang on one switch, or nobody knows which links are between them.
+    """
+    if topology.flat or not len(topology.up):
+        return ()
+    switch = topology.switches_of(hosts).tolist()
+    if switch[0] == switch[1]:
+        return ()
+    flows = [(0, 1)]
+    if len(set(hosts)) == NODES:
+        flows += [pair for pair in ((2, 3), (3, 2))
+                  if [switch[node] for node in pair] == switch[:2]]
+    return tuple(flows)
 
 
 def placement_of(placements: Sequence[Placement], distance: int) -> int:

@@ -191,7 +191,7 @@ class _Planner:
         self.sections, self.mapping, self.topology = sections, mapping, topology
         self.settings, self.network, self.simulate = settings, network, simulate
         self.distance = distances(mapping, topology)
-        self.notes = [note for section in sections for note in section.notes]
+        self.notes = [*topology.notes, *(note for section in sections for note in section.notes)]
         self.left_out = [entry for section in sections for entry in section.left_out]
         self.used: list[Used] = []
         self.full, self.origin = self._expanded(expand)
@@ -235,7 +235,8 @@ class _Planner:
         noises = {(pair, s): self._noise(pair, s, section_ns[s]) for pair, s in
                   {*((pair, s) for pair, s, _ in todo), *timed}}
         loaded = [load(self._whole(s), self.mapping, pair) for pair, s, _ in todo]
-        world = self._world(list(noises), loaded, any(noises.values()))
+        world = self._world(list(noises), loaded, any(noises.values()),
+                            any(len(placement.flows) > 1 for placement in placements))
         trace = [assemble.trace(one, world, noises[one.pair, one.section]) for one in loaded]
         iterations = tuple(
             Iteration(pair, s, (number,), adds, self._placement(placements, pair),
@@ -368,8 +369,11 @@ class _Planner:
                              length_ns, self.settings)
 
     def _world(self, used: Sequence[tuple[Pair, int]], loaded: Sequence[Loaded],
-               noise: bool) -> World:
-        """Return the processes: measured ranks, and one black hole for each that needs one."""
+               noise: bool, trunk: bool) -> World:
+        """Return the processes: measured ranks, and one black hole for each that needs one.
+
+        ``trunk``: nodes 2 and 3 help to flood links between switches, and need somebody for it.
+        """
         sizes = self.mapping.sizes
         slots = [0, 0]
         holes: set[tuple[int, int]] = set()
@@ -382,7 +386,7 @@ class _Planner:
             holes |= needs_hole(one)
         if not used and self.classified.messages:
             slots = [int(sizes[0]), int(sizes[1]) if len(sizes) > 1 else 0]
-        return lay_out((slots[0], slots[1]), holes, noise and bool(holes))
+        return lay_out((slots[0], slots[1]), holes, trunk or (noise and bool(holes)))
 
     def _estimate(self, programs: Sequence[Program], section_ns: Sequence[float], choice: Choice,
                   timed: Sequence[tuple[Pair, int]], world: World,

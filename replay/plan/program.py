@@ -103,10 +103,10 @@ class Program:
     ``comms``: replay ranks of each communicator that collectives need, in its order.
     ``persistent``: per process EVENT records of the operations that START starts (code ISEND,
     ISSEND or IRECV). ``timed``: black holes act by the schedule ``at_ns``. ``what``: one of
-    "trace", "timed", "pair", "link"; ``name`` for people. ``own``: of a program that measures what
-    calls cost by themselves, pairs of (position in ``events``, kind): "send" (of an eager
-    message), "late" (a blocking send whose receiver comes late), "receive" (of a message that is
-    there already), "post" (of a request) or "wait" (for a complete request).
+    "trace", "timed", "pair", "link", "trunk"; ``name`` for people. ``own``: of a program that
+    measures what calls cost by themselves, pairs of (position in ``events``, kind): "send" (of an
+    eager message), "late" (a blocking send whose receiver comes late), "receive" (of a message that
+    is there already), "post" (of a request) or "wait" (for a complete request).
     """
 
     what: str

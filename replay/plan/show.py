@@ -114,6 +114,10 @@ def _measured(plan: ReplayPlan) -> list[str]:
         limit = plan.settings.noise_limit
         lines.append(f"noise: {wanted:.3g} messages of others on the way on average (at most "
                      f"{limit} at once are sent)")
+    flows = max((placement.flows for placement in plan.placements), key=len, default=())
+    if flows:
+        lines.append(f"links between switches: measured with {len(flows)} "
+                     f"node{_s(len(flows))} sending to as many others")
     if plan.timed:
         lines.append("whole iterations with timed black holes: "
                      + _pairs(sorted({it.pair for it in plan.timed})))

@@ -6,8 +6,9 @@ of hwloc itself describe one machine each and no network.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,13 @@ import numpy as np
 from p3s.errors import P3SError
 from replay.launch.hosts import expand_hosts
 from replay.plan.mapping import RankMap
-from replay.steps import Bools, Ints
+from replay.steps import Bools, Floats, Ints
 
 #: Distance between two nodes where nobody has said what is between them.
 FLAT_HOPS = 1
+#: A number of bits or bytes per second; the factor turns it into bytes per ns.
+_SPEED = re.compile(r"([0-9]*\.?[0-9]+)([kmgt]?)(bit/s|bit|bps|b/s|byte/s)", re.IGNORECASE)
+_PREFIX = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,8 @@ class Topology:
     hops: Ints
     up: Ints
     switches: tuple[str, ...]
+    speed: Floats = field(default_factory=lambda: np.zeros(0))
+    notes: tuple[str, ...] = ()
 
     @property
     def flat(self) -> bool:
@@ -78,10 +84,10 @@ class Topology:
             return np.zeros((number, number), dtype=bool)
         if not len(self.up):
             return ~np.eye(number, dtype=bool)
-        below = _below(self.up)
+        under = below(self.up)
         shared = np.zeros((number, number), dtype=bool)
-        for link in np.flatnonzero(below[:, first] != below[:, second]).tolist():
-            side = below[link]
+        for link in np.flatnonzero(under[:, first] != under[:, second]).tolist():
+            side = under[link]
             shared |= side[:, None] != side[None, :]
         return shared
 
@@ -114,10 +120,16 @@ def read_topology(path: Path | None) -> Topology:
 
 
 def slurm(source: str, text: str) -> Topology:
-    """Read ``SwitchName=s0 Nodes=n[0-3]`` and ``SwitchName=top Switches=s[0-1]`` lines."""
+    """Read ``SwitchName=s0 Nodes=n[0-3]`` and ``SwitchName=top Switches=s[0-1]`` lines.
+
+    ``LinkSpeed=100Gbit/s`` on a line is what the link between each of its switches and the one
+    above carries in each direction (several cables: all together).
+    """
     names: list[str] = []
     nodes: list[list[str]] = []
     children: list[list[str]] = []
+    speeds: list[float] = []
+    unknown: list[str] = []
     for number, line in _logical_lines(text):
         fields = {}
         for word in line.split():
@@ -129,7 +141,11 @@ def slurm(source: str, text: str) -> Topology:
         name = fields.get("switchname")
         if name is None or not ("nodes" in fields or "switches" in fields):
             raise P3SError(f"{source}, line {number}: no SwitchName with Nodes or Switches")
+        speed = _speed(fields.get("linkspeed", ""), source, number)
+        if "linkspeed" in fields and np.isnan(speed):
+            unknown.append(f"{fields['linkspeed']} of {name}")
         for switch in expand_hosts(name):
+            speeds.append(speed)
             if switch in names:
                 raise P3SError(f"{source}, line {number}: switch {switch} is there twice")
             names.append(switch)
@@ -140,8 +156,8 @@ def slurm(source: str, text: str) -> Topology:
                        "Nodes=N or Switches=S")
     index = {name: i for i, name in enumerate(names)}
     up = np.full(len(names), -1, dtype=np.int64)
-    for parent, below in enumerate(children):
-        for child in below:
+    for parent, those in enumerate(children):
+        for child in those:
             if child not in index:
                 raise P3SError(f"{source}: switch {names[parent]} has a switch {child} below it "
                                "that is not there")
@@ -159,8 +175,26 @@ def slurm(source: str, text: str) -> Topology:
             seen.add(host)
             hosts.append(host)
             switch_of.append(number)
+    notes = (f"{source}: LinkSpeed without a unit says nothing of the link "
+             f"({unknown[0]}); write it like 100Gbit/s",) if unknown else ()
     return Topology(source, tuple(hosts), np.array(switch_of, dtype=np.int64),
-                    _tree_hops(source, up, names), up, tuple(names))
+                    _tree_hops(source, up, names), up, tuple(names),
+                    np.array(speeds, dtype=np.float64), notes)
+
+
+def _speed(text: str, source: str, number: int) -> float:
+    """Return bytes per ns of a text like 200Gbit/s; NaN for none and for a bare number.
+
+    The unit of the bare number of Slurm's own LinkSpeed is arbitrary (topology.conf(5)).
+    """
+    if not text or text.isdigit():
+        return float("nan")
+    found = _SPEED.fullmatch(text)
+    if found is None or not float(found[1]) > 0:
+        raise P3SError(f"{source}, line {number}: LinkSpeed={text[:40]} is no speed; write it like "
+                       "100Gbit/s or 12.5GB/s")
+    in_bytes = found[3] == "B/s" or found[3].lower() == "byte/s"
+    return float(found[1]) * _PREFIX[found[2].lower()] * (1.0 if in_bytes else 0.125) * 1e-9
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
@@ -181,18 +215,18 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     return found
 
 
-def _below(up: Ints) -> Bools:
-    """Return (switch, other): whether other is below the switch, or the switch itself."""
+def below(up: Ints) -> Bools:
+    """Return (switch, other): whether other is below the switch in a tree, or the switch itself."""
     number = len(up)
-    below = np.eye(number, dtype=bool)
+    under = np.eye(number, dtype=bool)
     place = up.copy()
     for _ in range(number):
         on = place >= 0
         if not on.any():
             break
-        below[place[on], np.flatnonzero(on)] = True
+        under[place[on], np.flatnonzero(on)] = True
         place[on] = up[place[on]]
-    return below
+    return under
 
 
 def _tree_hops(source: str, up: Ints, names: Sequence[str]) -> Ints:
@@ -209,8 +243,8 @@ def _tree_hops(source: str, up: Ints, names: Sequence[str]) -> Ints:
     else:
         raise P3SError(f"{source}: the switches above {names[int(np.argmax(depth))]} go round in "
                        "a circle")
-    below = _below(up).astype(np.int64)
-    common = below.T @ below  # switches above both, themselves included
+    under = below(up).astype(np.int64)
+    common = under.T @ under  # switches above both, themselves included
     hops = (depth[:, None] + 1) + (depth[None, :] + 1) - 2 * common + 1
     # Trees that are not joined: as if one more switch stood above them all.
     return np.where(common > 0, hops, depth[:, None] + depth[None, :] + 3)
@@ -236,8 +270,9 @@ def netloc(source: str, text: str) -> Topology:
         # A description may have commas of its own; the host name is the last field.
         is_host = np.array([int(fields[2]) == 0 for fields in nodes])
         names = [fields[-1].strip() or fields[0] for fields in nodes]
-        links_of = [(index[a], index[b]) for line in lines[head + number:head + 2 * number]
-                 for a, b in _netloc_edges(line, index)]
+        links_of = [(index[a], index[b], gbits)
+                    for line in lines[head + number:head + 2 * number]
+                    for a, b, gbits in _netloc_edges(line, index)]
     except (ValueError, IndexError, KeyError) as err:
         why = " ".join(str(err).split())[:80]
         raise P3SError(f"{source}: is no node file of netloc ({why}); give IB-...-nodes.txt or a "
@@ -245,28 +280,49 @@ def netloc(source: str, text: str) -> Topology:
     switches = np.flatnonzero(~is_host)
     place = np.full(number, -1, dtype=np.int64)
     place[switches] = np.arange(len(switches))
-    links = np.array([(place[i], place[j]) for i, j in links_of
-                      if place[i] >= 0 and place[j] >= 0], dtype=np.int64).reshape(-1, 2)
+    gbits_of = {(int(place[i]), int(place[j])): gbits for i, j, gbits in links_of
+                if place[i] >= 0 and place[j] >= 0}
+    links = np.array(list(gbits_of), dtype=np.int64).reshape(-1, 2)
     hangs: dict[str, int] = {}
-    for i, j in links_of:
+    for i, j, _ in links_of:
         if is_host[i] and not is_host[j]:
             hangs.setdefault(names[i], int(place[j]))
     if not hangs:
         raise P3SError(f"{source}: no host hangs on a switch")
+    hops = _graph_hops(source, links, len(switches))
+    up, speed = _rooted(gbits_of, hops)
     return Topology(source, tuple(hangs), np.array(list(hangs.values()), dtype=np.int64),
-                    _graph_hops(source, links, len(switches)), np.zeros(0, dtype=np.int64),
-                    tuple(names[i] for i in switches.tolist()))
+                    hops, up, tuple(names[i] for i in switches.tolist()), speed)
 
 
-def _netloc_edges(line: str, index: dict[str, int]) -> list[tuple[str, str]]:
-    """Return the edges of one node: fields whose own fields are counted over."""
+def _rooted(gbits_of: dict[tuple[int, int], float], hops: Ints) -> tuple[Ints, Floats]:
+    """Return the switch above each and the speed of the link to it; empty if there is no tree.
+
+    The root is the switch in the middle.
+    """
+    number = len(hops)
+    pairs = {(min(pair), max(pair)) for pair in gbits_of}
+    if len(pairs) != number - 1:
+        return np.zeros(0, dtype=np.int64), np.zeros(0)
+    root = int(np.argmin(hops.max(axis=1)))
+    up, speed = np.full(number, -1, dtype=np.int64), np.full(number, np.nan)
+    for one, other in pairs:
+        low, high = (one, other) if hops[root, one] > hops[root, other] else (other, one)
+        gbits = max(gbits_of.get((low, high), 0.0), gbits_of.get((high, low), 0.0))
+        up[low] = high
+        speed[low] = gbits / 8 if gbits > 0 else np.nan
+    return up, speed
+
+
+def _netloc_edges(line: str, index: dict[str, int]) -> list[tuple[str, str, float]]:
+    """Return the edges of one node, with their Gbit/s: fields whose own fields are counted over."""
     fields = line.split(",")
     here, found, at = fields[0], [], 1
     per_link = 9
     while at + 3 < len(fields):
         if fields[at] not in index:
             raise ValueError(f"unknown node {fields[at][:24]!r}")
-        found.append((here, fields[at]))
+        found.append((here, fields[at], float(fields[at + 1])))
         at += 4 + per_link * int(fields[at + 3])
     return found
 

@@ -78,6 +78,9 @@ class Pattern:
         path.write_text("\n".join([*text, ""]))
         return path
 
+    def _size(self, comm: int) -> int:
+        return len(self.comms[comm]) if comm else self.n
+
     def write_trace(self, directory: Path) -> Path:
         """Write the scaled trace of the same: one phase, every call a row that occurs once."""
         trace = Trace(self.n, weight=1)
@@ -98,7 +101,9 @@ class Pattern:
                               **common)
                 else:
                     root = line.peer if line.op in _ROOTED else -1
-                    trace.add(rank, _CALLS[line.op], nbytes=line.nbytes, root=root, **common)
+                    # A scaled trace has what a rank sends to all members (docs/formats.md).
+                    size = line.nbytes * (self._size(line.comm) if line.op == "alltoall" else 1)
+                    trace.add(rank, _CALLS[line.op], nbytes=size, root=root, **common)
         return trace.write(directory)
 
 

@@ -42,11 +42,35 @@ static double taken(const struct sim *s, i64 i)
     return ns > 0 ? ns : 0;
 }
 
+static i64 from_node(const struct sim *s, i64 i) { return s->in->node_of[rank_of(s, i)]; }
+static i64 to_node(const struct sim *s, i64 i) { return s->in->node_of[s->in->peer[i]]; }
+
+/* The links between switches on the way from a node to another. */
+struct way { const i64 *link; i64 number; };
+
+static struct way way(const struct input *in, i64 from, i64 to)
+{
+    struct way w = {NULL, 0};
+    if (in->place_of) {
+        const i64 *start = in->route_start + in->place_of[from] * in->places + in->place_of[to];
+        w.link = in->route + start[0];
+        w.number = start[1] - start[0];
+    }
+    return w;
+}
+
+/* Whether the message of step i passes links that have a queue. */
+static int queues(const struct sim *s, i64 i)
+{
+    const struct input *in = s->in;
+    return in->linked[s->kinds[s->live[i].cost].path]
+        && (isfinite(in->rate) || way(in, from_node(s, i), to_node(s, i)).number);
+}
+
 static void transfer(struct sim *s, i64 i, double ns)
 {
-    const struct cost *c = &s->kinds[s->live[i].cost];
     s->live[i].began = ns;
-    if (s->in->linked[c->path] && isfinite(s->in->rate))
+    if (queues(s, i))
         push(s, event(ns, EGRESS, i));
     else
         arrive(s, i, ns + taken(s, i));
@@ -54,81 +78,102 @@ static void transfer(struct sim *s, i64 i, double ns)
 
 /* Takes bytes through a token bucket that has passed `*filled`; returns when the last has passed.
  * `*filled`: when all before would have passed at the rate alone. */
-static double pass(const struct input *in, double *filled, double ns, double bytes)
+static double pass(double *filled, double ns, double bytes, double rate, double burst)
 {
-    double end = (*filled > ns ? *filled : ns) + bytes / in->rate, early = end - in->burst / in->rate;
+    double end = (*filled > ns ? *filled : ns) + bytes / rate, early = end - burst / rate;
     *filled = end;
     return early > ns ? early : ns;
+}
+
+/* How long bytes take through a link with a full bucket and nothing before them. */
+static double alone(double bytes, double rate, double burst)
+{
+    return bytes > burst ? (bytes - burst) / rate : 0;
 }
 
 static void into_node(struct sim *s, i64 i, double ns)
 {
     const struct input *in = s->in;
     const struct cost *c = &s->kinds[s->live[i].cost];
-    double gone = s->live[i].arrival, began = s->live[i].began; /* arrival: end of the egress */
-    double here = pass(in, &s->ingress[in->node_of[in->peer[i]]], ns, (double)c->bytes);
-    double beyond = (double)c->bytes - in->burst, alone = began + (beyond > 0 ? beyond / in->rate : 0);
-    double delay = (here > gone ? here : gone) - alone;
-    arrive(s, i, began + taken(s, i) + (delay > 0 ? delay : 0));
+    double bytes = (double)c->bytes, gone = s->live[i].arrival; /* when it has left all before */
+    double here = pass(&s->ingress[to_node(s, i)], ns, bytes, in->rate, in->burst);
+    double least = alone(bytes, in->rate, in->burst);
+    struct way w = way(in, from_node(s, i), to_node(s, i));
+    for (i64 k = 0; k < w.number; k++) {
+        double longer = alone(bytes, in->trunk_rate[w.link[k]], in->trunk_burst[w.link[k]]);
+        least = longer > least ? longer : least;
+    }
+    double delay = (here > gone ? here : gone) - (s->live[i].began + least);
+    arrive(s, i, s->live[i].began + taken(s, i) + (delay > 0 ? delay : 0));
+}
+
+static void over_trunk(struct sim *s, i64 i, i64 hop, double ns);
+
+/* The first byte reaches the next link, the hop-th of those between switches or the last one. */
+static void go_to_link(struct sim *s, i64 i, i64 hop, double ns)
+{
+    int trunk = s->in->place_of && hop < way(s->in, from_node(s, i), to_node(s, i)).number;
+    struct event e = event_at(ns, trunk ? TRUNK : INGRESS, trunk ? hop : 0, i);
+    if (s->events && before(s->heap[0], e))
+        push(s, e);
+    else if (trunk)
+        over_trunk(s, i, hop, ns);
+    else
+        into_node(s, i, ns);
+}
+
+static void over_trunk(struct sim *s, i64 i, i64 hop, double ns)
+{
+    const struct input *in = s->in;
+    i64 link = way(in, from_node(s, i), to_node(s, i)).link[hop];
+    double bytes = (double)s->kinds[s->live[i].cost].bytes, rate = in->trunk_rate[link];
+    double gone = pass(&s->trunk[link], ns, bytes, rate, in->trunk_burst[link]);
+    double first = gone - bytes / rate;
+    if (gone > s->live[i].arrival)
+        s->live[i].arrival = gone;
+    go_to_link(s, i, hop + 1, first > ns ? first : ns);
 }
 
 static void out_of_node(struct sim *s, i64 i, double ns)
 {
     const struct input *in = s->in;
     double bytes = (double)s->kinds[s->live[i].cost].bytes;
-    double gone = pass(in, &s->egress[in->node_of[rank_of(s, i)]], ns, bytes);
-    double first = gone - bytes / in->rate; /* its first byte reaches the other node's link */
-    struct event e = event(first > ns ? first : ns, INGRESS, i);
+    double gone = pass(&s->egress[from_node(s, i)], ns, bytes, in->rate, in->burst);
+    double first = gone - bytes / in->rate; /* its first byte reaches the next link */
     s->live[i].arrival = gone;
     s->out->queued += first > ns;
-    if (s->events && before(s->heap[0], e))
-        push(s, e);
-    else
-        into_node(s, i, e.ns);
+    go_to_link(s, i, 0, first > ns ? first : ns);
 }
 
 /* ---- the handshake of a rendezvous message: small messages that wait at links like others ---- */
 
-static int shakes(const struct sim *s, i64 i)
-{
-    return s->in->handshake && s->in->linked[s->kinds[s->live[i].cost].path]
-        && isfinite(s->in->rate);
-}
+static int shakes(const struct sim *s, i64 i) { return s->in->handshake && queues(s, i); }
 
-/* When something small has passed a link that it reaches at `ns`. */
-static double through(const struct sim *s, const double *links, i64 node, double ns)
+/* Lets something small pass the links from the hop-th on; false: it waits at one, till an event. */
+static int passes(struct sim *s, i64 i, int kind, i64 hop, double *ns)
 {
-    double early = links[node] - s->in->burst / s->in->rate;
-    return early > ns ? early : ns;
-}
-
-static i64 from_node(const struct sim *s, i64 i) { return s->in->node_of[rank_of(s, i)]; }
-static i64 to_node(const struct sim *s, i64 i) { return s->in->node_of[s->in->peer[i]]; }
-
-/* One way of it, `kind` on the way out and the next kind on the way in; at once if nothing waits. */
-static int passes(struct sim *s, i64 i, int kind, double *ns)
-{
-    int answers = kind >= ANSWER_OUT;
-    i64 here = answers ? to_node(s, i) : from_node(s, i);
-    i64 there = answers ? from_node(s, i) : to_node(s, i);
-    if (kind == ANNOUNCE_OUT || kind == ANSWER_OUT) {
-        double out = through(s, s->egress, here, *ns);
-        if (out > *ns) {
-            push(s, event(out, kind + 1, i));
+    const struct input *in = s->in;
+    i64 here = kind == ANSWER ? to_node(s, i) : from_node(s, i);
+    i64 there = kind == ANSWER ? from_node(s, i) : to_node(s, i);
+    struct way w = way(in, here, there);
+    for (; hop < w.number + 2; hop++) {
+        double free;
+        if (hop == 0 || hop == w.number + 1)
+            free = (hop ? s->ingress[there] : s->egress[here]) - in->burst / in->rate;
+        else
+            free = s->trunk[w.link[hop - 1]]
+                - in->trunk_burst[w.link[hop - 1]] / in->trunk_rate[w.link[hop - 1]];
+        if (free > *ns) {
+            push(s, event_at(free, kind, hop + 1, i));
             return 0;
         }
-    }
-    double in = through(s, s->ingress, there, *ns);
-    if (in > *ns && kind != ANNOUNCE_END && kind != ANSWER_END) {
-        push(s, event(in, answers ? ANSWER_END : ANNOUNCE_END, i));
-        return 0;
     }
     return 1;
 }
 
-static void answer(struct sim *s, i64 i, int kind, double ns)
+static void answer(struct sim *s, i64 i, i64 hop, double ns)
 {
-    if (!shakes(s, i) || passes(s, i, kind, &ns))
+    if (!shakes(s, i) || passes(s, i, ANSWER, hop, &ns))
         transfer(s, i, ns);
 }
 
@@ -142,14 +187,14 @@ static void meet(struct sim *s, i64 i)
     if (!s->in->background)
         push(s, event(ns, BOTH_IN_CALL, i));
     else if (shakes(s, i))
-        push(s, event(ns, ANSWER_OUT, i));
+        push(s, event(ns, ANSWER, i));
     else
         transfer(s, i, ns);
 }
 
-static void announce(struct sim *s, i64 i, int kind, double ns)
+static void announce(struct sim *s, i64 i, i64 hop, double ns)
 {
-    if (!passes(s, i, kind, &ns) || !(s->live[i].state & MEETS))
+    if (!passes(s, i, ANNOUNCE, hop, &ns) || !(s->live[i].state & MEETS))
         return;
     s->live[i].began = ns;
     if (s->live[s->in->to[i]].state & BEGUN)
@@ -177,7 +222,7 @@ static void both_in_call(struct sim *s, i64 i, double ns)
     if (both > ns)
         push(s, event(both, BOTH_IN_CALL, i)); /* the other may have left its call by then */
     else
-        answer(s, i, ANSWER_OUT, ns);
+        answer(s, i, 0, ns);
 }
 
 /* Step i begins to send; returns what its call takes for itself, if it needs not wait. */
@@ -197,7 +242,7 @@ static double send(struct sim *s, i64 i)
     }
     s->live[i].state |= MEETS;
     if (shakes(s, i))
-        push(s, event(s->live[i].begin, ANNOUNCE_OUT, i));
+        push(s, event(s->live[i].begin, ANNOUNCE, i));
     else if (s->live[j].state & BEGUN)
         meet(s, i);
     return in->post;

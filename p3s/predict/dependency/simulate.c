@@ -162,19 +162,23 @@ static void run(struct sim *s, i64 r)
 
 static void handle(struct sim *s, struct event e)
 {
-    i64 what = e.what & (((i64)1 << 56) - 1);
-    switch (e.what >> 56) {
+    i64 what = e.what & (((i64)1 << HOP_BITS) - 1);
+    i64 hop = e.what >> HOP_BITS & (((i64)1 << (KIND_BITS - HOP_BITS)) - 1);
+    switch (e.what >> KIND_BITS) {
     case BOTH_IN_CALL:
         both_in_call(s, what, e.ns);
         break;
-    case ANNOUNCE_OUT: case ANNOUNCE_IN: case ANNOUNCE_END:
-        announce(s, what, (int)(e.what >> 56), e.ns);
+    case ANNOUNCE:
+        announce(s, what, hop, e.ns);
         break;
-    case ANSWER_OUT: case ANSWER_IN: case ANSWER_END:
-        answer(s, what, (int)(e.what >> 56), e.ns);
+    case ANSWER:
+        answer(s, what, hop, e.ns);
         break;
     case EGRESS:
         out_of_node(s, what, e.ns);
+        break;
+    case TRUNK:
+        over_trunk(s, what, hop, e.ns);
         break;
     case INGRESS:
         into_node(s, what, e.ns);
@@ -300,6 +304,7 @@ static int prepare(struct sim *s)
     s->call = room(s, in->ranks, sizeof *s->call);
     s->egress = room(s, in->nodes, sizeof *s->egress);
     s->ingress = room(s, in->nodes, sizeof *s->ingress);
+    s->trunk = room(s, in->trunks, sizeof *s->trunk);
     s->latest = room(s, in->instances, sizeof *s->latest);
     s->arrived = room(s, in->instances, sizeof *s->arrived);
     s->next = room(s, in->instances, sizeof *s->next);
@@ -307,6 +312,8 @@ static int prepare(struct sim *s)
         return 0;
     for (i64 i = 0; i < in->nodes; i++)
         s->egress[i] = s->ingress[i] = -INFINITY;
+    for (i64 i = 0; i < in->trunks; i++)
+        s->trunk[i] = -INFINITY;
     for (i64 i = 0; i < in->instances; i++)
         s->latest[i] = -INFINITY;
     for (i64 r = in->ranks - 1; r >= 0; r--) {
@@ -360,7 +367,7 @@ int p3s_simulate(const struct input *in, struct output *out)
         if (out->at[r] < in->start[r + 1])
             result = DEADLOCK;
     void *all[] = {s->pending, s->table, s->queued, s->clock, s->choice,
-                   s->egress, s->ingress, s->latest, s->runnable, s->call, s->arrived, s->next,
+                   s->egress, s->ingress, s->trunk, s->latest, s->runnable, s->call, s->arrived, s->next,
                    s->kinds, s->heap, s->items, s->picks};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);

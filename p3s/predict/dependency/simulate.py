@@ -11,6 +11,7 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.predict.dependency.collectives import Instances, instances, rough_costs
 from p3s.predict.network import Network
+from p3s.predict.trunks import Trunks, routes
 from replay.steps import Floats, Ints, Steps
 
 _INTS = ctypes.c_void_p
@@ -85,13 +86,15 @@ def simulate(
     or the wait for it, ends when the sender is rid of it: ``Path.send`` after that begin, and not
     before the arrival less ``transfer(0)`` and less what ``network.sender_buffer`` holds.
     A message arrives ``Path.transfer`` after its begin, plus what it is delayed by others on the
-    link out of its node and on the link into the other: each is a token bucket (rate, burst;
-    first come, first served by time; at one time by rank, then program order) and the delay is
-    the time it has passed both less the time it would have passed them alone with full buckets.
-    Messages inside a node use no link. A receive ends when the message has arrived and not before
-    its own ``Path.receive``; a wait takes the messages that it completes in one by one as they
-    come, so k of them that are there already take the sum of their ``receive``. A call that only
-    starts a request takes ``network.post`` (an eager send: ``Path.send``), a wait at least that.
+    link out of its node, on those between switches (``network.trunks``; up and down a tree) and on
+    the link into the other node: each is a token bucket (rate, burst; first come, first served by
+    time; at one time by rank, then program order) that it passes one after the other, and the
+    delay is the time it has passed all less the time it would have passed them alone with full
+    buckets. Messages inside a node use no link. A receive ends when the message has arrived and
+    not before its own ``Path.receive``; a wait takes the messages that it completes in one by one
+    as they come, so k of them that are there already take the sum of their ``receive``. A call
+    that only starts a request takes ``network.post`` (an eager send: ``Path.send``), a wait at
+    least that.
     WAITANY completes the request that is complete first (of those complete when it is called, the
     first listed), WAITSOME the first ``number``; requests taken by one before are passed over.
     A partner that is not among the ranks is always ready: a receive from it takes its
@@ -168,6 +171,9 @@ class _Input(ctypes.Structure):
         ("same", ctypes.c_int64), ("other", ctypes.c_int64),
         *((name, _INTS) for name in ("curve_start", "linked", "curve_bytes", "curve_ns", "eager")),
         *((name, ctypes.c_double) for name in ("rate", "burst", "post", "held_ns")),
+        ("places", ctypes.c_int64), ("trunks", ctypes.c_int64),
+        *((name, _INTS) for name in (
+            "place_of", "route_start", "route", "trunk_rate", "trunk_burst")),
         ("background", ctypes.c_int64), ("anyway", ctypes.c_int64), ("handshake", ctypes.c_int64),
         *((name, _INTS) for name in (
             "call_start", "call_step", "call_instance", "call_ns", "kind", "member_start",
@@ -247,6 +253,7 @@ def _inputs(
         floats([y for curve in curves for y in curve.ns], "the cost of a message"),
         _pointer(keep, np.array([path.eager_bytes for path in paths], dtype=np.float64)),
         network.rate, network.burst, network.post, network.sender_buffer / network.rate,
+        *_ways(keep, network.trunks, nodes),
         int(network.background), int(anyway), int(network.handshake),
         ints(calls.call_start), ints(calls.call_step), ints(calls.call_instance),
         floats(call_ns, "the cost of a collective"), ints(calls.kind), ints(calls.member_start),
@@ -254,9 +261,24 @@ def _inputs(
     )  # fmt: skip
 
 
-def _pointer(keep: list[Any], values: Floats) -> int:
-    keep.append(values)
-    return int(values.ctypes.data)
+def _pointer(keep: list[Any], values: Floats | Ints) -> int:
+    keep.append(np.ascontiguousarray(values))
+    return int(keep[-1].ctypes.data)
+
+
+def _ways(keep: list[Any], trunks: Trunks | None, nodes: int) -> tuple[int, ...]:
+    """Return what the core is told of links between switches; nothing where none is a limit."""
+    if trunks is None or not trunks.limited:
+        return (0,) * 7
+    if len(trunks.switch_of) < nodes:
+        raise P3SError(f"simulation: links between switches are known for "
+                       f"{len(trunks.switch_of)} nodes, not {nodes}")
+    try:
+        ways = routes(trunks)
+    except ValueError as err:
+        raise P3SError(f"simulation: {err}") from err
+    columns = (ways.place_of, ways.start, ways.link, ways.rate, ways.burst)
+    return ways.places, len(ways.rate), *(_pointer(keep, column) for column in columns)
 
 
 def _nearest(network: Network, distance: int) -> int:

@@ -16,10 +16,8 @@ enum {
     LET_GO = 64, CUT = 128 /* only where the simulation is to end anyway, see loosen() */
 };
 /* Events of the heap, in this order at one time. */
-enum {
-    BOTH_IN_CALL, ANNOUNCE_OUT, ANNOUNCE_IN, ANNOUNCE_END, ANSWER_OUT, ANSWER_IN, ANSWER_END,
-    EGRESS, INGRESS, CHOICE
-};
+enum { BOTH_IN_CALL, ANNOUNCE, ANSWER, EGRESS, TRUNK, INGRESS, CHOICE };
+enum { HOP_BITS = 40, KIND_BITS = 56 }; /* of an event: step or rank, hop, kind */
 enum { TOGETHER, FROM_ROOT, TO_ROOT, CHAIN };   /* kinds of collectives */
 enum { DONE, DEADLOCK, NO_MEMORY, FLAWED };
 enum { SOUND, NO_OPERATION, NO_RANK, NO_BYTES, NO_WORK, NOT_RECEIVED, NOT_SENT, NO_REQUEST };
@@ -35,6 +33,11 @@ struct input {
     const i64 *curve_start, *linked;   /* three curves per path: transfer, send, receive */
     const double *curve_bytes, *curve_ns, *eager;
     double rate, burst, post, held_ns;
+    /* Links between switches: the place of each node (NULL: there are none), the links on the way
+     * from each place to each other one, and what each link carries. */
+    i64 places, trunks;
+    const i64 *place_of, *route_start, *route;
+    const double *trunk_rate, *trunk_burst;
     i64 background, anyway, handshake;
     /* Collective calls in the order of their steps, and the instances they take part in. */
     const i64 *call_start, *call_step, *call_instance;
@@ -67,7 +70,7 @@ struct sim {
     struct live *live;
     int32_t *pending, *table;
     unsigned char *queued;
-    double *clock, *choice, *egress, *ingress, *latest;
+    double *clock, *choice, *egress, *ingress, *trunk, *latest;
     i64 *runnable, *call, *arrived, *next;
     i64 runnables, costs, cost_room, table_size, events, event_room;
     struct cost *kinds;
@@ -86,8 +89,14 @@ static int before(struct event a, struct event b)
 
 static struct event event(double ns, int kind, i64 step)
 {
-    struct event e = {ns, ((i64)kind << 56) | step};
+    struct event e = {ns, ((i64)kind << KIND_BITS) | step};
     return e;
+}
+
+/* The same at the hop-th link of a message's way. */
+static struct event event_at(double ns, int kind, i64 hop, i64 step)
+{
+    return event(ns, kind, (hop << HOP_BITS) | step);
 }
 
 static void push(struct sim *s, struct event e)

@@ -1,0 +1,265 @@
+"""The dependency simulation on costs that were measured between two ranks; needs no replay.
+
+The scaled trace becomes sections (replay.order), its collectives the messages of the library's
+algorithms (replay.collectives), its loops a few turns (dependency.folded). Computation varies as
+it did in the traced runs: by a lasting factor of each rank and one of each occurrence, drawn from
+the distributions in compute.json. What a rank computes longer by that makes others wait; it is
+not counted as communication of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p3s.errors import P3SError
+from p3s.predict.dependency.folded import PARTS, Folded, Loop, folded
+from p3s.predict.dependency.simulate import simulate_anyway
+from p3s.predict.estimated import Communication
+from p3s.predict.estimators.settings import Setting
+from p3s.predict.estimators.variation import Variation, variation_of
+from p3s.predict.network import Network, network_from_machine
+from replay.steps import Floats, Ints, Section, Steps
+
+if TYPE_CHECKING:
+    from p3s.machine.machinefile import Machine
+    from p3s.study import Study
+    from replay.collectives.library import Library
+    from replay.scaled import ScaledTrace
+
+#: Turns of a loop that are put into one window, and steps of all ranks in it, at most.
+TURNS = 7
+#: Libraries that move large messages only while their rank is inside a call.
+_NO_PROGRESS = ("openmpi", "mpich")
+_NS_PER_S = 1e9
+#: Simulations with drawn computation: as many as so many steps allow, in these bounds.
+_STEPS = 4_000_000
+_REPEATS = (2, 12)
+#: Windows of a loop with drawn computation: at least so many, and this multiple of those that
+#: the loop needs to settle where nothing varies.
+_FEWEST_WINDOWS, _LONGER = 4, 2
+_NAMED = 4
+
+
+def machine_path(study: Study, machine: Path | None) -> Path:
+    """Return the machine file to use: the given one, else the study's own."""
+    from p3s.machine.machinefile import NAME
+
+    return Path(machine) if machine is not None else study.root / NAME
+
+
+def why_not(study: Study, machine: Path | None) -> str:
+    """Return "" or why there are no costs to simulate with."""
+    path = machine_path(study, machine)
+    if not path.exists():
+        return f"there is no machine file ({path}); run p3s machine measure -o {path}"
+    try:
+        found = _load(path)
+    except P3SError as err:
+        return str(err)
+    if not found.network:
+        why = f" ({found.network_missing})" if found.network_missing else ""
+        return f"{path} has no costs of messages{why}; run p3s machine measure -o {path}"
+    return ""
+
+
+def _load(path: Path) -> Machine:
+    from p3s.machine.machinefile import Machine
+
+    return Machine.load(path)
+
+
+def networks(machine: Machine) -> tuple[Network, Network, Network]:
+    """Return the costs of messages, and their low and high ends.
+
+    The typical cost is the median of the measured ones, the low end their least; the high end is
+    as far above as the low one is below. Large messages move while ranks compute only if the
+    machine file says so ("background") or its MPI is none of those that need a call for it.
+    """
+    found = dict(machine.network or {})
+    mpi = str(found.get("mpi", "")).lower().replace(" ", "")
+    background = bool(found.get("background", not mpi.startswith(_NO_PROGRESS)))
+    try:
+        sizes = dict(found["sizes"])
+        typical, high = dict(sizes), dict(sizes)
+        for name, median in (("one_way_ns", "one_way_median_ns"), ("send_ns", "send_median_ns"),
+                             ("receive_ns", "receive_median_ns")):
+            if median in sizes:
+                pairs = list(zip(sizes[name], sizes[median], strict=True))
+                typical[name] = [low if m is None else m for low, m in pairs]
+                high[name] = [low if m is None or low is None else 2 * m - low
+                              for low, m in pairs]
+        made = [replace(network_from_machine({"name": machine.name,
+                                              "network": {**found, "sizes": table}}),
+                        background=background) for table in (typical, sizes, high)]
+    except (KeyError, TypeError, ValueError) as err:
+        raise P3SError(f"machine {machine.name}: its network is damaged ({err}); measure it "
+                       "again") from err
+    return made[0], made[1], made[2]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is simulated: loops with expanded steps, where ranks are, and what was approximated.
+
+    ``phases``: columns of the cells, ascending.
+    """
+
+    trace: ScaledTrace
+    phases: tuple[int, ...]
+    loops: tuple[Loop, ...]
+    node_of: Ints
+    distance: Ints | None
+    notes: tuple[str, ...]
+
+
+def library_for(study: Study, machine: Machine | None, setting: Setting) -> Library:
+    """Return the library whose collectives are taken: the told one, the machine's, the runs'."""
+    from replay.collectives.library import library_of
+    from replay.driver import USUAL_LIBRARY
+
+    network: Mapping[str, Any] = (machine.network if machine is not None else None) or {}
+    told = [setting.library, str(network.get("mpi", "")),
+            *(str(run.info.get("mpi", "")) for run in study.runs())]
+    for text in told:
+        family, _, version = text.strip().lower().partition(" ")
+        if text == setting.library and text:
+            return library_of(family, version, setting.collectives)
+        try:
+            return library_of(family, version, setting.collectives if text else "")
+        except P3SError:
+            continue
+    return library_of(*USUAL_LIBRARY, setting.collectives)
+
+
+def prepare(study: Study, n: int, library: Library, setting: Setting, cores: int) -> Prepared:
+    """Return what is to be simulated at ``n``; ``cores``: of a node, where nobody says it."""
+    from replay.collectives.expand import expand
+    from replay.costs.estimate import places
+    from replay.order.sections import read_sections
+    from replay.plan.mapping import mapping_of
+    from replay.plan.topology import distances, read_topology
+    from replay.scaled import read_scaled
+
+    directory = study.scaled_dir(n)
+    trace = read_scaled(directory)
+    sections = read_sections(directory, turns=TURNS, trace=trace)
+    mapping = mapping_of(setting.mapping, n, min(setting.ranks_per_node or max(cores, 1), n),
+                         setting.rank_file)
+    distance = None if setting.topology is None \
+        else distances(mapping, read_topology(setting.topology))
+    phases = sorted(set(trace.weights) | set(np.unique(trace.phase).tolist()))
+    expanded = [expand(section.steps, library, node_of=mapping.node_of) for section in sections]
+    full = [one.steps for one in expanded]
+    where = places(n, phases, sections, full, [one.origin for one in expanded], trace.phase)
+    loops = tuple(
+        Loop(section, steps, cell, weight, n * len(phases))
+        for section, steps, cell, weight in zip(sections, full, where.cell, where.weight,
+                                                strict=True))
+    notes = [note for section in sections for note in section.notes]
+    notes += [note for one in expanded for note in one.notes]
+    notes += _left_out(sections)
+    return Prepared(trace, tuple(phases), loops, mapping.node_of, distance,
+                    tuple(dict.fromkeys(notes)))
+
+
+def _left_out(sections: Sequence[Section]) -> list[str]:
+    """Say which calls with communication are not simulated."""
+    from replay.costs.result import SETUP_REASONS
+
+    events: dict[tuple[str, str], float] = {}
+    for section in sections:
+        for left in section.left_out:
+            if left.why not in SETUP_REASONS:
+                key = left.call, left.why
+                events[key] = events.get(key, 0.0) + left.events
+    return [f"{number:,.0f} {call} not simulated: {why}"
+            for (call, why), number in sorted(events.items(), key=lambda pair: -pair[1])[:_NAMED]]
+
+
+def communication(study: Study, n: int, machine: Path | None, setting: Setting,
+                  say: Callable[[str], None]) -> Communication:
+    """Return the communication of ``n`` processes; see estimators.estimate."""
+    from p3s.predict.times import read_head
+
+    found = _load(machine_path(study, machine))
+    costs = networks(found)
+    library = library_for(study, found, setting)
+    say(f"{n} processes: reading the scaled trace")
+    ready = prepare(study, n, library, setting, int(found.facts.get("cores") or 1))
+    say(f"{n} processes: simulating")
+    variation = variation_of(study, ready.phases) if setting.vary else None
+    sums, notes = simulated(ready, costs, variation)
+    number = {phase: i for i, phase in enumerate(ready.phases)}
+    head = read_head(study.scaled_dir(n), n)
+    phases = tuple(int(phase["phase"]) for phase in head["phases"])
+    order = [number[phase] for phase in phases]
+    comm, waiting, transfer, software, low, high = (
+        part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S for part in sums)
+    one_host = len(set((found.network or {}).get("hosts", ()))) == 1
+    why = "the costs of messages were measured between two ranks of one host" if one_host else ""
+    said = [f"costs of messages: {costs[0].source}", f"collectives as in {library}"]
+    said += [f"the machine was disturbed when it was measured: {text}" for text in found.disturbed]
+    said += [] if variation is not None else ["computation does not vary"]
+    return Communication("machine", n, phases, comm, low, high, waiting, transfer, software, why,
+                         (*said, *ready.notes, *notes))
+
+
+def simulated(ready: Prepared, costs: tuple[Network, Network, Network],
+              variation: Variation | None) -> tuple[list[Floats], list[str]]:
+    """Return time in calls, waiting, transfer, software, and both ends, per cell in ns.
+
+    The ends are those of the simulation in which nothing varies, from its typical costs, added to
+    what the varied one says. The notes say what was changed, and which loops have not settled.
+    """
+    cells = ready.trace.n * len(ready.phases)
+    total = np.zeros((PARTS + 2, cells))
+    notes: list[str] = []
+    for loop in ready.loops:
+        plain = [folded(loop, _runner(ready, network, notes)) for network in costs]
+        even = plain[0]
+        typical = even.sums if variation is None or not variation.varies \
+            else _varied(ready, loop, costs[0], variation, even, notes)
+        total[:PARTS] += typical
+        total[PARTS] += np.maximum(typical[0] - np.maximum(even.sums[0] - plain[1].sums[0], 0), 0)
+        total[PARTS + 1] += typical[0] + np.maximum(plain[2].sums[0] - even.sums[0], 0)
+        if not even.settled:
+            notes.append(f"{loop.section.name}: turns still change by {100 * even.change:.2g} % "
+                         f"after {even.windows} windows; the last ones stand for the rest")
+    return list(total), list(dict.fromkeys(notes))
+
+
+def _runner(ready: Prepared, network: Network, notes: list[str], *,
+            variation: Variation | None = None, seed: int = 0) -> Callable[..., Any]:
+    """Return what simulates steps; with a variation, computation is drawn anew each time."""
+    rng = np.random.default_rng(seed)
+    lasting = variation.ranks(ready.trace.n, rng) if variation is not None else None
+
+    def run(steps: Steps, cell: Ints, first: Floats) -> Any:
+        drawn = steps
+        if variation is not None:
+            work = variation.computing(steps.work_ns, cell, lasting, rng)
+            drawn = replace(steps, work_ns=work)
+        found, changed = simulate_anyway(drawn, ready.node_of, network, distance=ready.distance,
+                                         first_ns=first)
+        notes.extend(changed)
+        return found
+
+    return run
+
+
+def _varied(ready: Prepared, loop: Loop, network: Network, variation: Variation, even: Folded,
+            notes: list[str]) -> Floats:
+    """Return the mean of some simulations in which computation varies."""
+    windows = max(_LONGER * even.windows, _FEWEST_WINDOWS) if loop.chained else 0
+    size = len(loop.full) + windows * (len(loop.window) if loop.window is not None else 0)
+    repeats = int(np.clip(_STEPS // max(size, 1), *_REPEATS))
+    total = np.zeros((PARTS, loop.cells))
+    for repeat in range(repeats):
+        run = _runner(ready, network, notes, variation=variation, seed=repeat)
+        total += folded(loop, run, windows=windows).sums / repeats
+    return total

@@ -1,0 +1,93 @@
+"""Estimators that the replay has made already: its simulation, and the thesis's sum (Eq. 8.1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from p3s.errors import P3SError
+from p3s.predict.estimated import Communication
+from p3s.study import Study, is_old_replay
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    FloatArray = NDArray[np.float64]
+
+_COLUMNS = ("comm_ns", "comm_low_ns", "comm_high_ns", "waiting_ns", "transfer_ns", "software_ns",
+            "thesis_ns")
+_NS_PER_S = 1e9
+
+
+def why_not(study: Study, n: int) -> str:
+    """Return "" or why there is no replay to read."""
+    path = study.replay_path(n)
+    again = f"p3s replay {study.root} -n {n}"
+    if not path.exists() or not study.replay_table(n).exists():
+        return f"there is no replay of {n} processes; run {again}"
+    if is_old_replay(path):
+        return f"the replay of {n} processes was made by an older P3S; make it again: {again}"
+    return ""
+
+
+def communication(name: str, study: Study, n: int) -> Communication:
+    """Return what the replay's table says, as the estimator ``simulation`` or ``thesis``.
+
+    The sum of calls knows neither waiting nor an interval: its parts are NaN, its ends itself.
+    """
+    import numpy as np
+
+    from p3s.predict.times import read_head
+
+    phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(n), n)["phases"])
+    head = study.replay(n)
+    columns = _table(study.replay_table(n), n, phases)
+    why = "" if head.get("representative") else \
+        str(head.get("why_not_representative") or "no reason given")
+    if name == "thesis":
+        comm = columns["thesis_ns"]
+        unknown = np.full_like(comm, np.nan)
+        return Communication(name, n, phases, comm, comm.copy(), comm.copy(), unknown,
+                             unknown.copy(), unknown.copy(), why,
+                             ("each rank's own calls alone: nobody waits for a late partner",))
+    comm = columns["comm_ns"]
+    notes = [str(note) for note in head.get("notes") or ()]
+    return Communication(
+        name, n, phases, comm, np.minimum(columns["comm_low_ns"], comm),
+        np.maximum(columns["comm_high_ns"], comm), columns["waiting_ns"], columns["transfer_ns"],
+        columns["software_ns"], why, tuple(notes))
+
+
+def _table(path: Path, n: int, phases: tuple[int, ...]) -> dict[str, FloatArray]:
+    """Return the columns of the replay's table in seconds, shape (ranks, phases).
+
+    Raises P3SError when the table is damaged or does not belong to these phases.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    again = "run p3s replay again"
+    try:
+        table = pq.read_table(path)
+        rank = table.column("rank").to_numpy().astype(np.int64)
+        phase = table.column("phase").to_numpy().astype(np.int64)
+        values = {name: table.column(name).to_numpy().astype(np.float64) for name in _COLUMNS}
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as err:
+        why = " ".join(str(err).split())[:120]
+        raise P3SError(f"{path}: damaged ({why}); {again}") from err
+    slot = {number: i for i, number in enumerate(phases)}
+    if len(rank) and (rank.min() < 0 or rank.max() >= n or not set(phase.tolist()) <= set(slot)):
+        raise P3SError(f"{path}: damaged: a row has a rank or phase that is not in scaled.json; "
+                       f"{again}")
+    width = max(len(phases), 1)
+    where = rank * width + np.array([slot[p] for p in phase.tolist()], dtype=np.int64)
+    found = {}
+    for name, column in values.items():
+        if not np.isfinite(column).all() or (column < 0).any():
+            raise P3SError(f"{path}: damaged: {name} is negative or no number; {again}")
+        summed = np.bincount(where, weights=column, minlength=n * width)
+        found[name] = np.asarray(summed.reshape(n, width)[:, :len(phases)] / _NS_PER_S)
+    return found

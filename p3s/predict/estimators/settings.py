@@ -1,0 +1,26 @@
+"""What an estimator may be told beyond the study, the count and the machine file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Cluster and MPI library of the full run; the defaults are those of ``p3s predict``.
+
+    ``library``: family and version whose collective algorithms are taken ("openmpi 4.1"), default:
+    that of the traced runs. ``collectives``: algorithms instead of the library's, as in
+    ``p3s replay --collectives``. ``ranks_per_node``: default the cores of the measured machine.
+    ``mapping``, ``rank_file``: how ranks are dealt to nodes; ``topology``: file that tells how far
+    nodes are apart. ``vary``: computation varies as in the traced runs.
+    """
+
+    library: str = ""
+    collectives: str = ""
+    ranks_per_node: int | None = None
+    mapping: str = "block"
+    rank_file: Path | None = None
+    topology: Path | None = None
+    vary: bool = True

@@ -1,0 +1,133 @@
+"""Links between switches: a tree of them, what each carries, and which ones a message passes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Trunks:
+    """Switches of a tree, the links between them, and the switch that each node hangs on.
+
+    ``switch_of``: switch of every node. ``up``: the switch above each, -1: none (several of these:
+    one more switch is thought to be above them). ``rate``: bytes per ns that the link between a
+    switch and the one above it carries in each direction, inf where that is no limit or not known.
+    ``burst``: bytes that pass it at once after a pause.
+    """
+
+    switch_of: tuple[int, ...]
+    up: tuple[int, ...]
+    rate: tuple[float, ...]
+    burst: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        number = len(self.up)
+        if not len(self.rate) == len(self.burst) == number:
+            raise ValueError("the columns of the links between switches differ in length")
+        if any(not 0 <= switch < number for switch in self.switch_of):
+            raise ValueError("a node hangs on a switch that is not there")
+        if any(not -1 <= above < number for above in self.up):
+            raise ValueError("a switch is below one that is not there")
+        if any(not rate > 0 for rate in self.rate):
+            raise ValueError("a link between switches has no rate")
+        if any(not (math.isfinite(burst) and burst >= 0) for burst in self.burst):
+            raise ValueError("a burst between switches is no number of bytes")
+
+    @property
+    def limited(self) -> bool:
+        """Whether any of the links is a limit."""
+        return any(math.isfinite(rate) for rate in self.rate)
+
+    def on(self, switch_of: Sequence[int]) -> Trunks:
+        """Return the same links with other nodes on the switches."""
+        return replace(self, switch_of=tuple(int(switch) for switch in switch_of))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return them as plain data; a rate is null where it is no limit."""
+        return {
+            "switch_of": list(self.switch_of), "up": list(self.up),
+            "rate_bytes_per_ns": [r if math.isfinite(r) else None for r in self.rate],
+            "burst_bytes": list(self.burst),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Trunks:
+        """Return the links of plain data. Errors: KeyError, TypeError, ValueError."""
+        found = cls(
+            tuple(int(switch) for switch in data["switch_of"]),
+            tuple(int(switch) for switch in data["up"]),
+            tuple(math.inf if r is None else float(r) for r in data["rate_bytes_per_ns"]),
+            tuple(float(burst) for burst in data["burst_bytes"]))
+        _chains(found.up)
+        return found
+
+
+@dataclass(frozen=True)
+class Routes:
+    """The limited links between any two switches that have nodes.
+
+    ``place_of``: of every node, the number of its switch among the ``places`` that have nodes.
+    The way from place a to b passes ``link[start[a * places + b]:start[a * places + b + 1]]`` one
+    after the other; ``rate``, ``burst``: of every link, both directions of one next to each other.
+    """
+
+    place_of: Ints
+    places: int
+    start: Ints
+    link: Ints
+    rate: Floats
+    burst: Floats
+
+
+def routes(trunks: Trunks) -> Routes:
+    """Return the ways between the switches: up as far as necessary, and down again.
+
+    Links that are no limit are left out. Errors: ValueError where switches go round in a circle.
+    """
+    used, place_of = np.unique(np.asarray(trunks.switch_of, dtype=np.int64), return_inverse=True)
+    limited = np.flatnonzero(np.isfinite(np.asarray(trunks.rate, dtype=np.float64)))
+    number = np.full(len(trunks.up), -1, dtype=np.int64)
+    number[limited] = np.arange(len(limited))
+    chain = _chains(trunks.up)[used]  # from the root on, -1 behind the switch itself
+    places, depth = chain.shape
+    # Of the two chains, what comes after their common beginning is passed.
+    same = chain[:, None, :] == chain[None, :, :]
+    common = np.logical_and.accumulate(same, axis=2) & (chain >= 0)[:, None, :]
+    link = np.where(chain >= 0, number[chain], -1)
+    passed = ~common & (link >= 0)[:, None, :]
+    climbs = (passed, np.broadcast_to(2 * link[:, None, :], passed.shape))
+    down = np.swapaxes(passed, 0, 1)
+    falls = (down, np.broadcast_to(2 * link[None, :, :] + 1, down.shape))
+    # Up from the lowest link, down from the highest one.
+    mask = np.concatenate((climbs[0][:, :, ::-1], falls[0]), axis=2)
+    links = np.concatenate((climbs[1][:, :, ::-1], falls[1]), axis=2)
+    start = np.concatenate(([0], np.cumsum(mask.sum(axis=2).reshape(-1))))
+    return Routes(
+        np.asarray(place_of.reshape(-1), dtype=np.int64), places, start.astype(np.int64),
+        np.asarray(links[mask], dtype=np.int64),
+        np.repeat(np.asarray(trunks.rate, dtype=np.float64)[limited], 2),
+        np.repeat(np.asarray(trunks.burst, dtype=np.float64)[limited], 2))
+
+
+def _chains(up: Sequence[int]) -> Ints:
+    """Return for each switch the switches from its root to itself, -1 behind it."""
+    above = np.asarray(up, dtype=np.int64)
+    number = len(above)
+    steps = [np.arange(number, dtype=np.int64)]
+    while (steps[-1] >= 0).any():
+        if len(steps) > number:
+            raise ValueError("the switches go round in a circle")
+        last = steps[-1]
+        steps.append(np.where(last >= 0, above[np.maximum(last, 0)], -1))
+    table = np.stack(steps[:-1] or steps, axis=1)[:, ::-1]  # the root is not at the begin yet
+    order = np.argsort(table < 0, axis=1, kind="stable")
+    return np.asarray(np.take_along_axis(table, order, axis=1), dtype=np.int64)
