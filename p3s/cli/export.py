@@ -149,14 +149,10 @@ def _turns(text: str) -> int | None:
 
 
 def _ensure_scaled(study: Any, n: int, bar: Any) -> None:
-    """Write the scaled trace where it is missing or older than the model."""
-    from p3s.cli.pipeline import compute_inputs, ensure_compute, ensure_model, is_stale
-    from p3s.scale import write_scaled
+    """Make what the scaled trace rests on, and it, where they are missing or out of date."""
+    from p3s.cli.pipeline import ensure_compute, ensure_model, ensure_scaled
 
-    if study.signature_counts() or study.model_path.exists():
+    if study.signature_counts():
         ensure_model(study, bar)
         ensure_compute(study, bar)
-    inputs = [study.model_path, study.compute_path, *compute_inputs(study)[:1]]
-    if is_stale(study.scaled_path(n), inputs):
-        bar.start(f"n={n}: scaling")
-        write_scaled(study.root, n)
+    ensure_scaled(study, n, bar)

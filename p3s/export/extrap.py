@@ -33,7 +33,7 @@ def to_extrap(study: Study, target: Path, say: Callable[[str], None]) -> Exporte
             done.records += 1
     if not done.records:
         raise P3SError(f"{study.root}: has no measured points; run p3s characterize")
-    done.command = f"extrap --jsonl {target.name}"
+    done.command = f"extrap --json {target.name}"
     done.notes += ["points of phases are means over the ranks; left out: their values per rank, "
                    "call paths inside of phases",
                    "all points are of strong scaling: Extra-P's default expects weak scaling"]
@@ -42,9 +42,10 @@ def to_extrap(study: Study, target: Path, say: Callable[[str], None]) -> Exporte
 
 def points(study: Study, done: Exported) -> Iterator[tuple[int, str, str, float]]:
     """Yield (processes, call path, metric, value) of all points."""
-    yield from _runs(study, done)
+    alone: set[int] = set()
+    yield from _runs(study, done, alone)
     if study.phases_path.exists():
-        yield from _phases(read_json(study.phases_path, "p3s.phases"))
+        yield from _phases(read_json(study.phases_path, "p3s.phases"), alone)
     else:
         done.notes.append(f"no points of phases: {study.phases_path} is not there; run p3s phases")
     if study.prediction_path.exists():
@@ -60,8 +61,8 @@ def _line(file: IO[str], n: int, path: str, metric: str, value: float) -> None:
                            "value": value}, allow_nan=False) + "\n")
 
 
-def _runs(study: Study, done: Exported) -> Iterator[tuple[int, str, str, float]]:
-    """Yield run time and computation of every run, repeats as points of their own."""
+def _runs(study: Study, done: Exported, alone: set[int]) -> Iterator[tuple[int, str, str, float]]:
+    """Yield the run time of every run whose ranks had cores of their own; ``alone``: the counts."""
     from p3s.predict.measured import OFF_CORE_LIMIT, run_times
     from p3s.trace import read_run
 
@@ -71,31 +72,41 @@ def _runs(study: Study, done: Exported) -> Iterator[tuple[int, str, str, float]]
             run for run in study.runs(n) if run.status == "complete"]
         for record in records:
             run = read_run(record.path)
-            times = run_times(run)
             if run.work_unit not in _TIMES:
                 continue
-            yield n, _RUN, "computation", times.work_s
+            times = run_times(run)
             if record.info.get("oversubscribed", True) or times.off_core > OFF_CORE_LIMIT:
                 shared.add(n)
             else:
+                alone.add(n)
                 yield n, _RUN, "time", times.wall_s
+    alone -= shared
     if shared:
         done.notes.append("left out: run times at " + ", ".join(map(str, sorted(shared)))
                           + " processes, where ranks shared cores or waited for one")
 
 
-def _phases(phases: Mapping[str, Any]) -> Iterator[tuple[int, str, str, float]]:
-    """Yield amounts of the phases: mean over the ranks, weight of the rank with most turns."""
+def _phases(phases: Mapping[str, Any], alone: set[int]) -> Iterator[tuple[int, str, str, float]]:
+    """Yield amounts of the run and its phases: means over the ranks, weights of the busiest."""
     unit = phases["work_unit"]
     work, factor = ("computation", 1 / _NS_PER_S) if unit in _TIMES else (str(unit), 1.0)
+    totals: dict[tuple[int, str], float] = {}
     for phase in phases["phases"]:
         path = callpath(phase["phase"], phase["name"])
         for count, at in sorted(phase["per_count"].items(), key=lambda pair: int(pair[0])):
             n = int(count)
+            means = {"calls": at["events"] / n, "bytes": at["bytes"] / n,
+                     work: at["work"] * factor / n}
             yield n, path, "weight", float(at["weight"])
-            yield n, path, "calls", at["events"] / n
-            yield n, path, "bytes", at["bytes"] / n
-            yield n, path, work, at["work"] * factor / n
+            for metric, value in means.items():
+                totals[n, metric] = totals.get((n, metric), 0.0) + value
+                yield n, path, metric, value
+            if n in alone and unit in _TIMES:
+                yield n, path, "time", (at["work"] + at["elapsed_ns"]) / n / _NS_PER_S
+    for (n, metric), value in sorted(totals.items()):
+        yield n, _RUN, metric, value
+    for n in sorted({n for n, _ in totals}):
+        yield n, _RUN, "weight", 1.0
 
 
 def _predicted(prediction: Mapping[str, Any]) -> Iterator[tuple[int, str, str, float]]:

@@ -78,7 +78,7 @@ def _rank(program: RankProgram, done: Written) -> list[str]:
         if work:
             put(f"calc {work}", "requires")
         if op in SENDING or op in RECEIVING:
-            empty += not nbytes
+            empty += op in SENDING and not nbytes
             soft += op in (Op.SSEND, Op.ISSEND)
             what = f"send {max(nbytes, 1)}b to" if op in SENDING else f"recv {max(nbytes, 1)}b from"
             put(f"{what} {peer} tag {tag}", "irequires" if op in _GOES_ON else "requires")

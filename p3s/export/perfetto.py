@@ -74,7 +74,7 @@ def to_perfetto(study: Study, n: int, target: Path, options: Options,
                    '"args": {"labels": "simulated"}}\n]}\n')
     done.notes += [*notes, f"drawn are {turns} turns of each loop, not the whole run",
                    "left out: messages inside of collectives, links and their queues"]
-    done.command = f"open {target.name} in https://ui.perfetto.dev"
+    done.command = f"open {target} in https://ui.perfetto.dev"
     return done
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from p3s.artefacts import write_json
 from p3s.errors import P3SError, UsageError
 from p3s.export.place import new_directory, new_file
 from p3s.export.simgrid import Written
+from replay.order.reasons import REASON_TEXT, Reason
 
 if TYPE_CHECKING:
     from p3s.export.program import RankProgram
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
 EXPORT_SCHEMA, EXPORT_VERSION = "p3s.export", 1
 #: Events of a whole run, at most; text of 20 to 50 bytes each.
 MOST_EVENTS = 300_000_000
+
+#: Why calls are left out, where the replay's words do not fit.
+_WHY = {REASON_TEXT[Reason.CONSTRUCTOR]: "communicators are told apart by tags",
+        REASON_TEXT[Reason.NOT_REPLAYED]: "there is no model of what it sends",
+        REASON_TEXT[Reason.NOT_SEEN]: "it occurs only in turns of its loop that are not written"}
 
 Say = Callable[[str], None]
 
@@ -92,11 +99,16 @@ class Exported:
                 *(f"changed: {what}" + (f" ({events:,.0f})" if events else "")
                   for what, events in sorted(self.changed.items())), *self.notes]
 
+    def lacks(self, call: str, why: str, events: float) -> None:
+        """Take down calls that are not in it."""
+        key = (call, _WHY.get(why, why))
+        self.left_out[key] = self.left_out.get(key, 0.0) + events
+
     def take(self, written: Written) -> None:
         """Add what a writer has written."""
         self.records += written.actions
-        for key, events in written.left_out.items():
-            self.left_out[key] = self.left_out.get(key, 0.0) + events
+        for (call, why), events in written.left_out.items():
+            self.lacks(call, why, events)
         for what, events in written.changed.items():
             self.changed[what] = self.changed.get(what, 0.0) + events
 
@@ -147,14 +159,15 @@ def to_simgrid(study: Study, n: int, target: Path, options: Options, say: Say) -
         if options.turns is None:
             with _whole(study, n, options, keep, done, say) as programs:
                 done.take(simgrid.write_trace(programs, n, directory))
-            done.command = f"{run}{simgrid.INDEX}"
+            done.command = f"cd {shlex.quote(str(target))} && {run}{simgrid.INDEX}"
         else:
             for k, programs in _sections(study, n, options, keep, done):
                 inner = directory / f"section-{k:03d}"
                 inner.mkdir()
                 done.take(simgrid.write_trace(programs, n, inner))
-            done.command = f"cd section-000 && {run}{simgrid.INDEX}".replace(
-                PLATFORM, f"../{PLATFORM}").replace(HOSTS, f"../{HOSTS}")
+            there = shlex.quote(str(target / "section-000"))
+            done.command = f"cd {there} && {run}{simgrid.INDEX}".replace(
+                f" {PLATFORM}", f" ../{PLATFORM}").replace(f" {HOSTS}", f" ../{HOSTS}")
         if not options.messages:
             done.notes.append("collectives of all ranks are calls: SimGrid picks their algorithms "
                               "(--cfg=smpi/coll-selector:ompi, mpich, ...)")
@@ -171,18 +184,21 @@ def to_goal(study: Study, n: int, target: Path, options: Options, say: Say) -> E
     if options.turns is None:
         with new_file(target) as file, _whole(study, n, options, goal.keep, done, say) as programs:
             done.take(goal.write_goal(programs, n, file))
-        done.command = f"txt2bin -i {target.name} -o {target.stem}.bin && " \
-                       f"LogGOPSim -f {target.stem}.bin"
+        done.command = _goal_command(target)
     else:
         with new_directory(target) as directory:
             for k, programs in _sections(study, n, options, goal.keep, done):
                 with new_file(directory / f"section-{k:03d}.goal") as file:
                     done.take(goal.write_goal(programs, n, file))
-            done.command = "txt2bin -i section-000.goal -o section-000.bin && " \
-                           "LogGOPSim -f section-000.bin"
+            done.command = _goal_command(target / "section-000.goal")
             write_json(directory / "export.json", done.to_json())
     done.notes.append("one unit of computation is one ns")
     return done
+
+
+def _goal_command(path: Path) -> str:
+    text, binary = (shlex.quote(str(p)) for p in (path, path.with_suffix(".bin")))
+    return f"txt2bin -i {text} -o {binary} && LogGOPSim -f {binary}"
 
 
 def _keep(keep: Callable[[str, bool], bool], options: Options) -> Callable[[str, bool], bool]:
@@ -204,7 +220,8 @@ def _whole(study: Study, n: int, options: Options, keep: Callable[[str, bool], b
                          f"than {MOST_EVENTS:,}; write some turns of each loop: --turns 3")
     say(f"{n} processes: {run.events:,} events")
     done.events = float(run.events)
-    done.left_out.update(run.left_out)
+    for (call, why), events in run.left_out.items():
+        done.lacks(call, why, events)
     programs: Iterator[RankProgram] | Sequence[RankProgram] = run.programs()
     if run.events <= CHECKED:
         programs, notes = executable(list(programs), n)
@@ -252,5 +269,4 @@ def tell(section: Section, steps: Steps, k: int, done: Exported) -> None:
         "run_turns": section.run_turns, "entries": section.entries, "events": len(steps)})
     for left in section.left_out:
         if left.call not in ("MPI_Init", "MPI_Init_thread", "MPI_Finalize"):
-            key = (left.call, left.why)
-            done.left_out[key] = done.left_out.get(key, 0.0) + left.events
+            done.lacks(left.call, left.why, left.events)

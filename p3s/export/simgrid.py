@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from p3s.export.program import RankProgram, Table
+from p3s.export.program import SENDING, RankProgram, Table
 from p3s.trace.ops import blocking_of
 from replay.steps import Floats, Ints, Op
 
@@ -169,7 +169,7 @@ def _account(table: Table, used: np.ndarray, lost: list[str], done: Written) -> 
         if lost[entry]:
             key = (name, lost[entry])
             done.left_out[key] = done.left_out.get(key, 0.0) + number
-        if op in _ACTIONS and table.bytes[entry] == 0:
+        if op in SENDING and table.bytes[entry] == 0:
             add(done.changed, "messages without bytes carry one byte", number)
         if op in (Op.SSEND, Op.ISSEND):
             add(done.changed, "synchronous sends are plain sends", number)
