@@ -1,7 +1,8 @@
 """How fast the dependency simulation is: calls per second and memory of a halo and of others.
 
     python benchmarks/simulate.py [--ranks 4096] [--turns 100] [--cores 64] [--repeats 5]
-                                  [--pattern halo] [--json]
+                                  [--pattern halo] [--json] [--loggopsim DIRECTORY]
+    python benchmarks/simulate.py --fold [--ranks 4096]
 
 ``halo``: per turn four Irecv, four Isend, one Waitall on a periodic grid; ``sweep``: two receives
 and two sends of a wavefront; ``exchange``: recursive doubling by Sendrecv. Every line is measured
@@ -27,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 PATTERNS = ("halo", "sweep", "exchange")
 TIMEOUT_S = 600.0
+#: Turns in a window of a folded loop, and of whole loops.
+WINDOW, FOLDED_TURNS = 4, (1_000, 30_000, 1_000_000)
 
 
 def grid(n: int) -> tuple[int, int]:
@@ -128,12 +131,118 @@ def measure(pattern: str, n: int, turns: int, cores: int, repeats: int, nbytes: 
             "peak_mb": peak, "queued": found.queued, "end_ms": float(found.end_ns.max()) / 1e6}
 
 
+def fold(n: int, turns: int, slow: bool, nbytes: int) -> dict[str, Any]:
+    """Return seconds, calls that were simulated, and memory in MB of a folded loop."""
+    from dataclasses import replace
+
+    from p3s.predict.dependency.folded import Loop, folded
+    from p3s.predict.dependency.simulate import simulate
+    from p3s.predict.network import rough_network
+    from replay.steps import Section
+
+    network = replace(rough_network(), rate=float("inf"))
+    node_of = np.zeros(n, dtype=np.int64)
+    steps = steps_of("halo", n, WINDOW, nbytes)
+    calls = len(table("halo", n)[0])
+    weight = np.where(steps.turn == 0, 1.0, (turns - 1) / (WINDOW - 1))
+    rank = steps.rank
+    work = np.where(slow & (rank == 0), 1.5, 1.0) * steps.work_ns
+    row = rank * calls + np.arange(len(steps)) % calls
+    steps = replace(steps, weight=weight, work_ns=work, row=row)
+    simulated = [0]
+
+    def run(steps: Any, _: Any, first: Any) -> Any:
+        simulated[0] += len(steps)
+        return simulate(steps, node_of, network, first_ns=first)
+
+    begin = time.process_time()
+    loop = Loop(Section("halo", (0,), steps, WINDOW, 0, turns, 1.0, ()), steps, rank, weight, n)
+    found = folded(loop, run)
+    return {"ranks": n, "turns": turns, "slow": slow, "seconds": time.process_time() - begin,
+            "simulated": simulated[0], "windows": found.windows, "settled": found.settled,
+            "turn_us": float(found.sums[0].max()) / turns / 1e3,
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def goal(n: int, turns: int, nbytes: int) -> str:
+    """Return the halo in GOAL, LogGOPSim's language."""
+    _, peer, _, _ = table("halo", n)
+    lines = [f"num_ranks {n}"]
+    for rank in range(n):
+        lines.append(f"rank {rank} {{")
+        label = 0
+        for turn in range(turns):
+            lines.append(f"c{turn}: calc 100000")
+            lines += [f"c{turn} requires l{k}" for k in range(label - 8, label) if turn]
+            for k in range(8):
+                what, way = ("recv", "from") if k < 4 else ("send", "to")
+                tag = (k ^ 1) if k < 4 else k - 4  # what goes up is received from below
+                lines.append(f"l{label}: {what} {nbytes}b {way} {peer[rank, k]} tag {tag}")
+                lines.append(f"l{label} requires c{turn}")
+                label += 1
+        lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def loggopsim(directory: Path, n: int, turns: int, nbytes: int, repeats: int) -> dict[str, Any]:
+    """Return what LogGOPSim needs for the halo: calls per second of CPU time, memory in MB."""
+    import os
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as work:
+        text, binary = Path(work) / "halo.goal", Path(work) / "halo.bin"
+        text.write_text(goal(n, turns, nbytes))
+        subprocess.run([directory / "txt2bin", "-i", text, "-o", binary], check=True,
+                       capture_output=True, timeout=TIMEOUT_S)
+        size = binary.stat().st_size
+        best, peak = float("inf"), 0.0
+        for _ in range(repeats):
+            process = subprocess.Popen(
+                [directory / "LogGOPSim", "-b", "-f", binary, "-L", "2000", "-o", "200", "-g", "5",
+                 "-G", "1", "-S", "16384"], stdout=subprocess.DEVNULL)
+            _, status, used = os.wait4(process.pid, 0)
+            if status:
+                raise SystemExit(f"LogGOPSim ended with status {status}")
+            process.returncode = 0
+            best = min(best, used.ru_utime + used.ru_stime)
+            peak = max(peak, used.ru_maxrss / 1024)
+    calls = n * turns * len(table("halo", n)[0])
+    return {"pattern": "LogGOPSim", "ranks": n, "links": False, "calls": calls, "seconds": best,
+            "calls_per_s": calls / best, "inputs_mb": size / 2**20, "beyond_mb": float("nan"),
+            "beyond_bytes_per_call": float("nan"), "peak_mb": peak}
+
+
 def now_mb() -> float:
     """Return the resident memory of this process."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
     return 0.0
+
+
+def folds(args: argparse.Namespace) -> None:
+    """Print what folded loops cost, each in a process of its own."""
+    if args.one:
+        n, turns, slow = args.one.split(",")
+        print(json.dumps(fold(int(n), int(turns), slow == "1", args.bytes)))
+        return
+    lines = []
+    for n in args.ranks.split(","):
+        for slow in "01":
+            for turns in FOLDED_TURNS:
+                done = subprocess.run(
+                    [sys.executable, __file__, *sys.argv[1:], "--one", f"{n},{turns},{slow}"],
+                    capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+                lines.append(json.loads(done.stdout))
+    if args.json:
+        print(json.dumps(lines, indent=1))
+        return
+    print(f"{'ranks':>6} {'one slow':>8} {'turns':>9} {'windows':>7} {'simulated':>10} {'s':>6} "
+          f"{'us in calls':>11} {'process MB':>10}")
+    for x in lines:
+        print(f"{x['ranks']:6} {'yes' if x['slow'] else 'no':>8} {x['turns']:9,} {x['windows']:7} "
+              f"{x['simulated']:10,} {x['seconds']:6.2f} {x['turn_us']:11.3f} "
+              f"{x['peak_mb']:10.0f}")
 
 
 def main() -> None:
@@ -146,8 +255,13 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=8192)
     parser.add_argument("--pattern", choices=[*PATTERNS, "all"], default="all")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--loggopsim", type=Path, help="where LogGOPSim and txt2bin are")
+    parser.add_argument("--fold", action="store_true", help="loops of many turns, folded")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.fold:
+        folds(args)
+        return
     if args.one:
         pattern, n, linked = args.one.split(",")
         print(json.dumps(measure(pattern, int(n), args.turns, args.cores, args.repeats, args.bytes,
@@ -161,6 +275,9 @@ def main() -> None:
                     [sys.executable, __file__, *sys.argv[1:], "--one", f"{pattern},{n},{linked}"],
                     capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
                 lines.append(json.loads(done.stdout))
+    if args.loggopsim:
+        lines += [loggopsim(args.loggopsim, int(n), args.turns, args.bytes, args.repeats)
+                  for n in args.ranks.split(",")]
     if args.json:
         print(json.dumps(lines, indent=1))
         return

@@ -5,21 +5,25 @@ when it has ended the window before. Once windows repeat, all that are left are 
 comes before - the fill of a pipeline, a delay that spreads from rank to rank - counts once for
 each entry of the loop. The cost does not grow with the number of turns.
 
-The links of nodes are idle when a window begins, so that queues of one window do not reach into
-the next; where messages cross the border between two turns (requests that are completed a turn
-later), windows cannot be strung together, and the turns of the one window are weighed anew: its
-last turns stand for all that are left.
+The links of nodes are idle when a window begins and no rank goes on when it ends. Where links
+matter, windows therefore overlap: the first third of the turns, which fills the links, and the last
+two, which nobody disturbs that is ahead, are counted in the windows before and after. Queues need
+not repeat exactly; there it is enough that means of several windows do.
+
+Where messages cross the border between two turns (requests that are completed a turn later),
+windows cannot be strung together, and the turns of the one window are weighed anew: its last ones
+stand for all that are left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from p3s.predict.dependency.turns import Alike, alike, by_rank, closed, ends, part
+from p3s.predict.dependency.turns import Alike, alike, by_rank, closed, last_of, part
 from replay.steps import Bools, Floats, Ints, Section, Steps
 
 #: Times of steps: whole, waiting, transfer, software.
@@ -28,9 +32,14 @@ PARTS = 4
 TOLERANCE = 1e-3
 #: Windows after which the same may come again.
 PERIODS = (1, 2, 3, 4, 6)
+#: With queues at links: numbers of windows whose mean may be that of as many before, and the
+#: share by which it may differ.
+MEANS, MEAN_TOLERANCE = (2, 4, 8), 5e-3
 #: Simulated steps of one loop, at most, beyond the first windows.
 MOST_STEPS = 10_000_000
 _FEWEST_WINDOWS = 4
+#: Windows of fewer turns overlap by one only.
+_FEW = 6
 
 #: (steps, cell of each, when each rank starts) -> what dependency.simulate says of them.
 Run = Callable[[Steps, Ints, Floats], Any]
@@ -99,11 +108,12 @@ def _sums(cell: Ints, weight: Floats, result: Any, cells: int) -> Floats:
                      for column in columns])
 
 
-def folded(loop: Loop, run: Run, *, windows: int = 0) -> Folded:
+def folded(loop: Loop, run: Run, *, windows: int = 0, overlap: bool = False) -> Folded:
     """Return the times of a section over the whole run.
 
     ``windows``: so many are simulated, and the second half of them stands for the rest (for
     costs that are drawn anew each time, so that nothing repeats exactly); 0: until they repeat.
+    ``overlap``: windows overlap, so that the links of nodes are as busy as they would be.
     """
     full = loop.full
     idle = np.zeros(len(full.ranks))
@@ -112,40 +122,68 @@ def folded(loop: Loop, run: Run, *, windows: int = 0) -> Folded:
         return Folded(loop.sums(first, loop.weight))
     if not loop.chained:
         return _weighed_anew(loop, first)
-    return _strung(loop, run, first, windows)
+    return _strung(loop, run, first, windows, overlap)
 
 
-def _strung(loop: Loop, run: Run, first: Any, windows: int) -> Folded:
+def _strung(loop: Loop, run: Run, first: Any, windows: int, overlap: bool) -> Folded:
     group, window = loop.group, loop.window
     assert group is not None and window is not None
-    turns = len(group.turns)
-    total = loop.sums(first, loop.once())
-    left = group.stands_for - turns  # turns of an entry that are not counted yet
-    cell, weight = loop.cell[loop.kept], loop.once()[loop.kept]
-    clock = ends(window, np.asarray(first.end_ns)[loop.kept], np.zeros(len(loop.full.ranks)))
-    history: list[_Window] = []
+    place = np.searchsorted(group.turns, window.turn)  # which of the alike turns
+    head, tail = _margins(len(group.turns)) if overlap else (0, 0)
+    end = len(group.turns) - tail
+    turns = end - head
+    once = loop.once()
+    counted, weight = (place >= head) & (place < end), once[loop.kept]
+    once[loop.kept] = np.where(place < end, weight, 0.0)
+    total = loop.sums(first, once)
+    left = group.stands_for - end  # turns of an entry that are not counted yet
+    cell, weight = loop.cell[loop.kept], np.where(counted, weight, 0.0)
+    work = by_rank(window, np.where(counted, window.work_ns, 0.0))
+    at = last_of(window, place < turns)  # where the next window begins
+    clock = _at(at, np.asarray(first.end_ns)[loop.kept], np.zeros(len(loop.full.ranks)))
     most = windows or max(_FEWEST_WINDOWS, MOST_STEPS // max(len(window), 1))
+    history: list[_Window] = []
     period, number, change = 0, 0, 0.0
-    work = by_rank(window, window.work_ns)
     while left > 0 and number < most and not period:
         result = run(window, cell, clock - clock.min())
         number += 1
-        long = by_rank(window, np.asarray(result.end_ns) - np.asarray(result.begin_ns))
-        history.append(_Window(_sums(cell, weight, result, loop.cells), long))
-        clock = ends(window, np.asarray(result.end_ns), clock - clock.min())
+        long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
+        made = _Window(_sums(cell, weight, result, loop.cells),
+                       by_rank(window, np.where(counted, long, 0.0)))
+        if left < turns:  # the loop ends within this window
+            share = np.clip(left - (place - head), 0.0, 1.0)
+            made = replace(made, sums=_sums(cell, weight * share, result, loop.cells))
+            total += made.sums
+            left = 0.0
+            break
+        history.append(made)
+        clock = _at(at, np.asarray(result.end_ns), clock - clock.min())
+        if windows and number > windows // 2:
+            continue  # stands for what is left
+        total += made.sums
+        left -= turns
         if not windows:
-            total += min(left / turns, 1.0) * history[-1].sums
-            left -= turns
             change = _change(history, 1, work)
-            period = _period(history, work, window)
-            history = history[-2 * max(PERIODS):]
-    if windows:
-        return Folded(total + _halves(history, left / turns), number + 1)
-    if left > 0:  # settled, or given up
-        last = history[-max(period, 1):] if period else history[-max(len(history) // 2, 1):]
-        mean = np.mean([one.sums for one in last], axis=0)
-        total = total + mean * (left / turns)
-    return Folded(total, number + 1, bool(period) or left <= 0, change)
+            period = _period(history, work, window) or (_means(history, work, window)
+                                                        if overlap else 0)
+            history = history[-2 * max(*PERIODS, *MEANS):]
+    if left > 0:
+        last = history[number // 2:] if windows else \
+            history[-period:] if period else history[-max(len(history) // 2, 1):]
+        total = total + np.mean([one.sums for one in last], axis=0) * (left / turns)
+    return Folded(total, number + 1, bool(period or windows) or left <= 0, change)
+
+
+def _margins(turns: int) -> tuple[int, int]:
+    """Return how many turns of a window are counted in the one before, and in the one after."""
+    if turns < _FEW:
+        return (1, 0) if turns > 1 else (0, 0)
+    return turns // 3, 2
+
+
+def _at(last: Ints, end_ns: Floats, before: Floats) -> Floats:
+    """Return when the last step of each rank ends; ``before`` where it has none."""
+    return np.where(last >= 0, end_ns[np.maximum(last, 0)], before)
 
 
 @dataclass(frozen=True)
@@ -154,17 +192,6 @@ class _Window:
 
     sums: Floats
     long: Floats
-
-
-def _halves(history: list[_Window], number: float) -> Floats:
-    """Return the sums of ``number`` windows of which only some were simulated, none repeating."""
-    if number <= len(history):
-        parts = np.clip(number - np.arange(len(history)), 0.0, 1.0)
-        return np.asarray(sum(share * one.sums for share, one in zip(parts, history, strict=True)))
-    half = len(history) // 2
-    before = sum((one.sums for one in history[:half]), np.zeros_like(history[0].sums))
-    after = np.mean([one.sums for one in history[half:]], axis=0)
-    return np.asarray(before + (number - half) * after)
 
 
 def _change(history: list[_Window], period: int, work: Floats) -> float:
@@ -193,31 +220,53 @@ def _period(history: list[_Window], work: Floats, window: Steps) -> int:
     return 0
 
 
-def _lasts(windows: list[_Window], work: Floats, window: Steps) -> bool:
+def _means(history: list[_Window], work: Floats, window: Steps) -> int:
+    """Return of how many windows the mean is that of as many before, 0: of none yet."""
+    for number in MEANS:
+        if len(history) < 2 * number:
+            return 0
+        last, before = (np.mean([one.long for one in part], axis=0) for part in
+                        (history[-number:], history[-2 * number:-number]))
+        time = float(np.mean(last + work))
+        if np.abs(last - before).max() <= MEAN_TOLERANCE * time \
+                and _lasts(history[-number:], work, window, MEAN_TOLERANCE):
+            return number
+    return 0
+
+
+def _lasts(windows: list[_Window], work: Floats, window: Steps,
+           tolerance: float = TOLERANCE) -> bool:
+    """Tell whether no rank takes longer for a window than one that it sends to."""
     time = np.mean([one.long for one in windows], axis=0) + work
-    if not time.size or np.ptp(time) <= TOLERANCE * time.mean():
+    if not time.size or np.ptp(time) <= tolerance * time.mean():
         return True
     owner = np.repeat(np.arange(len(window.ranks)), np.diff(window.start))
     sends = np.flatnonzero(window.to >= 0)
     ahead = time[owner[sends]] - time[owner[window.to[sends]]]
-    return not (ahead > TOLERANCE * time.mean()).any()
+    return not (ahead > tolerance * time.mean()).any()
 
 
 def _weighed_anew(loop: Loop, first: Any) -> Folded:
-    """Return the sums with the first half of the alike turns counted once for each entry.
+    """Return the sums with the alike turns but their last quarter counted once for each entry.
 
-    The second half, where what is in the way of the first turns is over, stands for the rest.
+    The last quarter, where what is in the way of the first turns should be over, stands for the
+    rest; it is settled if it took the ranks as long as the quarter before.
     """
     group = loop.group
     assert group is not None
-    turns, half = len(group.turns), len(group.turns) // 2
+    turns, quarter = len(group.turns), max(len(group.turns) // 4, 1)
     each = turns / group.stands_for
-    rest = (group.stands_for - half) / (turns - half) * each
+    rest = (group.stands_for - (turns - quarter)) / quarter * each
     factor = np.ones(int(loop.full.turn.max()) + 1)
-    factor[group.turns[:half]], factor[group.turns[half:]] = each, rest
+    factor[group.turns[:-quarter]], factor[group.turns[-quarter:]] = each, rest
     weight = np.where(loop.kept, loop.weight * factor[loop.full.turn], loop.weight)
     long = np.asarray(first.end_ns) - np.asarray(first.begin_ns)
-    by_turn = [float(long[loop.kept & (loop.full.turn == turn)].sum())
-               for turn in group.turns[-2:].tolist()]
-    change = abs(by_turn[-1] - by_turn[0]) / max(by_turn[-1], 1e-300) if len(by_turn) > 1 else 0.0
-    return Folded(loop.sums(first, weight), 1, change <= TOLERANCE, change)
+    nothing = np.zeros((0, 0))
+    parts, work = [], np.zeros(len(loop.full.ranks))
+    for them in (group.turns[-2 * quarter:-quarter], group.turns[-quarter:]):
+        mine = loop.kept & np.isin(loop.full.turn, them)
+        parts.append(_Window(nothing, by_rank(loop.full, np.where(mine, long, 0.0))))
+        work = by_rank(loop.full, np.where(mine, loop.full.work_ns, 0.0))
+    change = _change(parts, 1, work)
+    return Folded(loop.sums(first, weight), 1, change <= TOLERANCE
+                  and _lasts(parts[-1:], work, loop.full), change)

@@ -99,9 +99,9 @@ def by_rank(steps: Steps, values: Floats) -> Floats:
     return np.asarray(sums[steps.start[1:]] - sums[steps.start[:-1]])
 
 
-def ends(steps: Steps, end_ns: Floats, first_ns: Floats) -> Floats:
-    """Return when the last step of each rank ends; where it has none, its start time."""
-    has = np.diff(steps.start) > 0
-    found = np.array(first_ns, dtype=np.float64)
-    found[has] = end_ns[steps.start[1:][has] - 1]
-    return found
+def last_of(steps: Steps, kept: Bools) -> Ints:
+    """Return the last kept step of each of ``steps.ranks``, -1 where it has none."""
+    places = np.concatenate(([-1], np.flatnonzero(kept)))
+    number = np.concatenate(([0], np.cumsum(kept)))
+    found = places[number[steps.start[1:]]]
+    return np.where(number[steps.start[1:]] > number[steps.start[:-1]], found, -1)

@@ -9,6 +9,7 @@ not counted as communication of its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 from p3s.errors import P3SError
 from p3s.predict.dependency.folded import PARTS, Folded, Loop, folded
 from p3s.predict.dependency.simulate import simulate_anyway
+from p3s.predict.dependency.turns import alike, closed
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
     from replay.collectives.library import Library
     from replay.scaled import ScaledTrace
 
-#: Turns of a loop that are put into one window, and steps of all ranks in it, at most.
-TURNS = 7
+#: Turns of a loop that are put into one window; where links have queues, or messages cross from
+#: one turn to the next; steps of all ranks in a window, as far as the rows of the trace tell.
+TURNS, MANY_TURNS, FEWEST_TURNS = 8, 24, 4
+MOST_IN_WINDOW = 1_500_000
 #: Libraries that move large messages only while their rank is inside a call.
 _NO_PROGRESS = ("openmpi", "mpich")
 _NS_PER_S = 1e9
@@ -136,8 +140,12 @@ def library_for(study: Study, machine: Machine | None, setting: Setting) -> Libr
     return library_of(*USUAL_LIBRARY, setting.collectives)
 
 
-def prepare(study: Study, n: int, library: Library, setting: Setting, cores: int) -> Prepared:
-    """Return what is to be simulated at ``n``; ``cores``: of a node, where nobody says it."""
+def prepare(study: Study, n: int, library: Library, setting: Setting, cores: int, *,
+            queues: bool = False) -> Prepared:
+    """Return what is to be simulated at ``n``; ``cores``: of a node, where nobody says it.
+
+    ``queues``: links of nodes have queues, which need several turns to fill.
+    """
     from replay.collectives.expand import expand
     from replay.costs.estimate import places
     from replay.order.sections import read_sections
@@ -147,7 +155,11 @@ def prepare(study: Study, n: int, library: Library, setting: Setting, cores: int
 
     directory = study.scaled_dir(n)
     trace = read_scaled(directory)
-    sections = read_sections(directory, turns=TURNS, trace=trace)
+    many = int(np.clip(MOST_IN_WINDOW // max(trace.rows, 1), FEWEST_TURNS, MANY_TURNS))
+    turns = many if queues else min(TURNS, many)
+    sections = read_sections(directory, turns=turns, trace=trace)
+    if turns < many and any(_crosses(section) for section in sections):
+        sections = read_sections(directory, turns=many, trace=trace)
     mapping = mapping_of(setting.mapping, n, min(setting.ranks_per_node or max(cores, 1), n),
                          setting.rank_file)
     distance = None if setting.topology is None \
@@ -165,6 +177,15 @@ def prepare(study: Study, n: int, library: Library, setting: Setting, cores: int
     notes += _left_out(sections)
     return Prepared(trace, tuple(phases), loops, mapping.node_of, distance,
                     tuple(dict.fromkeys(notes)))
+
+
+def _crosses(section: Section) -> bool:
+    """Tell whether messages or requests reach from one turn of a folded loop into another."""
+    group = alike(section)
+    if group is None or not group.folded:
+        return False
+    kept = np.isin(section.steps.turn, group.turns)
+    return not closed(section.steps, kept)
 
 
 def _left_out(sections: Sequence[Section]) -> list[str]:
@@ -190,7 +211,8 @@ def communication(study: Study, n: int, machine: Path | None, setting: Setting,
     costs = networks(found)
     library = library_for(study, found, setting)
     say(f"{n} processes: reading the scaled trace")
-    ready = prepare(study, n, library, setting, int(found.facts.get("cores") or 1))
+    ready = prepare(study, n, library, setting, int(found.facts.get("cores") or 1),
+                    queues=math.isfinite(costs[0].rate))
     say(f"{n} processes: simulating")
     variation = variation_of(study, ready.phases) if setting.vary else None
     sums, notes = simulated(ready, costs, variation)
@@ -219,11 +241,13 @@ def simulated(ready: Prepared, costs: tuple[Network, Network, Network],
     cells = ready.trace.n * len(ready.phases)
     total = np.zeros((PARTS + 2, cells))
     notes: list[str] = []
+    overlap = math.isfinite(costs[0].rate) and len(np.unique(ready.node_of)) > 1
     for loop in ready.loops:
-        plain = [folded(loop, _runner(ready, network, notes)) for network in costs]
+        plain = [folded(loop, _runner(ready, network, notes), overlap=overlap)
+                 for network in costs]
         even = plain[0]
         typical = even.sums if variation is None or not variation.varies \
-            else _varied(ready, loop, costs[0], variation, even, notes)
+            else _varied(ready, loop, costs[0], variation, even, notes, overlap)
         total[:PARTS] += typical
         total[PARTS] += np.maximum(typical[0] - np.maximum(even.sums[0] - plain[1].sums[0], 0), 0)
         total[PARTS + 1] += typical[0] + np.maximum(plain[2].sums[0] - even.sums[0], 0)
@@ -253,7 +277,7 @@ def _runner(ready: Prepared, network: Network, notes: list[str], *,
 
 
 def _varied(ready: Prepared, loop: Loop, network: Network, variation: Variation, even: Folded,
-            notes: list[str]) -> Floats:
+            notes: list[str], overlap: bool) -> Floats:
     """Return the mean of some simulations in which computation varies."""
     windows = max(_LONGER * even.windows, _FEWEST_WINDOWS) if loop.chained else 0
     size = len(loop.full) + windows * (len(loop.window) if loop.window is not None else 0)
@@ -261,5 +285,5 @@ def _varied(ready: Prepared, loop: Loop, network: Network, variation: Variation,
     total = np.zeros((PARTS, loop.cells))
     for repeat in range(repeats):
         run = _runner(ready, network, notes, variation=variation, seed=repeat)
-        total += folded(loop, run, windows=windows).sums / repeats
+        total += folded(loop, run, windows=windows, overlap=overlap).sums / repeats
     return total

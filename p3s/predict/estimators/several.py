@@ -1,8 +1,8 @@
 """Several counts at once, one process per core.
 
-    python -m p3s.predict.estimators.several FILE < ORDER
+    python -m p3s.predict.estimators.several ORDER.json
 
-A process is told as JSON what to estimate, prints what it has to say, and writes arrays to a file.
+A process is told in a file what to estimate, prints what it has to say, and writes arrays to files.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ Say = Callable[[str], None]
 #: Estimators that only read a table: a second process would cost more than it saves.
 _READ = frozenset({"simulation", "thesis"})
 _ARRAYS = ("comm", "low", "high", "waiting", "transfer", "software")
+#: A process is started for counts of so many ranks together; it needs half a second to begin.
+_WORTH = 256
 #: Exit code of a process that has an error to tell.
 _FAILED = 1
 
@@ -38,55 +40,70 @@ def each(name: str, study: Study, counts: Sequence[int], *, machine: Path | None
     from p3s.predict.estimators import estimate
 
     wanted = list(dict.fromkeys(counts))
-    cores = len(os.sched_getaffinity(0))
-    workers = min(jobs if jobs > 0 else cores, sum(n > 1 for n in wanted))
-    if workers < 2 or name in _READ:
-        return {n: estimate(name, study, n, machine=machine, say=say, setting=setting)
-                for n in wanted}
-    if name == "machine":
-        from p3s.predict.dependency.build import library
-
-        library()  # compiled once, before several processes want it
-    return _spread(name, study, wanted, machine, workers, say, setting)
-
-
-def _spread(name: str, study: Study, counts: Sequence[int], machine: Path | None, workers: int,
-            say: Say, setting: Setting) -> dict[int, Communication]:
-    from concurrent.futures import ThreadPoolExecutor
-
-    order = {"name": name, "study": str(study.root.absolute()), "setting": _plain(setting),
-             "machine": None if machine is None else str(Path(machine).absolute())}
-    with tempfile.TemporaryDirectory(prefix="p3s-") as work, ThreadPoolExecutor(workers) as pool:
-        futures = {n: pool.submit(_other, {**order, "n": n}, Path(work) / f"{n}.npz")
-                   for n in sorted(counts, reverse=True)}
-        found: dict[int, Communication] = {}
+    workers = jobs if jobs > 0 else len(os.sched_getaffinity(0))
+    mine, *others = dealt([n for n in wanted if n > 1], 1 if name in _READ else workers)
+    found: dict[int, Communication] = {}
+    with tempfile.TemporaryDirectory(prefix="p3s-") as work:
+        order = {"name": name, "study": str(study.root.absolute()), "setting": _plain(setting),
+                 "machine": None if machine is None else str(Path(machine).absolute()),
+                 "into": work}
+        processes: list[tuple[list[int], subprocess.Popen[str]]] = []
         try:
-            for n in counts:
-                found[n], lines = futures[n].result()
-                for line in lines:
+            processes = [(them, _started({**order, "counts": them})) for them in others]
+            for n in [n for n in wanted if n == 1] + mine:
+                found[n] = estimate(name, study, n, machine=machine, say=say, setting=setting)
+            for them, process in processes:
+                for line in _ended(process, them).splitlines():
                     say(line)
+                found.update({n: from_bytes((Path(work) / f"{n}.npz").read_bytes())
+                              for n in them})
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
-    return found
+            for _, process in processes:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+    return {n: found[n] for n in wanted}
 
 
-def _other(order: Mapping[str, Any], path: Path) -> tuple[Communication, list[str]]:
-    """Have another process make the estimate; return it and what was said."""
+def dealt(counts: Sequence[int], workers: int) -> list[list[int]]:
+    """Deal counts to workers, the largest first, each to the one with least ranks so far.
+
+    The first part is not empty if there is a count; nobody else gets less than _WORTH ranks.
+    """
+    parts: list[list[int]] = [[] for _ in range(max(workers, 1))]
+    for n in sorted(counts, reverse=True):
+        min(parts, key=sum).append(n)
+    first, *others = parts
+    worth = [part for part in others if sum(part) >= _WORTH]
+    return [first + [n for part in others if part not in worth for n in part], *worth]
+
+
+def _started(order: Mapping[str, Any]) -> subprocess.Popen[str]:
+    """Start a process that makes the estimates of some counts."""
     package = str(Path(__file__).resolve().parents[3])
     inherited = os.environ.get("PYTHONPATH")
     env = {**os.environ,
            "PYTHONPATH": package if not inherited else os.pathsep.join((package, inherited))}
-    done = subprocess.run(
-        [sys.executable, "-m", "p3s.predict.estimators.several", str(path)],
-        input=json.dumps(order), capture_output=True, text=True, env=env, check=False)
-    if done.returncode == 0:
-        return from_bytes(path.read_bytes()), done.stdout.splitlines()
-    lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
-    if done.returncode == _FAILED and lines[-1].startswith("error: "):
+    (Path(order["into"]) / f"{order['counts'][0]}.json").write_text(json.dumps(order))
+    return subprocess.Popen(
+        [sys.executable, "-m", "p3s.predict.estimators.several",
+         str(Path(order["into"]) / f"{order['counts'][0]}.json")],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=env)
+
+
+def _ended(process: subprocess.Popen[str], counts: Sequence[int]) -> str:
+    """Wait for a process; return what it has said. P3SError: what it could not do."""
+    said, complaints = process.communicate()
+    if process.returncode == 0:
+        return said
+    lines = [line for line in complaints.splitlines() if line.strip()] or ["no message"]
+    if process.returncode == _FAILED and lines[-1].startswith("error: "):
         raise P3SError(lines[-1].removeprefix("error: "))
-    how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
-    raise P3SError(f"the process that simulated {order['n']} processes ended with {how}: "
-                   f"{lines[-1][:160]}; estimate one count at a time")
+    how = f"signal {-process.returncode}" if process.returncode < 0 \
+        else f"exit code {process.returncode}"
+    raise P3SError(f"the process that simulated {', '.join(map(str, counts))} processes ended with "
+                   f"{how}: {lines[-1][:160]}; estimate one count at a time")
 
 
 def to_bytes(made: Communication) -> bytes:
@@ -127,18 +144,19 @@ def _setting(data: Mapping[str, Any]) -> Setting:
 
 
 def main() -> None:
-    """Make one estimate and write it to the file that is named."""
+    """Make the estimates of some counts and write each to a file of its own."""
     from p3s.predict.estimators import estimate
 
-    order = json.loads(sys.stdin.read())
+    order = json.loads(Path(sys.argv[1]).read_text())
+    machine = None if order["machine"] is None else Path(order["machine"])
     try:
-        made = estimate(order["name"], Study.open(Path(order["study"])), order["n"],
-                        machine=None if order["machine"] is None else Path(order["machine"]),
-                        say=print, setting=_setting(order["setting"]))
+        for n in order["counts"]:
+            made = estimate(order["name"], Study.open(Path(order["study"])), n, machine=machine,
+                            say=print, setting=_setting(order["setting"]))
+            (Path(order["into"]) / f"{n}.npz").write_bytes(to_bytes(made))
     except P3SError as err:
         print(f"error: {' '.join(str(err).split())}", file=sys.stderr)
         raise SystemExit(_FAILED) from err
-    Path(sys.argv[1]).write_bytes(to_bytes(made))
 
 
 if __name__ == "__main__":

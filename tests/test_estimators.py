@@ -1,0 +1,271 @@
+"""Estimators of communication: which can be used, what they say, several counts at once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from machines import synthetic
+from replay_patterns import PATTERNS, Trace, halo, ring, wave
+
+from p3s.compute.spread import Distribution, Spread
+from p3s.errors import P3SError
+from p3s.machine.network import ranges
+from p3s.predict.estimated import ESTIMATORS
+from p3s.predict.estimators import Setting, available, estimate, estimate_many, several
+from p3s.predict.estimators.machine import library_for, networks
+from p3s.study import REPLAY_VERSION, Study, write_json
+
+BYTES = [0, 1000, 100_000]
+NETWORK = {
+    "mpi": "openmpi 4.1.4", "hosts": ["a", "b"], "cores": [0, 0], "eager_bytes": 4096,
+    "sizes": {
+        "bytes": BYTES, "timings": [9, 9, 9],
+        "one_way_ns": [1000.0, 2000.0, 50_000.0], "one_way_median_ns": [1100.0, 2200.0, 55_000.0],
+        "send_ns": [100.0, 100.0, 200.0], "send_median_ns": [100.0, 100.0, 200.0],
+        "receive_ns": [200.0, 300.0, None], "receive_median_ns": [200.0, 300.0, None],
+        "gap_ns": [300.0, 300.0, 10_000.0]},
+}
+
+
+def machine_file(path: Path, **network: object) -> Path:
+    found = {**NETWORK, **network}
+    replace(synthetic(), network={**found, "ranges": ranges(found)}, facts={"cores": 4}).save(path)
+    return path
+
+
+def study_of(root: Path, *traces: Trace, machine: bool = True, **network: object) -> Study:
+    study = Study.create(root, ["mpiexec", "-n", "{np}", "program"])
+    for trace in traces:
+        trace.write(study.scaled_dir(trace.n))
+    if machine:
+        machine_file(study.root / "machine.json", **network)
+    return study
+
+
+def put_table(study: Study, n: int, columns: dict[str, list[float]], **head: object) -> None:
+    ranks = len(columns["comm_ns"])
+    table = {"rank": list(range(ranks)), "phase": [0] * ranks, **columns}
+    study.replay_path(n).parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table(table), study.replay_table(n))
+    write_json(study.replay_path(n), {
+        "schema": "p3s.replay", "schema_version": REPLAY_VERSION, "n": n,
+        "representative": True, "why_not_representative": None, "notes": ["a note"], **head})
+
+
+COLUMNS = {"comm_ns": [5e9, 7e9], "comm_low_ns": [4e9, 8e9], "comm_high_ns": [6e9, 8e9],
+           "waiting_ns": [1e9, 2e9], "transfer_ns": [3e9, 4e9], "software_ns": [1e9, 1e9],
+           "thesis_ns": [2e9, 3e9]}
+
+
+def test_every_estimator_says_whether_it_can_be_used(tmp_path: Path) -> None:
+    study = study_of(tmp_path / "s", ring(2), ring(1), machine=False)
+    found = available(study, 2)
+    assert list(found) == list(ESTIMATORS)
+    assert "p3s replay" in found["simulation"]
+    assert "p3s replay" in found["thesis"]
+    assert "p3s machine measure" in found["machine"]
+    assert "p3s scale" in available(study, 3)["machine"]
+    assert set(available(study, 1).values()) == {""}
+    path = machine_file(tmp_path / "other.json")
+    assert available(study, 2, machine=path)["machine"] == ""
+    put_table(study, 2, COLUMNS)
+    assert available(study, 2)["simulation"] == available(study, 2)["thesis"] == ""
+    head = json.loads(study.replay_path(2).read_text())
+    write_json(study.replay_path(2), {**head, "schema_version": 1})
+    assert "older" in available(study, 2)["simulation"]
+    path.write_text("{}")
+    assert str(path) in available(study, 2, machine=path)["machine"]
+    replace(synthetic(), network_missing="no MPI here").save(path)
+    assert "no MPI here" in available(study, 2, machine=path)["machine"]
+
+
+def test_what_cannot_be_used_is_an_error_of_one_line(tmp_path: Path) -> None:
+    study = study_of(tmp_path / "s", ring(2), machine=False)
+    for name in ("simulation", "machine"):
+        with pytest.raises(P3SError, match="^estimator .* at 2 processes: there is no [^\n]*$"):
+            estimate(name, study, 2)
+    with pytest.raises(P3SError, match="no estimator 'magic'"):
+        estimate("magic", study, 2)
+
+
+def test_one_process_communicates_with_nobody(tmp_path: Path) -> None:
+    study = study_of(tmp_path / "s", ring(1), machine=False)
+    for name in ESTIMATORS:
+        found = estimate(name, study, 1)
+        assert found.comm.shape == (1, 1)
+        assert not found.comm.any()
+
+
+def test_the_replay_s_table(tmp_path: Path) -> None:
+    study = study_of(tmp_path / "s", ring(2), machine=False)
+    put_table(study, 2, COLUMNS, representative=False, why_not_representative="one machine")
+    found = estimate("simulation", study, 2)
+    assert found.phases == (0,)
+    assert found.comm[:, 0].tolist() == [5.0, 7.0]
+    assert found.low[:, 0].tolist() == [4.0, 7.0]  # not above the value
+    assert found.high[:, 0].tolist() == [6.0, 8.0]
+    assert (found.waiting + found.transfer + found.software == found.comm).all()
+    assert found.why_not == "one machine"
+    assert found.notes == ("a note",)
+    thesis = estimate("thesis", study, 2)
+    assert thesis.comm[:, 0].tolist() == [2.0, 3.0]
+    assert np.array_equal(thesis.low, thesis.high)
+    assert np.isnan(thesis.waiting).all()
+
+
+@pytest.mark.parametrize(("damage", "says"), [
+    ({"comm_ns": [5e9, -1.0]}, "comm_ns is negative"),
+    ({"thesis_ns": [float("nan"), 1.0]}, "thesis_ns is negative or no number"),
+    ({"phase": [0, 7]}, "not in scaled.json"),
+    ({"rank": [0, 2]}, "not in scaled.json"),
+    ({"waiting_ns": None}, "waiting_ns"),
+])
+def test_a_damaged_table(tmp_path: Path, damage: dict, says: str) -> None:
+    study = study_of(tmp_path / "s", ring(2), machine=False)
+    columns = {k: v for k, v in {**COLUMNS, **damage}.items() if v is not None}
+    put_table(study, 2, columns)
+    with pytest.raises(P3SError, match=says) as caught:
+        estimate("simulation", study, 2)
+    assert "p3s replay" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def one_message(nbytes: int) -> Trace:
+    trace = Trace(2, weight=10)
+    trace.add(0, "MPI_Send", 1, nbytes, work=3000.0)
+    trace.add(1, "MPI_Recv", 0, nbytes)
+    return trace
+
+
+def test_a_message_costs_what_was_measured(tmp_path: Path) -> None:
+    """By hand: the receiver waits for the sender's computation, then for the median one way."""
+    found = estimate("machine", study_of(tmp_path / "s", one_message(1000)), 2)
+    assert found.comm[:, 0] * 1e9 == pytest.approx([10 * 100.0, 10 * (3000 + 2200.0)])
+    assert found.waiting[:, 0] * 1e9 == pytest.approx([0.0, 10 * 3000.0])
+    assert found.software[:, 0] * 1e9 == pytest.approx([10 * 100.0, 10 * 300.0])
+    assert found.low[1, 0] * 1e9 == pytest.approx(10 * (3000 + 2000.0))
+    assert found.high[1, 0] * 1e9 == pytest.approx(10 * (3000 + 2400.0))
+    assert found.why_not == ""
+    assert "costs of messages: machine synthetic: two ranks on two hosts, messages inside of " \
+        "nodes as those between" in found.notes
+    assert any("Open MPI 4.1" in note for note in found.notes)
+
+
+def test_one_host_says_nothing_of_a_network(tmp_path: Path) -> None:
+    study = study_of(tmp_path / "s", one_message(1000), hosts=["a", "a"])
+    assert "one host" in estimate("machine", study, 2).why_not
+
+
+@pytest.mark.parametrize("name", sorted(PATTERNS))
+def test_parts_add_up_and_ends_enclose(tmp_path: Path, name: str) -> None:
+    trace = PATTERNS[name](9)
+    study = study_of(tmp_path / "s", trace)
+    found = estimate("machine", study, 9)
+    assert found.comm.shape == (9, trace.phases)
+    assert np.isfinite(found.comm).all()
+    assert np.allclose(found.waiting + found.transfer + found.software, found.comm)
+    assert (found.low <= found.comm + 1e-15).all()
+    assert (found.comm <= found.high + 1e-15).all()
+    assert (found.low >= 0).all()
+    assert found.comm.max() > 0
+
+
+def put_spread(study: Study, phases: int = 1) -> Spread:
+    levels = (0.05, 0.25, 0.5, 0.75, 0.95)
+    spread = Spread(Distribution.of(levels, (0.9, 0.95, 1.0, 1.05, 1.1)),
+                    Distribution.of(levels, (0.8, 0.9, 1.0, 1.1, 1.2)), 4, 9)
+    write_json(study.compute_path, {
+        "schema": "p3s.compute", "schema_version": 1,
+        "phases": [{"phase": p, "spread": spread.to_json()} for p in range(phases)]})
+    return spread
+
+
+def test_computation_that_varies_makes_others_wait(tmp_path: Path) -> None:
+    """All wait for the slowest of 16 in each all-reduce; how long is drawn here on its own."""
+    trace = Trace(16)
+    for rank in range(16):
+        trace.add(rank, "MPI_Allreduce", nbytes=8, work=1e6)
+    study = study_of(tmp_path / "s", trace)
+    even = estimate("machine", study, 16)
+    assert "computation does not vary" in even.notes
+    spread = put_spread(study)
+    found, again = (estimate("machine", study, 16) for _ in range(2))
+    assert np.array_equal(found.comm, again.comm)  # drawn, but the same each time
+    rng = np.random.default_rng(99)
+    work = spread.ranks.sample(rng, (4000, 16)) * spread.turns.sample(rng, (4000, 16))
+    longer = 10 * 1e-3 * float((work.max(axis=1) - work.mean(axis=1)).mean())
+    assert (found.comm - even.comm).mean() == pytest.approx(longer, rel=0.25)
+    assert (found.waiting - even.waiting).mean() == pytest.approx(longer, rel=0.25)
+    assert found.software == pytest.approx(even.software, rel=0.05)
+    assert np.array_equal(estimate("machine", study, 16, setting=Setting(vary=False)).comm,
+                          even.comm)
+    write_json(study.compute_path, {"schema": "p3s.compute", "schema_version": 1,
+                                    "phases": [{"phase": 0, "spread": {}}]})
+    with pytest.raises(P3SError, match="damaged"):
+        estimate("machine", study, 16)
+
+
+def test_several_counts_at_once_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                             ) -> None:
+    monkeypatch.setattr(several, "_WORTH", 1)
+    study = study_of(tmp_path / "s", wave(4), wave(9), wave(16), wave(1))
+    put_spread(study, 2)
+    said: list[str] = []
+    both = estimate_many("machine", study, [4, 16, 9, 1], jobs=2, say=said.append)
+    alone = estimate_many("machine", study, [4, 16, 9, 1], jobs=1)
+    assert list(both) == list(alone) == [4, 16, 9, 1]
+    for n, found in both.items():
+        assert np.array_equal(found.comm, alone[n].comm)
+        assert np.array_equal(found.high, alone[n].high)
+        assert (found.notes, found.phases, found.why_not) \
+            == (alone[n].notes, alone[n].phases, alone[n].why_not)
+    assert {line.split(" ", 1)[0] for line in said} == {"4", "9", "16"}
+    next(study.scaled_dir(9).glob("part-*")).write_bytes(b"")
+    with pytest.raises(P3SError, match=r"np000009.*damaged"):
+        estimate_many("machine", study, [4, 16, 9], jobs=2)
+
+
+def test_counts_are_dealt_by_their_size() -> None:
+    assert several.dealt([64, 1024, 4096, 256], 2) == [[4096], [1024, 256, 64]]
+    assert several.dealt([64, 4096], 2) == [[4096, 64]]  # not worth a process
+    assert several.dealt([512], 4) == [[512]]
+    assert several.dealt([], 2) == [[]]
+
+
+def test_an_estimate_survives_as_bytes(tmp_path: Path) -> None:
+    found = estimate("machine", study_of(tmp_path / "s", halo(4)), 4)
+    again = several.from_bytes(several.to_bytes(found))
+    assert np.array_equal(found.comm, again.comm)
+    assert (again.n, again.phases, again.notes) == (4, found.phases, found.notes)
+
+
+def test_ends_of_the_costs_and_progress() -> None:
+    machine = replace(synthetic(), network=NETWORK)
+    typical, low, high = networks(machine)
+    assert [net.path(1).transfer.at(1000) for net in (low, typical, high)] \
+        == [2000.0, 2200.0, 2400.0]
+    assert not typical.background  # Open MPI moves large messages inside of calls
+    assert networks(replace(machine, network={**NETWORK, "background": True}))[0].background
+    assert networks(replace(machine, network={**NETWORK, "mpi": "other 1"}))[0].background
+    with pytest.raises(P3SError, match="measure it again"):
+        networks(replace(machine, network={**NETWORK, "sizes": {"bytes": []}}))
+
+
+def test_whose_collectives_are_taken(tmp_path: Path) -> None:
+    study = study_of(tmp_path / "s", ring(2))
+    machine = replace(synthetic(), network={**NETWORK, "mpi": "mpich 5.0.2"})
+    assert str(library_for(study, machine, Setting())) == "MPICH 5.0"
+    assert str(library_for(study, machine, Setting(library="openmpi 5.0"))) == "Open MPI 5.0"
+    assert str(library_for(study, None, Setting())) == "Open MPI 4.1"
+    rules = library_for(study, machine, Setting(collectives="allreduce=ring")).rules
+    assert [(rule.call, rule.algorithm) for rule in rules] == [("allreduce", "ring")]
+    with pytest.raises(P3SError, match="no table"):
+        library_for(study, machine, Setting(library="mvapich 2"))
+    with pytest.raises(P3SError, match="no collective"):
+        library_for(study, machine, Setting(collectives="dance=ring"))
