@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +98,6 @@ class Limit:
     because: str
     share: float
     share_text: str
-    since: str
     text: str
 
 
@@ -213,8 +212,8 @@ def phase_curves(prediction: Mapping[str, Any]) -> list[PhaseCurves]:
 LAW_PARTS = ("time", "compute", "transfer", "waiting", "software")
 
 
-def law_rows(prediction: Mapping[str, Any]) -> tuple[list[str], list[LawRow], str]:
-    """Return the parts that have laws, the laws of each phase, and what was left out.
+def law_rows(prediction: Mapping[str, Any]) -> tuple[list[LawRow], str]:
+    """Return the laws of each phase, and what was left out.
 
     Phases come with the largest time at the largest count first.
     """
@@ -234,25 +233,20 @@ def law_rows(prediction: Mapping[str, Any]) -> tuple[list[str], list[LawRow], st
     shown = [row for _, row in found[:LAWS]]
     cut = f"The laws of {len(found) - LAWS} more phases are in prediction.json." \
         if len(found) > LAWS else ""
-    return [part for part in LAW_PARTS if any(part in row.parts for row in shown)], shown, cut
+    return shown, cut
 
 
-def limits_of(prediction: Mapping[str, Any], most: int = 8) -> list[Limit]:
+def limits_of(prediction: Mapping[str, Any], most: int = 6) -> list[Limit]:
     """Return what limits scaling, the largest share of the lost core time first."""
     found = []
     for entry in rows(prediction.get("limits"))[:most]:
         share = amount(entry.get("share"))
         since = count(entry.get("n"))
         name = words(entry.get("name")) or visible(str(entry.get("phase", "?")))
-        text = words(entry.get("text"), 600).removeprefix(f"{name}: ")
+        text = words(entry.get("text"), 600).removeprefix("phase ").removeprefix(f"{name}: ")
         found.append(Limit(
             name,
             str(entry.get("because")) if entry.get("because") in KINDS else "comm",
             min(share or 0.0, 1.0), percent(share),
-            "" if since is None else f"{since:,}", text))
+            text or ("" if since is None else f"alone from {since:,} processes on")))
     return found
-
-
-def lost_share(limits: Sequence[Limit]) -> float:
-    """Return the share of the lost core time that these limits name."""
-    return min(sum(limit.share for limit in limits), 1.0)

@@ -90,7 +90,7 @@ def render(view: View) -> str:
     return page.render(
         view=view, figures=figures_of(view), style=style, digest=digest,
         verdict_class=verdict_class, shares_head=SHARES_HEAD, estimate_head=ESTIMATE_HEAD,
-        residual_head=RESIDUAL_HEAD,
+        residual_head=RESIDUAL_HEAD, names=KIND_NAMES,
     )  # fmt: skip
 
 
@@ -98,10 +98,19 @@ def environment() -> Environment:
     """Return the templates: texts are escaped, a name that is not known is an error."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-    return Environment(
+    found = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         loader=FunctionLoader(_text),
     )
+    found.filters["breakable"] = breakable
+    return found
+
+
+def breakable(name: str) -> Markup:
+    """Return the name of a phase, escaped, that may be broken between its calls."""
+    from markupsafe import Markup, escape
+
+    return Markup("+<wbr>").join(escape(part) for part in name.split("+"))
 
 
 def _text(name: str) -> str:

@@ -230,7 +230,8 @@ def _product(over: list[Node], under: list[Node]) -> str:
             below.append(_raised(factor[1], factor[2][1]))
         else:
             above.append(factor)
-    line = _factors(above or [("num", "1")])
+    above = [factor for factor in above if factor != ("num", "1")] or [("num", "1")]
+    line = _factors(above)
     if not below:
         return line
     return f"<mfrac>{line}{_factors(below)}</mfrac>"

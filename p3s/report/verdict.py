@@ -92,8 +92,11 @@ def _limit(prediction: Mapping[str, Any], last: Mapping[str, Any]) -> list[str]:
     share, because = amount(limits[0].get("share")), _BECAUSE.get(str(limits[0].get("because")))
     if not share or because is None:
         return []
-    return [f"What limits it first: {words(str(limits[0].get('name', '?')))}, with "
-            f"{percent(share)} of the core time lost at {last['n']} processes, mostly {because}."]
+    lost = f"{percent(share)} of the core time lost at {last['n']} processes, mostly {because}"
+    top = max(last["phases"], key=phase_time, default={})
+    if top.get("phase", -3) == limits[0].get("phase"):
+        return [f"It makes up {lost}."]
+    return [f"What limits scaling first is {words(str(limits[0].get('name', '?')))}: {lost}."]
 
 
 def phase_time(phase: Mapping[str, Any]) -> float:

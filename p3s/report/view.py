@@ -75,7 +75,6 @@ class View:
     phases: list[PhaseCost]
     phases_cut: str
     curves: list[PhaseCurves]
-    law_parts: list[str]
     laws: list[LawRow]
     laws_cut: str
     limits: list[Limit]
@@ -113,7 +112,7 @@ def view_of(study: Study, prediction: Mapping[str, Any]) -> View:
     last = rows[-1]
     replays = _replays(study, [row["n"] for row in rows])
     costs, phases_cut = phase_costs(prediction)
-    law_parts, laws, laws_cut = law_rows(prediction)
+    laws, laws_cut = law_rows(prediction)
     return View(
         title=visible(study.root.resolve().name) or "study",
         command=shown_command(study.command(), 400),
@@ -132,7 +131,6 @@ def view_of(study: Study, prediction: Mapping[str, Any]) -> View:
         phases=costs,
         phases_cut=phases_cut,
         curves=phase_curves(prediction),
-        law_parts=law_parts,
         laws=laws,
         laws_cut=laws_cut,
         limits=limits_of(prediction),
