@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import defaultdict
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -40,7 +41,7 @@ class Figures:
     stacks: list[tuple[str, str, str, Markup, Markup]]
     kinds: list[Legend]
     phases: list[Legend]
-    curves: list[tuple[str, str, Markup]]
+    curves: list[tuple[str, str, str, Markup]]
     curve_kinds: list[Legend]
     estimates: Markup
     interval: Markup
@@ -62,7 +63,8 @@ def figures_of(view: View) -> Figures:
           Markup(stack_chart(stacks, key, by_phase=True)))
          for key, (name, what) in MEASURES.items()],
         kind_legend(stacks), phase_legend(stacks),
-        [(curve.name, curve.share, Markup(phase_chart(curve))) for curve in view.curves],
+        [(curve.name, curve.share, view.equations.places.get(curve.key, ""),
+          Markup(phase_chart(curve))) for curve in view.curves],
         [Legend(f"k-{kind}", KIND_NAMES[kind]) for kind in kinds],
         Markup(estimate_chart(view.estimates)),
         Markup(interval_chart(view.interval_parts, view.interval_whole)),
@@ -91,6 +93,7 @@ def render(view: View) -> str:
         view=view, figures=figures_of(view), style=style, digest=digest,
         verdict_class=verdict_class, shares_head=SHARES_HEAD, estimate_head=ESTIMATE_HEAD,
         residual_head=RESIDUAL_HEAD, names=KIND_NAMES,
+        places=defaultdict(str, view.equations.places),
     )  # fmt: skip
 
 

@@ -193,7 +193,8 @@ def _show(node: Node) -> str:
         parts = []
         for k, (sign, term) in enumerate(node[1]):
             parts += [_mo("−" if sign == "-" else "+")] if k else []
-            parts.append(_show(term))
+            bare = not k or term[0] != "neg" and (sign == "+" or term[0] != "add")
+            parts.append(_show(term) if bare else _fenced(_show(term)))
         return _row(*parts)
     if kind == "mul":
         return _product(node[1], node[2])

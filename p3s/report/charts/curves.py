@@ -57,7 +57,7 @@ def efficiency_chart(prediction: Mapping[str, Any]) -> str:
     limit = amount(prediction.get("knee_efficiency"))
     if limit is not None and 0 < limit < top:
         svg.line((LEFT, y(limit)), (WIDTH - RIGHT, y(limit)), "limit")
-        svg.text(LEFT + 6, y(limit) + 15, f"{percent(limit)}: worth it above", "note")
+        svg.text(LEFT + 6, y(limit) + 15, f"{100 * limit:.3g} %: worth it above", "note")
     _series(svg, prediction, points, x, y, efficiency, rising=False)
     return svg.markup()
 
