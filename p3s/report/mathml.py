@@ -116,7 +116,8 @@ class _Parser:
         return terms[0][1] if len(terms) == 1 else ("add", terms)
 
     def _product(self) -> Node:
-        over, under = [self._unary()], []
+        over: list[Node] = [self._unary()]
+        under: list[Node] = []
         while sign := self._take("*", "/", "//", "mod"):
             factor = self._unary()
             if sign in ("//", "mod"):

@@ -27,6 +27,8 @@ RULE_HEAD = ["rule", "call", "destination", "volume (bytes)", "work", "verdict",
 
 #: Rules of a page, and those of them that are set as mathematics; the model has them all.
 MAX_RULES, MAX_MATHS = 1500, 400
+#: Calls of a model above which the instruction table takes too long for a report.
+MAX_CALLS = 500
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class Account:
 def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
     """Return what a report shows of the model; all texts are printable."""
     places, _ = resolve_sites(study, model.get("sites", {}))
-    phases = phase_rules(model, places)
+    few = _largest(model)
+    phases = phase_rules(model, places, few)
     shown, hidden = chosen_phases(phases, everything=False)
     unit = {"cpu_ns": "ns of CPU time", "wall_ns": "ns of wall time"}.get(
         model["work_unit"], str(model["work_unit"]))
@@ -82,18 +85,31 @@ def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
              f"in {unit} before one call.", f"Process grid: {text.grid_text(model)}."]
     symbols = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
     made, rules = [], 0
-    for phase in (ordered := [*shown, *hidden]):
-        if rules >= MAX_RULES:
-            break
+    for phase in [*shown, *hidden]:
         made.append(_phase(phase, phase in shown, maths if rules < MAX_MATHS else plain))
         rules += len(phase.rules)
-    left = len(ordered) - len(made)
+    left = sum(bool(phase["items"]) for phase in model["phases"]) - len(few)
     cut = f"The equations of {left} more phases: p3s model STUDY --all." if left else ""
     return Equations(
         [visible(note, 2000) for note in notes],
         [(visible(name), visible(what, 400)) for name, what in symbols], RULE_HEAD, made, cut,
         VERDICT_HEAD, verdict_rows(model), [next_text(each) for each in model.get("next", [])],
     )  # fmt: skip
+
+
+def _largest(model: Mapping[str, Any]) -> set[int]:
+    """Return the phases with calls, those with most time, that have up to MAX_RULES calls."""
+    share = {phase["phase"]: sum(float(model["items"][i].get("share", {}).get("time", 0.0))
+                                 for i in phase["items"])
+             for phase in model["phases"] if phase["items"]}
+    few: set[int] = set()
+    calls = 0
+    for k in sorted(share, key=lambda k: (-share[k], k)):
+        if calls >= MAX_RULES:
+            break
+        few.add(k)
+        calls += len(model["phases"][k]["items"])
+    return few
 
 
 def _phase(phase: PhaseRules, relevant: bool, shown: Callable[[str], Maths]) -> PhaseEquations:
@@ -126,6 +142,8 @@ def instructions_of(model: Mapping[str, Any]) -> str:
     """Return the instruction table (thesis, Table 5.2) as text; empty where it cannot be made."""
     from p3s.report.scic import table
 
+    if len(model["items"]) > MAX_CALLS:
+        return f"The model has {len(model['items']):,} calls: p3s model STUDY --scic prints it."
     try:
         return "\n".join(visible(line, 400) for line in table(model).split("\n")).rstrip()
     except P3SError:
