@@ -7,6 +7,8 @@ import csv
 import io
 import json
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -16,9 +18,11 @@ from typing import Any
 import pytest
 from made_predictions import made_prediction
 
+from p3s import Prediction
 from p3s.cli.main import run
 from p3s.errors import P3SError, UsageError
-from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS, Prediction
+from p3s.predict import saved
+from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS
 from p3s.report.compare import as_text, compare
 from p3s.report.notebook import fragment
 from p3s.report.pictures import FORMATS, PLOTS, format_of, size_of, write_picture
@@ -32,8 +36,8 @@ Json = dict[str, Any]
 
 NAMES = [
     "</text></svg><script>alert(1)</script>", "<img src=x onerror=alert(1)>",
-    "=1+cmd|' /C calc'!A0", "\x1b[31mred\x1b]0;title\x07", "abc\u202egnp.exe", "$\\frac{",
-    "_hidden",
+    "=1+cmd|' /C calc'!A0",
+    "\x1b[31mred\x1b]0;title\x07", "abc\u202egnp.exe", "$\\frac{", "_hidden",
     "\ud800lone", "a\x00b", "x" * 5000, "日本語", "%s{0}{{x}}", "",
 ]  # fmt: skip
 HUGE = tuple(2**k for k in range(2, 12))
@@ -201,6 +205,18 @@ def test_what_a_notebook_shows_is_static(name: str) -> None:
     points = page.tags.count("rect") + page.tags.count("circle")
     assert points == len(MADE[name]["counts"])
     assert page.tags.count("polygon") == (0 if "partial" in name or points == 1 else 1)
+
+
+def test_the_public_class_is_the_saved_one_and_costs_nothing_before_it_is_used() -> None:
+    assert issubclass(Prediction, saved.Prediction)
+    code = "import sys, p3s; sys.exit('p3s.report' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+    with pytest.raises(ImportError):
+        _import_of_nothing()
+
+
+def _import_of_nothing() -> None:
+    from p3s import Nothing  # type: ignore[attr-defined]  # noqa: F401
 
 
 def test_csv_holds_every_number_and_runs_nothing() -> None:
