@@ -231,6 +231,10 @@ def test_limits_without_the_parts_of_communication_and_of_weak_scaling() -> None
     assert limits(rows(1.5), 0.5, weak=True)[0]["n"] in range(3, 9)
     assert limits(rows(0.0), 0.5, weak=True) == [] == limits(rows(0.0)[:1], 0.5)
     assert limits(rows(1.5), 0.0)[0]["n"] is None
+    dip = [*rows(1.5), *rows(0.0)[1:], *rows(1.5)[1:]]
+    for row, n in zip(dip, (2, 8, 32, 128), strict=True):
+        row["n"] = n
+    assert limits(dip, 0.5, weak=True)[0]["n"] in range(33, 129), "at 32 it is not below"
 
 
 # ---- laws per phase --------------------------------------------------------------------------

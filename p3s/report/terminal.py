@@ -41,7 +41,7 @@ def render(prediction: Mapping[str, Any]) -> str:
 def _limits(prediction: Mapping[str, Any], n: int) -> Iterator[str]:
     """Say which phases cost most of the core time that is lost, and from which count on."""
     for limit in limits_of(prediction, MAX_LIMITS):
-        since = f"; alone it would reach the knee at {limit.since}" if limit.since else ""
+        since = f"; alone it brings the knee from {limit.since} processes on" if limit.since else ""
         yield (
             f"limit: {limit.share_text} of the core time lost at {n} processes is in "
             f"{limit.name}, mostly {KIND_NAMES[limit.because]}{since}"
