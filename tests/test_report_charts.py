@@ -19,6 +19,7 @@ from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced
 from p3s.report.charts.small import phase_chart
 from p3s.report.charts.stacks import MEASURES, stack_chart
 from p3s.report.costs import kinds_of, law_rows, limits_of, phase_curves, stacks_of
+from p3s.report.regression import regression_of
 from p3s.report.sure import estimates_of, interval_parts, residuals_of, shares_of
 
 NUMBER = re.compile(r"-?\d+(\.\d+)?$")
@@ -77,6 +78,19 @@ def test_a_curve_has_a_mark_at_every_count() -> None:
     last = made["counts"][-1]
     assert "512 processes, predicted" in tip and f"{100 * last['efficiency']:.1f} %" in tip
     assert efficiency_chart(made_prediction((8,), 1)) == "", "one count has no efficiency"
+
+
+def test_a_regression_of_the_run_times_is_drawn_above_what_it_was_fitted_to() -> None:
+    made = made_prediction()
+    beside = regression_of(made)
+    assert beside.counts == (16, 32, 64, 128, 256, 512) and len(beside.sentences) == 2
+    root = drawn(speedup_chart(made, beside))
+    line = of_class(root, "otherline")[0].attrib["points"].split()
+    ticks = {part.attrib["x1"] for part in of_class(root, "tick")}
+    assert len(line) == 6 and {pair.partition(",")[0] for pair in line} <= ticks
+    assert len(of_class(drawn(efficiency_chart(made, beside)), "otherline")) == 1
+    assert regression_of({"counts": [{"n": 2}]}).sentences == (), "not of a partial prediction"
+    assert not of_class(drawn(speedup_chart(made)), "otherline")
 
 
 @pytest.mark.parametrize("by_phase", [False, True])

@@ -1,4 +1,4 @@
-"""Equations as MathML: what is a formula is set, what is none stays text, nothing else comes out."""
+"""Equations as MathML: a formula is set, what is none stays text, nothing else comes out."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def figures_of(view: View) -> Figures:
     stacks = view.stacks
     kinds = [kind for kind in KINDS if any(kind in curve.parts for curve in view.curves)]
     return Figures(
-        Markup(speedup_chart(view.prediction)),
-        Markup(efficiency_chart(view.prediction)),
+        Markup(speedup_chart(view.prediction, view.regression)),
+        Markup(efficiency_chart(view.prediction, view.regression)),
         [(key, name, what, Markup(stack_chart(stacks, key, by_phase=False)),
           Markup(stack_chart(stacks, key, by_phase=True)))
          for key, (name, what) in MEASURES.items()],

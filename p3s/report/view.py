@@ -26,6 +26,7 @@ from p3s.report.gaps import gaps_of
 from p3s.report.matrices import MatrixView, matrices_of
 from p3s.report.points import Point, checked_rows, points_of, row_is_doubtful
 from p3s.report.provenance import commands_of, facts_of, shown_command
+from p3s.report.regression import Regression, regression_of
 from p3s.report.sections import (
     Account,
     Equations,
@@ -65,6 +66,7 @@ class View:
     verdict: str
     sentences: list[str]
     figures: list[Figure]
+    regression: Regression
     doubts: list[str]
     not_representative: list[str]
     baseline_n: int
@@ -99,13 +101,13 @@ class View:
 
 def build_view(study: Study) -> View:
     """Read a study that has a prediction and return what its report shows."""
-    return view_of(study, read_prediction(study.root))
+    return view_of(study, read_prediction(study.root), checked=True)
 
 
-def view_of(study: Study, prediction: Mapping[str, Any]) -> View:
+def view_of(study: Study, prediction: Mapping[str, Any], checked: bool = False) -> View:
     """Return what a report of this prediction shows; keys that it lacks are not shown.
 
-    Raises P3SError where its counts do not make sense.
+    checked: it is known to be complete and sound (p3s.predict.saved). Raises P3SError where its counts do not make sense.
     """
     model = read_json(study.model_path, "p3s.model")
     rows = checked_rows(prediction)
@@ -121,6 +123,7 @@ def view_of(study: Study, prediction: Mapping[str, Any]) -> View:
         verdict=verdict_of(prediction),
         sentences=verdict_sentences(prediction),
         figures=figures(prediction),
+        regression=regression_of(prediction, checked),
         doubts=lines(prediction.get("low_confidence")),
         not_representative=lines(prediction.get("not_representative")),
         baseline_n=rows[0]["n"],
