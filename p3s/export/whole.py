@@ -56,6 +56,7 @@ class WholeRun:
         self.n = self.trace.n
         self.calls = calls_of(self.trace)
         self.reason = reasons_of(self.trace)
+        self.work = np.where(self.trace.is_op(*_INIT), 0.0, self.trace.work)
         self._match()
         self._kinds: list[Kind] | None = []
         self._first_pass(library, keep)
@@ -187,11 +188,10 @@ class WholeRun:
         here = PLAIN[self.calls.op[mine]]
         here = np.where(both, int(Op.ISEND), here)
         here = np.where(runs, here, int(Op.REST))
-        early = trace.is_op(*_INIT)[mine]
         columns: dict[str, Any] = {
             "peer": trace.peer[mine], "tag": self.tag[mine], "bytes": trace.bytes[mine],
             "comm": trace.comm[mine], "call": trace.op[mine],
-            "work_ns": np.where(early, 0.0, trace.work[mine])}
+            "work_ns": self.work[mine]}
         rows = Rows(names, [])
         rows.add(kind.rows, op=here, **columns)
         # The same without the call: what of a row is left out is only its computation.
