@@ -1,11 +1,12 @@
 """Compare the dependency simulation with SimGrid's replay of the same trace on a like platform.
 
     p3s scale STUDY -n 64
-    python benchmarks/against_simgrid.py STUDY... -n 64 [--ranks-per-node 4]
+    python benchmarks/against_simgrid.py STUDY... -n 64 [--ranks-per-node 4] [--rate 12.5]
 
 Every study's scaled trace becomes the programs of its ranks (collectives as Open MPI's messages),
 SimGrid replays them (`smpirun -replay`) on the platform that p3s/export/platform.py makes of a
-network of 2 us and 12.5 GB/s, and p3s.predict.dependency simulates the same steps on that network.
+network of 2 us and 12.5 GB/s (or --rate), and p3s.predict.dependency simulates the same steps on
+that network.
 Prints run times, the share of it that is not computation, and ratios.
 """
 
@@ -37,10 +38,11 @@ def main() -> None:
     parser.add_argument("studies", nargs="+", type=Path)
     parser.add_argument("-n", type=int, required=True)
     parser.add_argument("--ranks-per-node", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=12.5, help="of links, bytes per ns")
     told = parser.parse_args()
     # One cost for all distances, and none for completed requests: SimGrid has no others.
-    network = replace(rough_network(inside_latency_ns=2000, inside_rate=12.5,
-                                    inside_eager_bytes=16384), post=0.0)
+    network = replace(rough_network(rate=told.rate, inside_latency_ns=2000,
+                                    inside_rate=told.rate, inside_eager_bytes=16384), post=0.0)
     node_of = np.arange(told.n) // told.ranks_per_node
     print(f"{'program':14} {'events':>8} {'SimGrid':>9} {'P3S':>9} {'ratio':>7} {'in calls':>9} "
           f"{'ratio':>7} {'wall':>13}")

@@ -387,8 +387,10 @@ def test_platform_gives_the_costs_of_the_network(tmp_path: Path) -> None:
     # Latency of the way and factors give transfer less what both calls take, up to eager_bytes.
     pairs = [tuple(map(float, text.split(":"))) for text in config["smpi/lat-factor"].split(";")]
     latency = 2 * float(cluster["lat"].removesuffix("s"))
-    assert latency * pairs[0][1] == pytest.approx(2000e-9 - 400e-9)
-    assert latency * pairs[-1][1] == pytest.approx(2000e-9)
+    envelope = 16 / 12.5e9  # SMPI sends 16 bytes more
+    assert latency * pairs[0][1] == pytest.approx(2000e-9 - 400e-9 - envelope)
+    assert latency * pairs[-1][1] == pytest.approx(2000e-9 - envelope)
+    assert pairs[-1][0] == 16384 + 16
     assert config["smpi/os"].startswith("0:2e-07:0")
     assert config["smpi/async-small-thresh"] == "16385"
     write_platform(tmp_path, network, np.arange(8) // 2)
