@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
 import models
 from made_predictions import made_prediction
 
+from p3s.report.view import View, view_of
 from p3s.study import SCHEMA_VERSION, Study, write_json
 
 HELD = {
@@ -54,6 +56,11 @@ def put_study(
     write_json(study.model_path, {**(model or models.built("jacobi2d")), "holdout": HELD})
     write_json(study.prediction_path, result)
     return study
+
+
+def shown(study: Study) -> View:
+    """Return what a report shows of a study, also where its prediction lacks keys."""
+    return view_of(study, json.loads(study.prediction_path.read_bytes()))
 
 
 def hostile_prediction() -> dict[str, Any]:

@@ -198,6 +198,21 @@ def test_token_bucket_lets_a_burst_pass() -> None:
         assert found.arrival_ns[2] == pytest.approx(passed + 10 * L + 250)
 
 
+def test_small_messages_keep_a_link_busy_for_longer_than_their_bytes() -> None:
+    """At rate 1: 100 bytes that keep a link busy for 400 ns, and 1,000 that do not."""
+    plain = network(rate=1.0)
+    held = replace(plain, paths={
+        d: replace(path, busy=Curve((100.0, 1000.0), (400.0, 0.0)))
+        for d, path in plain.paths.items()})
+    nodes = [0, 0, 0, 0, 1, 2, 3, 4]
+    for nbytes, apart in ((100, 400.0), (1000, 1000.0)):
+        steps, found = run(fan_out(4, nbytes), nodes, held)
+        there = [ends(steps, found, rank)[0] for rank in range(4, 8)]
+        assert there == pytest.approx([10 * L + nbytes * G + apart * k for k in range(4)])
+    inside = [run(fan_out(4, 100), None, net)[1].end_ns.tolist() for net in (plain, held)]
+    assert inside[0] == inside[1]  # inside of a node there is no link
+
+
 def test_waitall_over_three_nodes() -> None:
     b = Builder(4)
     for peer in (1, 2, 3):

@@ -34,6 +34,22 @@ def test_network_of_a_measured_machine() -> None:
     assert alone.rate == math.inf and not alone.path(1).linked and "one host" in alone.source
 
 
+def test_messages_that_follow_each_other_slowly_keep_the_link_busy() -> None:
+    """Only where the stream is well behind the calls of both ends: there it is not the calls."""
+    sizes = machine()["network"]["sizes"]
+    slow = network_from_machine(machine(sizes={**sizes, "gap_ns": [100.0, 500.0, 40_000.0]}))
+    assert slow.path(1).busy.at([0, 1000, 100_000]).tolist() == [0, 500, 40_000]
+    assert slow.path(0).busy.at(1000) == 500  # between hosts as inside, as all its costs
+    assert network_from_machine(machine()).path(1).busy.at([0, 1000]).tolist() == [0, 0]
+    assert network_from_machine(machine(("n0", "n0"))).path(1).busy.at(100_000) == 0
+    assert Network.from_json(slow.to_json()) == slow
+
+
+def test_the_call_that_posts_a_receive_costs_what_was_measured() -> None:
+    assert network_from_machine(machine(post_ns=35.0)).post == 35
+    assert network_from_machine(machine()).post == 80
+
+
 def test_a_machine_without_a_network_is_refused() -> None:
     with pytest.raises(P3SError, match="machine synthetic: its network was not measured"):
         network_from_machine(synthetic())

@@ -32,7 +32,8 @@ Json = dict[str, Any]
 
 NAMES = [
     "</text></svg><script>alert(1)</script>", "<img src=x onerror=alert(1)>",
-    "=1+cmd|' /C calc'!A0", "\x1b[31mred\x1b]0;title\x07", "abc\u202egnp.exe", "$\\frac{", "_hidden",
+    "=1+cmd|' /C calc'!A0", "\x1b[31mred\x1b]0;title\x07", "abc\u202egnp.exe", "$\\frac{",
+    "_hidden",
     "\ud800lone", "a\x00b", "x" * 5000, "日本語", "%s{0}{{x}}", "",
 ]  # fmt: skip
 HUGE = tuple(2**k for k in range(2, 12))

@@ -12,7 +12,7 @@ from typing import Any
 import corpus
 import models
 import pytest
-from report_studies import HOSTILE, put_study
+from report_studies import HOSTILE, put_study, shown
 
 from p3s.characterize.phases import phases_json
 from p3s.characterize.structure import structure
@@ -134,7 +134,7 @@ def check_offline(text: str) -> Page:
 
 
 def test_report_is_one_offline_page_with_the_numbers(tmp_path: Path) -> None:
-    view = build_view(put_study(tmp_path / "study", prediction()))
+    view = shown(put_study(tmp_path / "study", prediction()))
     text = render_html(view)
     words = " ".join(" ".join(check_offline(text).words).split())
     for expected in (
@@ -171,13 +171,13 @@ def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
         entry["phases"][0]["name"] = name
     command = ["mpiexec", "-n", "{np}", "./app", name.encode("utf-8", "replace").decode()]
     study = put_study(tmp_path / "study", result, command, model)
-    view = build_view(study)
+    view = shown(study)
     text = render_html(view)
     page = check_offline(text)
     assert len([tag for tag, _ in page.tags if tag == "style"]) == 1
     text.encode("utf-8")
-    shown = render(result) + view.verdict
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e\ud800]", shown + text.replace("\n", ""))
+    printed = render(result) + view.verdict
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e\ud800]", printed + text.replace("\n", ""))
 
 
 @pytest.mark.parametrize("size", [1, 2, 300])
@@ -188,7 +188,7 @@ def test_any_number_of_counts_and_phases(tmp_path: Path, size: int) -> None:
     ]
     rows = [row(2 + i, 8.0 / (1 + i), 8.0, phases=many) for i in range(size)]
     study = put_study(tmp_path / "study", prediction(counts=rows, knee=None))
-    view = build_view(study)
+    view = shown(study)
     check_offline(render_html(view))
     assert len(view.counts.rows) == min(size, 60) and len(view.points) == size
     assert len(view.phases) == min(size, 200)
@@ -202,7 +202,7 @@ def test_any_number_of_counts_and_phases(tmp_path: Path, size: int) -> None:
 def test_unknown_intervals_are_drawn_without_a_band(tmp_path: Path) -> None:
     blank = dict.fromkeys(("low_s", "high_s", "speedup_low", "speedup_high"))
     rows = [{**entry, **blank} for entry in prediction()["counts"]]
-    view = build_view(put_study(tmp_path / "study", prediction(counts=rows)))
+    view = shown(put_study(tmp_path / "study", prediction(counts=rows)))
     text = render_html(view)
     assert "<polygon" not in text and "no interval is known" in text
     assert "unknown" in render(prediction(counts=rows))
@@ -222,7 +222,7 @@ def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
         "phases": [],
     }
     rows = [{**entry, **zero} for entry in prediction()["counts"]]
-    view = build_view(put_study(tmp_path / "study", prediction(counts=rows)))
+    view = shown(put_study(tmp_path / "study", prediction(counts=rows)))
     check_offline(render_html(view))
     assert [row.cells[1].strip() for row in view.counts.rows] == ["0 s"] * 3
     assert [(p.speedup, p.model) for p in view.points] == [(0.0, None)] * 3
@@ -248,6 +248,8 @@ def test_senseless_predictions_are_refused(
 ) -> None:
     study = put_study(tmp_path / "study", prediction(counts=counts))
     with pytest.raises(P3SError, match="damaged"):
+        shown(study)
+    with pytest.raises(P3SError, match="damaged"):
         build_view(study)
 
 
@@ -269,7 +271,7 @@ def test_unmeasured_classes_are_listed(tmp_path: Path) -> None:
             "unmeasured": [{"op": f"MPI_Op{i}", "bytes": 8} for i in range(7)],
         },
     )
-    gaps = " | ".join(build_view(study).gaps)
+    gaps = " | ".join(shown(study).gaps)
     assert "beware" in gaps and "MPI_Op4" in gaps and "MPI_Op5" not in gaps and "2 more" in gaps
 
 
@@ -368,18 +370,18 @@ def test_what_is_not_representative_is_marked(tmp_path: Path) -> None:
     assert "1.00 s*" in text and "(30.0 s)" in text and "8.00 s*" not in text
     assert "rests on communication that is not representative" in text
     assert "asterisk" not in render(prediction()) and "rests on" not in render(prediction())
-    view = build_view(put_study(tmp_path / "study", result))
+    view = shown(put_study(tmp_path / "study", result))
     words = " ".join(" ".join(Page(render_html(view)).words).split())
     assert "Mind that 4 ranks shared 2 cores" in words
 
 
 def test_the_account_of_events_and_time_is_in_the_report(tmp_path: Path) -> None:
     study = put_study(tmp_path / "study", prediction())
-    assert build_view(study).account is None
-    assert "There is no account of the traced runs" in render_html(build_view(study))
+    assert shown(study).account is None
+    assert "There is no account of the traced runs" in render_html(shown(study))
     tables = [corpus.table(corpus.jacobi2d(97, 61, 3), n) for n in (2, 4, 8)]
     write_json(study.phases_path, phases_json(structure(tables)))
-    view = build_view(study)
+    view = shown(study)
     page = check_offline(render_html(view))
     assert view.account is not None
     parts = [cells[1] for cells in view.account.rows]
@@ -395,7 +397,7 @@ def test_the_account_of_events_and_time_is_in_the_report(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["empty", "one-phase", "300-calls", "hostile", "halo3d"])
 def test_any_model_makes_a_report(tmp_path: Path, name: str) -> None:
     model = models.ALL[name]()
-    text = render_html(build_view(put_study(tmp_path / "study", prediction(), model=model)))
+    text = render_html(shown(put_study(tmp_path / "study", prediction(), model=model)))
     page = check_offline(text)
     words = " ".join(" ".join(page.words).split())
     rows = sum(tag == "tr" for tag, _ in page.tags)

@@ -7,6 +7,7 @@
  *   rank R HOST CORE
  *   eager BYTES        largest message whose MPI_Send ends before its receive is posted (-1: none)
  *   unattended BYTES   the same while the receiver makes no MPI call at all
+ *   post LEAST MEDIAN  duration of MPI_Irecv before its message is sent
  *   size S N ONE_WAY MEDIAN SEND SEND_MEDIAN RECEIVE RECEIVE_MEDIAN GAP
  *
  * ONE_WAY: half of a round trip. SEND: duration of MPI_Isend while its receive is posted. RECEIVE:
@@ -125,10 +126,11 @@ static double stream(int bytes, int count)
     return took;
 }
 
-/* One MPI_Isend into a posted receive, timed by rank 0. */
-static void overhead(int bytes, struct samples *out)
+/* One MPI_Isend into a posted receive, timed by rank 0; returns how long rank 1 took to post it. */
+static double overhead(int bytes, struct samples *out)
 {
     MPI_Request request;
+    double took = 0;
     if (rank == 0) {
         receive(0);
         double begin = now();
@@ -136,10 +138,13 @@ static void overhead(int bytes, struct samples *out)
         keep(out, now() - begin);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     } else {
+        double begin = now();
         MPI_Irecv(buffer, bytes, MPI_BYTE, 0, 2, MPI_COMM_WORLD, &request);
+        took = now() - begin;
         send(0);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
+    return took;
 }
 
 /* A message that waits for its receiver: returns how long MPI_Send took (rank 0) or MPI_Recv. */
@@ -212,7 +217,7 @@ static void serve(void)
         else if (order.what == STREAM)
             stream(order.bytes, order.count);
         else if (order.what == OVERHEAD)
-            overhead(order.bytes, NULL);
+            of_other(overhead(order.bytes, NULL));
         else if (order.what == LATE || order.what == BUSY)
             of_other(late(order.bytes, order.count, order.what == BUSY));
         else
@@ -223,7 +228,8 @@ static void serve(void)
 static void measure(double budget_ns)
 {
     static int sizes[SIZES];
-    static struct samples one_way[SIZES], sending[SIZES], receiving[SIZES], few[SIZES], many[SIZES];
+    static struct samples one_way[SIZES], sending[SIZES], receiving[SIZES], few[SIZES], many[SIZES],
+        posting;
     double wait_ns = 1e6, begin = now();
 
     for (int i = 1; i < SIZES; i++)
@@ -244,6 +250,7 @@ static void measure(double budget_ns)
             for (int k = 0; k < 4; k++) {
                 ask(OVERHEAD, bytes, 0);
                 overhead(bytes, &sending[i]);
+                keep(&posting, of_other(0));
                 if (bytes > eager)
                     continue;
                 double wait = 4 * one_way[i].value[0] + 20e3;
@@ -255,6 +262,7 @@ static void measure(double budget_ns)
         }
     }
     ask(END, 0, 0);
+    printf("post %.1f %.1f\n", at(&posting, 0), at(&posting, 0.5));
     for (int i = 0; i < SIZES; i++) {
         double gap = (at(&many[i], 0) - at(&few[i], 0)) / (many_of(sizes[i]) - FEW);
         printf("size %d %d %.1f %.1f %.1f %.1f %.1f %.1f %.1f\n", sizes[i], one_way[i].seen,

@@ -122,6 +122,8 @@ def parsed(text: str) -> dict[str, Any]:
                 found["cores"].append(int(words[3]))
             elif words[:1] in (["eager"], ["unattended"]) and len(words) == 2:
                 found[f"{words[0]}_bytes"] = int(words[1])
+            elif words[:1] == ["post"] and len(words) == 3:
+                found["post_ns"], found["post_median_ns"] = float(words[1]), float(words[2])
             elif words[:1] == ["size"] and len(words) == len(_COLUMNS) + 1:
                 rows.append([float(word) for word in words[1:]])
     except ValueError as error:

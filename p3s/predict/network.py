@@ -18,6 +18,9 @@ NETWORK_VERSION = 1
 
 Floats = npt.NDArray[np.float64]
 
+#: Messages of a stream are held up by more than their calls if they are this much further apart.
+_APART = 1.5
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -41,6 +44,9 @@ class Curve:
         return np.asarray(found, dtype=np.float64)
 
 
+NEVER = Curve((0.0,), (0.0,))
+
+
 @dataclass(frozen=True)
 class Path:
     """Messages over one distance.
@@ -49,7 +55,8 @@ class Path:
     else is on the way. ``send``: how long the sender's call takes for itself; ``receive``: how
     long the call takes that receives a message that is there already. Messages of more than
     ``eager_bytes`` wait for their receive to be posted, and their sender until they have gone.
-    ``linked``: they pass the links of both nodes.
+    ``linked``: they pass the links of both nodes. ``busy``: how long a message keeps such a link
+    from others, where that is longer than its bytes take at the link's rate (0: it is not).
     """
 
     transfer: Curve
@@ -57,6 +64,7 @@ class Path:
     receive: Curve
     eager_bytes: float
     linked: bool
+    busy: Curve = NEVER
 
 
 @dataclass(frozen=True)
@@ -108,7 +116,7 @@ class Network:
                     "distance": distance,
                     **{name: {"bytes": list(curve.nbytes), "ns": list(curve.ns)}
                        for name, curve in (("transfer", path.transfer), ("send", path.send),
-                                           ("receive", path.receive))},
+                                           ("receive", path.receive), ("busy", path.busy))},
                     "eager_bytes": path.eager_bytes if math.isfinite(path.eager_bytes) else None,
                     "linked": path.linked,
                 }
@@ -166,7 +174,8 @@ def _curve(data: Mapping[str, Any]) -> Curve:
 def _path(data: Mapping[str, Any]) -> Path:
     eager = data["eager_bytes"]
     return Path(_curve(data["transfer"]), _curve(data["send"]), _curve(data["receive"]),
-                math.inf if eager is None else float(eager), bool(data["linked"]))
+                math.inf if eager is None else float(eager), bool(data["linked"]),
+                _curve(data["busy"]) if "busy" in data else NEVER)
 
 
 def line(constant_ns: float, ns_per_byte: float = 0.0) -> Curve:
@@ -210,7 +219,9 @@ def network_from_machine(machine: Any) -> Network:
     rendezvous message cannot have arrived) a receive costs what the largest measured one does.
     Two ranks of one host say nothing of links, two hosts nothing of messages inside of a host:
     the missing path is the other one's, and ``source`` says so. The rate of a link is the one of
-    the largest messages in a stream. Errors: P3SError when there is no measurement.
+    the largest messages in a stream; where smaller ones follow each other more slowly than both
+    ends need for their calls (LogGP's g), it is the link that they keep busy. Errors: P3SError
+    when there is no measurement.
     """
     name = machine.get("name", "") if isinstance(machine, Mapping) else machine.name
     found = machine.get("network") if isinstance(machine, Mapping) else machine.network
@@ -226,15 +237,20 @@ def network_from_machine(machine: Any) -> Network:
         transfer = Curve(nbytes, tuple(_cost(y) for y in sizes["one_way_ns"]))
         send = Curve(nbytes, tuple(_cost(y) for y in sizes["send_ns"]))
         gaps = [_cost(y) for y in sizes["gap_ns"]]
+        own = [max(a, b) for a, b in zip(send.ns, receives, strict=True)]
+        busy = Curve(nbytes, tuple(gap if gap > _APART * calls else 0.0
+                                   for gap, calls in zip(gaps, own, strict=True)))
+        post = _cost(found.get("post_ns", min(*send.ns, *receives[:1])))
         one_host = len(set(found["hosts"])) == 1
         eager = max(float(found["eager_bytes"]), 0.0)
     except (KeyError, TypeError, ValueError) as err:
         raise Damaged(f"machine {name}: its network is damaged ({err}); measure it again") from err
     receive = Curve(nbytes, tuple(receives))
     rate = nbytes[-1] / gaps[-1] if gaps[-1] > 0 else math.inf
-    paths = {d: Path(transfer, send, receive, eager, d > 0 and not one_host) for d in (0, 1)}
+    paths = {d: Path(transfer, send, receive, eager, d > 0 and not one_host,
+                     NEVER if one_host else busy) for d in (0, 1)}
     other = "messages between nodes as those inside" if one_host \
         else "messages inside of nodes as those between"
-    return Network(paths, rate=math.inf if one_host else rate, post=min(send.ns + receive.ns[:1]),
+    return Network(paths, rate=math.inf if one_host else rate, post=post,
                    source=f"machine {name}: two ranks on {'one host' if one_host else 'two hosts'},"
                           f" {other}")

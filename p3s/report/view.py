@@ -8,6 +8,7 @@ from typing import Any
 
 from p3s import __version__
 from p3s.errors import P3SError
+from p3s.predict.saved import read_prediction
 from p3s.report.costs import (
     LawRow,
     Limit,
@@ -99,11 +100,7 @@ class View:
 
 def build_view(study: Study) -> View:
     """Read a study that has a prediction and return what its report shows."""
-    if not study.prediction_path.exists():
-        raise P3SError(
-            f"{study.root}: no prediction yet; make one first: p3s predict {study.root} -n COUNTS"
-        )
-    return view_of(study, read_json(study.prediction_path, "p3s.prediction", 2))
+    return view_of(study, read_prediction(study.root))
 
 
 def view_of(study: Study, prediction: Mapping[str, Any]) -> View:

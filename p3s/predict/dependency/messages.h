@@ -96,8 +96,8 @@ static void into_node(struct sim *s, i64 i, double ns)
     const struct input *in = s->in;
     const struct cost *c = &s->kinds[s->live[i].cost];
     double bytes = (double)c->bytes, gone = s->live[i].arrival; /* when it has left all before */
-    double here = pass(&s->ingress[to_node(s, i)], ns, bytes, in->rate, in->burst);
-    double least = alone(bytes, in->rate, in->burst);
+    double here = pass(&s->ingress[to_node(s, i)], ns, c->load, in->rate, in->burst);
+    double least = alone(c->load, in->rate, in->burst);
     struct way w = way(in, from_node(s, i), to_node(s, i));
     for (i64 k = 0; k < w.number; k++) {
         double longer = alone(bytes, in->trunk_rate[w.link[k]], in->trunk_burst[w.link[k]]);
@@ -137,9 +137,9 @@ static void over_trunk(struct sim *s, i64 i, i64 hop, double ns)
 static void out_of_node(struct sim *s, i64 i, double ns)
 {
     const struct input *in = s->in;
-    double bytes = (double)s->kinds[s->live[i].cost].bytes;
-    double gone = pass(&s->egress[from_node(s, i)], ns, bytes, in->rate, in->burst);
-    double first = gone - bytes / in->rate; /* its first byte reaches the next link */
+    double load = s->kinds[s->live[i].cost].load;
+    double gone = pass(&s->egress[from_node(s, i)], ns, load, in->rate, in->burst);
+    double first = gone - load / in->rate; /* its first byte reaches the next link */
     s->live[i].arrival = gone;
     s->out->queued += first > ns;
     go_to_link(s, i, 0, first > ns ? first : ns);

@@ -90,7 +90,8 @@ def simulate(
     the link into the other node: each is a token bucket (rate, burst; first come, first served by
     time; at one time by rank, then program order) that it passes one after the other, and the
     delay is the time it has passed all less the time it would have passed them alone with full
-    buckets. Messages inside a node use no link. A receive ends when the message has arrived and
+    buckets. On a node's link it counts as many bytes as pass in ``Path.busy``, if those are more.
+    Messages inside a node use no link. A receive ends when the message has arrived and
     not before its own ``Path.receive``; a wait takes the messages that it completes in one by one
     as they come, so k of them that are there already take the sum of their ``receive``. A call
     that only starts a request takes ``network.post`` (an eager send: ``Path.send``), a wait at
@@ -222,7 +223,8 @@ def _inputs(
         picked = np.array([distances.index(_nearest(network, int(d))) for d in values])
         keep.append(np.ascontiguousarray(picked[which].reshape(table.shape), dtype=np.uint8))
         path_of = int(keep[-1].ctypes.data)
-    curves = [curve for path in paths for curve in (path.transfer, path.send, path.receive)]
+    curves = [curve for path in paths for curve in (path.transfer, path.send, path.receive,
+                                                path.busy)]
     if collective_ns is None and len(calls.call_step):
         collective_ns = rough_costs(steps, network, np.asarray(node_of))
     if collective_ns is not None and len(collective_ns) != len(steps):

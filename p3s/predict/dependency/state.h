@@ -30,7 +30,7 @@ struct input {
     const i64 *node_of;
     const unsigned char *path_of;      /* nodes x nodes, or NULL: same inside, other between */
     i64 same, other;
-    const i64 *curve_start, *linked;   /* three curves per path: transfer, send, receive */
+    const i64 *curve_start, *linked;   /* four curves per path, see cost_of */
     const double *curve_bytes, *curve_ns, *eager;
     double rate, burst, post, held_ns;
     /* Links between switches: the place of each node (NULL: there are none), the links on the way
@@ -59,7 +59,8 @@ struct output {
     i64 *at, queued, flaw, where;
 };
 
-struct cost { i64 bytes; int path; double transfer, send, receive, latency; };
+/* load: bytes that would keep a node's link busy for as long as the message does. */
+struct cost { i64 bytes; int path; double transfer, send, receive, latency, load; };
 struct event { double ns; i64 what; };
 struct item { double door, here, began, cost; };
 struct pick { double ns; i64 step, place; };
@@ -207,10 +208,12 @@ static int32_t cost_of(struct sim *s, int path, i64 bytes)
     struct cost *c = &s->kinds[s->costs];
     c->bytes = bytes;
     c->path = path;
-    c->transfer = along(in, 3 * path, (double)bytes);
-    c->latency = along(in, 3 * path, 0);
-    c->send = along(in, 3 * path + 1, (double)bytes);
-    c->receive = along(in, 3 * path + 2, (double)bytes);
+    c->transfer = along(in, 4 * path, (double)bytes);
+    c->latency = along(in, 4 * path, 0);
+    c->send = along(in, 4 * path + 1, (double)bytes);
+    c->receive = along(in, 4 * path + 2, (double)bytes);
+    double busy = isfinite(in->rate) ? in->rate * along(in, 4 * path + 3, (double)bytes) : 0;
+    c->load = busy > (double)bytes ? busy : (double)bytes;
     return s->table[place] = (int32_t)s->costs++;
 }
 

@@ -1,0 +1,125 @@
+"""The simulated cluster: its description for SimGrid, and runs of programs on it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Nodes of one core at one switch that does not block, each with one link in each direction.
+SPEED = "1Gf"
+BANDWIDTH = "10Gbps"
+LATENCY = "2us"
+LOOPBACK = ("40Gbps", "200ns")
+#: Messages up to this many bytes travel before their receive is posted (eager).
+EAGER_BYTES = 65536
+#: What a call costs its own processor in seconds, and per byte: MPI_Send, MPI_Isend, MPI_Recv.
+OVERHEAD = {"os": (4e-7, 2e-11), "ois": (4e-7, 2e-11), "or": (4e-7, 2e-11)}
+#: Whose choice of collective algorithms: the simulator's name, and family and version for P3S.
+COLLECTIVES = ("ompi", "openmpi", "4.1")
+#: The simulator makes a communicator with a broadcast of 4 bytes and a barrier. Its form of Open
+#: MPI's choice takes 18 us times the ranks for that broadcast at 8, 16, 64 and 256 of them: up to
+#: 40 % of these short runs. Another one instead: as the simulator and as P3S name it.
+BROADCAST = ("binomial_tree", "binomial")
+_TIME = re.compile(r"Simulated time:\s*([0-9.eE+-]+)\s*seconds")
+#: A simulation of a few hundred ranks takes seconds, on a loaded machine a minute.
+TIMEOUT_S = 900.0
+
+
+class SimulationError(Exception):
+    """A simulated run failed: one line."""
+
+
+def missing() -> str:
+    """Return why nothing can be simulated here, "" if it can."""
+    absent = [tool for tool in ("smpicc", "smpirun") if shutil.which(tool) is None]
+    return f"{', '.join(absent)}: not found; install libsimgrid-dev" if absent else ""
+
+
+def version() -> str:
+    """Return the simulator's version as it says it."""
+    done = subprocess.run(["smpirun", "--version"], capture_output=True, text=True, check=False)
+    return (done.stdout.splitlines() or ["?"])[0].strip()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A described cluster of ``nodes``; ``directory`` holds its files and the simulator's own."""
+
+    directory: Path
+    nodes: int
+
+    @property
+    def platform(self) -> Path:
+        """The description that the simulator reads."""
+        return self.directory / f"cluster-{self.nodes}.xml"
+
+    @property
+    def hosts(self) -> Path:
+        """One node a line: rank i is on the i-th."""
+        return self.directory / f"hosts-{self.nodes}"
+
+    def write(self) -> None:
+        """Write both files."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.platform.write_text(
+            '<?xml version="1.0"?>\n'
+            '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n'
+            '<platform version="4.1">\n'
+            f'  <cluster id="cluster" prefix="n-" suffix="" radical="0-{self.nodes - 1}"'
+            f' speed="{SPEED}" bw="{BANDWIDTH}" lat="{LATENCY}"'
+            f' loopback_bw="{LOOPBACK[0]}" loopback_lat="{LOOPBACK[1]}"/>\n'
+            "</platform>\n")
+        self.hosts.write_text("".join(f"n-{i}\n" for i in range(self.nodes)))
+
+
+def settings() -> list[str]:
+    """Return the simulator's settings, beside the defaults of smpirun."""
+    own = {
+        "smpi/host-speed": SPEED,
+        "smpi/cpu-threshold": "0",  # no computation is too short
+        "smpi/wtime": "0",  # reading the clock takes no time
+        "smpi/coll-selector": COLLECTIVES[0],
+        "smpi/bcast": BROADCAST[0],
+        "smpi/async-small-thresh": str(EAGER_BYTES),
+        "smpi/send-is-detached-thresh": str(EAGER_BYTES),
+        "smpi/display-timing": "yes",
+        **{f"smpi/{name}": f"0:{constant}:{per_byte}"
+           for name, (constant, per_byte) in OVERHEAD.items()},
+    }
+    return [f"--cfg={name}:{value}" for name, value in own.items()]
+
+
+def simulate(cluster: Cluster, clock: Path, program: Path, arguments: Sequence[str], ranks: int,
+             environment: Mapping[str, str] | None = None) -> tuple[float, str]:
+    """Run ``program`` on the first nodes of a cluster; return the simulated time in s, its output.
+
+    Errors: SimulationError when it fails or says no time.
+    """
+    words = ["smpirun", "-np", str(ranks), "-platform", str(cluster.platform), "-hostfile",
+             str(cluster.hosts), "-wrapper",
+             f"setarch -R env LD_PRELOAD={clock}", *settings(), str(program), *arguments]
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace",
+                               env={**os.environ, "TMPDIR": str(cluster.directory),
+                                    **(environment or {})}, start_new_session=True)
+    try:
+        text, _ = process.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise SimulationError(f"{program.name} on {ranks} ranks did not end within "
+                              f"{TIMEOUT_S:.0f} s") from error
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    found = _TIME.search(text)
+    if process.returncode != 0 or found is None:
+        lines = [line for line in text.splitlines() if line.strip() and "/INFO]" not in line]
+        raise SimulationError(f"{program.name} on {ranks} ranks: exit code {process.returncode}: "
+                              f"{(lines or ['no message'])[0][:300]}")
+    return float(found[1]), text

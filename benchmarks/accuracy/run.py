@@ -1,0 +1,168 @@
+"""How well P3S predicts run times, on a simulated cluster (SimGrid SMPI).
+
+    python benchmarks/accuracy/run.py [--program NAME]... [--out raw.json] [--dir DIR]
+
+Every program runs in SimGrid's simulator, alone at all counts (the truth) and with P3S's tracer
+compiled into it at the small ones. Captures of the small counts and a measurement between two
+nodes of the same cluster are all that the prediction gets. docs/accuracy.md, "Run time", says what
+the cluster is. Nothing here passes or fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[0:1] = [str(HERE.parent.parent), str(HERE.parent)]
+
+from accuracy import cluster  # noqa: E402
+from accuracy.build import ACCESS_PS, BLOCK_PS, Builder  # noqa: E402
+from accuracy.predicting import PredictionError, as_row, predicted, study_of  # noqa: E402
+from accuracy.programs import PROGRAMS, Program  # noqa: E402
+
+#: What is aimed at: mean and largest error of run time.
+MEAN, LARGEST = 0.04, 0.08
+
+
+def say(text: str) -> None:
+    """Tell how far it is, with the time of day."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def simulated(program: Program, builder: Builder, where: cluster.Cluster,
+              directory: Path) -> dict[str, Any]:
+    """Run a program at all counts alone, and traced at the small ones (into np0004, ...).
+
+    Returns what stands in simulated.json: run times in s by count. What is there already for the
+    same program and settings is not run again.
+    """
+    path = directory / "simulated.json"
+    head = {"arguments": list(program.arguments), "settings": cluster.settings(),
+            "counts": [program.traced, program.predicted], "cost_ps": [BLOCK_PS, ACCESS_PS]}
+    head = json.loads(json.dumps(head))
+    if path.exists():
+        found = json.loads(path.read_text())
+        if {key: found.get(key) for key in head} == head:
+            return dict(found)
+    shutil.rmtree(directory, ignore_errors=True)
+    build = builder.program(program.source, program.name)
+    alone: dict[str, float] = {}
+    traced: dict[str, float] = {}
+    for n in (*program.traced, *program.predicted):
+        begin = time.monotonic()
+        alone[str(n)], _ = cluster.simulate(where, builder.clock, build.plain, program.arguments,
+                                            n)
+        if n in program.traced:
+            into = directory / f"np{n:04d}"
+            into.mkdir(parents=True)
+            traced[str(n)], _ = cluster.simulate(
+                where, builder.clock, build.traced, program.arguments, n,
+                {"P3S_TRACE_DIR": str(into), "P3S_WORK": "wall"})
+        say(f"{program.name} n={n}: {alone[str(n)]:.6f} s, simulated in "
+            f"{time.monotonic() - begin:.0f} s")
+    found = {**head, "truth_s": alone, "with_tracer_s": traced}
+    path.write_text(json.dumps(found, indent=1) + "\n")
+    return found
+
+
+def one(program: Program, builder: Builder, where: cluster.Cluster, machine: Path,
+        directory: Path) -> dict[str, Any]:
+    """Return everything that is seen of one program."""
+    runs = simulated(program, builder, where, directory)
+    row: dict[str, Any] = {"program": program.name, "traced": list(program.traced), **runs}
+    try:
+        study = study_of(program, [directory / f"np{n:04d}" for n in program.traced],
+                         directory / "study")
+        found = predicted(study, [*program.traced, *program.predicted], machine)
+        row["counts"] = [as_row(found[n], runs["truth_s"][str(n)]) for n in found]
+        row["why_not"] = ""
+    except PredictionError as error:
+        row.update(counts=[], why_not=str(error))
+    for count in row["counts"]:
+        say(f"{program.name} n={count['n']}: predicted {count['time_s']:.6f} s of "
+            f"{count['truth_s']:.6f}, {100 * count['error']:+.2f} %")
+    return row
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return mean and largest error over the predicted counts, and how many intervals held."""
+    asked = [count for row in rows for count in row["counts"] if count["n"] not in row["traced"]]
+    errors = [abs(count["error"]) for count in asked]
+    told = [count["covered"] for count in asked if count["covered"] is not None]
+    return {"compared": len(errors), "mean": sum(errors) / len(errors) if errors else None,
+            "largest": max(errors, default=None), "aim": {"mean": MEAN, "largest": LARGEST},
+            "intervals": len(told), "covered": sum(told),
+            "refused": [row["program"] for row in rows if row["why_not"]]}
+
+
+def table(rows: list[dict[str, Any]], total: dict[str, Any]) -> str:
+    """Return a Markdown table of the predicted counts."""
+    lines = ["| program | n | truth, ms | predicted, ms | error | communication | interval |",
+             "|---|---|---|---|---|---|---|"]
+    for row in rows:
+        if row["why_not"]:
+            lines.append(f"| {row['program']} | | | {row['why_not']} | | | |")
+        for count in row["counts"]:
+            if count["n"] in row["traced"]:
+                continue
+            ends = "-" if count["low_s"] is None else (
+                f"{1e3 * count['low_s']:.2f} to {1e3 * count['high_s']:.2f}"
+                f"{'' if count['covered'] else ', missed'}")
+            lines.append(
+                f"| {row['program']} | {count['n']} | {1e3 * count['truth_s']:.2f} | "
+                f"{1e3 * count['time_s']:.2f} | {100 * count['error']:+.1f} % | "
+                f"{100 * count['comm_s'] / count['time_s']:.0f} % | {ends} |")
+    if total["compared"]:
+        lines.append(f"\n{total['compared']} run times: mean error {100 * total['mean']:.2f} %, "
+                     f"largest {100 * total['largest']:.2f} % (aim: {100 * MEAN:.0f} and "
+                     f"{100 * LARGEST:.0f} %); {total['covered']} of {total['intervals']} "
+                     "intervals hold the truth")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run the benchmark; print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--program", action="append", choices=sorted(PROGRAMS),
+                        help="only this one (may be repeated)")
+    parser.add_argument("--out", type=Path, help="write everything that was seen, as JSON")
+    parser.add_argument("--dir", type=Path,
+                        help="work here; what was simulated there is not simulated again")
+    args = parser.parse_args()
+    if why := cluster.missing():
+        print(f"run.py: {why}", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory(prefix="p3s-accuracy-") as temporary:
+        directory = (args.dir or Path(temporary)).resolve()
+        builder = Builder(directory / "build")
+        from accuracy import machine
+
+        wanted = [PROGRAMS[name] for name in args.program or PROGRAMS]
+        where = cluster.Cluster(directory / "build",
+                                max(n for program in wanted for n in program.predicted))
+        where.write()
+        path = directory / "machine.json"
+        if not path.exists():
+            say("measuring between two nodes")
+            machine.measured(builder, path)
+        rows = []
+        for program in wanted:
+            rows.append(one(program, builder, where, path, directory / program.name))
+        total = summary(rows)
+        print(table(rows, total))
+        if args.out:
+            args.out.write_text(json.dumps(
+                {"simulator": cluster.version(), "settings": cluster.settings(),
+                 "summary": total, "programs": rows}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
