@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: as far as the rows of the trace tell: where that is not many, and where turns are not
 #: independent (queues at links, messages from one turn to the next).
 TURNS, MANY_TURNS, FEWEST_TURNS = 6, 24, 4
-FEW_STEPS, MANY_STEPS = 100_000, 1_500_000
+FEW_STEPS, MANY_STEPS = 100_000, 1_000_000
 #: Libraries that move large messages only while their rank is inside a call.
 _NO_PROGRESS = ("openmpi", "mpich")
 _NS_PER_S = 1e9
