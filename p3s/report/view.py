@@ -107,7 +107,8 @@ def build_view(study: Study) -> View:
 def view_of(study: Study, prediction: Mapping[str, Any], checked: bool = False) -> View:
     """Return what a report of this prediction shows; keys that it lacks are not shown.
 
-    checked: it is known to be complete and sound (p3s.predict.saved). Raises P3SError where its counts do not make sense.
+    checked: it is known to be complete and sound (p3s.predict.saved). Raises P3SError where its
+    counts do not make sense.
     """
     model = read_json(study.model_path, "p3s.model")
     rows = checked_rows(prediction)
