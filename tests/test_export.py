@@ -24,7 +24,8 @@ from p3s.export.program import programs_of_steps
 from p3s.export.scaled import Options, to_goal, to_simgrid
 from p3s.export.whole import WholeRun
 from p3s.model import build
-from p3s.predict.network import Curve, line, rough_network
+from p3s.predict.network import Curve, Network, line, rough_network
+from p3s.predict.network import Path as PathOf
 from p3s.scale import write_scaled
 from p3s.study import Study, write_json
 from replay.collectives.expand import expand
@@ -424,14 +425,21 @@ def test_platform_gives_the_costs_of_the_network(tmp_path: Path) -> None:
         piece = [line for line in found if line.above < nbytes][-1]
         assert piece.ns + piece.per_byte * nbytes == pytest.approx(float(curve.at(nbytes)))
     network = rough_network()
-    cluster, config = settings(network)
-    # Latency of the way and factors give transfer less what both calls take, up to eager_bytes.
-    pairs = [tuple(map(float, text.split(":"))) for text in config["smpi/lat-factor"].split(";")]
-    latency = 2 * float(cluster["lat"].removesuffix("s"))
-    envelope = 16 / 12.5e9  # SMPI sends 16 bytes more
-    assert latency * pairs[0][1] == pytest.approx(2000e-9 - 400e-9 - envelope)
-    assert latency * pairs[-1][1] == pytest.approx(2000e-9 - envelope)
-    assert pairs[-1][0] == 16384 + 16
+    sizes = (1, 700, 16384, 16385, 10**6)
+    cluster, config = settings(network, sizes)
+    # Latency, 16 bytes more on the link, and what both calls take make the transfer.
+    latency = 2e9 * float(cluster["lat"].removesuffix("s"))
+    factors = [tuple(map(float, text.split(":"))) for text in config["smpi/lat-factor"].split(";")]
+    for nbytes in sizes:
+        factor = [x for above, x in factors if nbytes + 16 > above][-1]
+        soft = 400.0 if nbytes <= 16384 else 0.0
+        found = latency * factor + (nbytes + 16) / 12.5 + soft
+        assert found == pytest.approx(2000 + nbytes / 12.5, rel=1e-5)
+    assert config["smpi/bw-factor"] == "0:1"
+    free = Network({1: PathOf(curve, line(0.0), line(0.0), 1e4, False)})
+    pairs = [tuple(map(float, x.split(":")))[1] for x in settings(free)[1][
+        "smpi/bw-factor"].split(";")]
+    assert pairs == pytest.approx([0.5, 1.0]) and settings(free)[0]["sharing_policy"] == "FATPIPE"
     assert config["smpi/os"].startswith("0:2e-07:0")
     assert config["smpi/async-small-thresh"] == "16385"
     write_platform(tmp_path, network, np.arange(8) // 2)

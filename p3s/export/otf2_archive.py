@@ -39,6 +39,13 @@ def library() -> Any:
                        "run: pip install 'p3s[otf2]'") from err
 
 
+def _errors(otf2: Any) -> tuple[type[Exception], ...]:
+    """Return what the library raises: its own errors, and those of the C library below it."""
+    import importlib
+
+    return otf2.error.Error, importlib.import_module("_otf2").ErrorCodes.Error
+
+
 def to_otf2(study: Study, n: int, target: Path, say: Callable[[str], None]) -> Exported:
     """Write the first complete run at ``n`` processes as an archive in a new directory."""
     from p3s.trace import read_run
@@ -50,8 +57,13 @@ def to_otf2(study: Study, n: int, target: Path, say: Callable[[str], None]) -> E
         raise P3SError(f"{study.root}: no complete run at {n} processes; traced: {counts}")
     done = Exported("otf2", n, target)
     say(f"{n} processes: {runs[0].path}")
+    run = read_run(runs[0].path)
     with new_directory(target) as directory:
-        write_archive(otf2, read_run(runs[0].path), directory, done)
+        try:
+            write_archive(otf2, run, directory, done)
+        except _errors(otf2) as err:
+            why = " ".join(str(err).split())[:160]
+            raise P3SError(f"{target}: OTF2 cannot write the archive: {why}") from err
         write_json(directory / "export.json", done.to_json())
     return done
 
