@@ -180,12 +180,13 @@ def _write_rank(otf2: Any, out: Any, made: _Definitions, run: RunTrace, rank: Ra
         writer.leave(end, region)
     done.events += len(calls)
     done.records += len(calls)
-    for key, number in records.left_out.items():
-        done.left_out[key] = done.left_out.get(key, 0.0) + number
-    lost = float(rank.counted_events)
-    if lost:
-        done.left_out["MPI calls", "the capture only counted them"] = \
-            done.left_out.get(("MPI calls", "the capture only counted them"), 0.0) + lost
+    for (call, why), number in records.left_out.items():
+        done.lacks(call, why, number)
+    if rank.counted_events:
+        done.lacks("MPI calls", "the capture only counted them", float(rank.counted_events))
+    if rank.failed_polls:
+        done.lacks("MPI_Test", "polls that found nothing are only counted",
+                   float(rank.failed_polls))
     if rank.problem:
         done.notes.append(f"rank {rank.rank}: {rank.problem}")
 
