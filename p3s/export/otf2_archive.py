@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Nanoseconds are the clock's ticks.
 _TICKS = 10**9
+#: Bytes of events that OTF2 keeps of each rank before it writes them: the least it allows.
+_CHUNK = 256 * 1024
 _NO_REQUEST = frozenset({"MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Rsend", "MPI_Recv",
                          "MPI_Mrecv", "MPI_Sendrecv", "MPI_Sendrecv_replace", ops.SENDRECV_RECV})
 _COLLECTIVE = {"Reduce_scatter_block": "REDUCE_SCATTER_BLOCK"}
@@ -76,7 +78,8 @@ def write_archive(otf2: Any, run: RunTrace, directory: Path, done: Exported) -> 
         if len(rank.start_ns):
             first = min(first, int(rank.start_ns.min()))
         several[rank.rank] = int(rank.thread.max()) + 1 if rank.thread is not None else 1
-    with otf2.writer.open(str(directory), archive_name="traces", timer_resolution=_TICKS) as out:
+    with otf2.writer.open(str(directory), archive_name="traces", timer_resolution=_TICKS,
+                          chunk_size_events=_CHUNK) as out:
         out.creator = "P3S"
         made = _Definitions.of(otf2, out, run, several)
         for rank in run.ranks:
