@@ -19,6 +19,7 @@ from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced
 from p3s.report.charts.small import phase_chart
 from p3s.report.charts.stacks import MEASURES, stack_chart
 from p3s.report.costs import kinds_of, law_rows, limits_of, phase_curves, stacks_of
+from p3s.report.html import breakable, unbroken
 from p3s.report.regression import regression_of
 from p3s.report.sure import estimates_of, interval_parts, residuals_of, shares_of
 
@@ -163,6 +164,12 @@ def test_laws_and_limits_without_what_is_not_known() -> None:
     assert not limits[0].text.startswith("Allreduce"), "the name stands beside it"
     broken = {**made, "limits": [{"share": "x", "because": "?"}], "phase_laws": [{"parts": 7}]}
     assert limits_of(broken)[0].share == 0.0 and law_rows(broken) == ([], "")
+
+
+def test_numbers_stay_with_their_units_and_names_may_break() -> None:
+    assert unbroken("51 % of 3.00 ms to 4 s, 7 sites") == "51\u00a0% of 3.00\u00a0ms to 4\u00a0s, " \
+                                                          "7 sites"
+    assert breakable("Isend+<b>") == "Isend+<wbr>&lt;b&gt;"
 
 
 def test_ticks_are_round_and_hold_the_values() -> None:

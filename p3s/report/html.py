@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from importlib import resources
@@ -106,6 +107,7 @@ def environment() -> Environment:
         loader=FunctionLoader(_text),
     )
     found.filters["breakable"] = breakable
+    found.filters["unbroken"] = unbroken
     return found
 
 
@@ -114,6 +116,11 @@ def breakable(name: str) -> Markup:
     from markupsafe import Markup, escape
 
     return Markup("+<wbr>").join(escape(part) for part in name.split("+"))
+
+
+def unbroken(sentence: str) -> str:
+    """Return a sentence in which no number is parted from its unit at the end of a line."""
+    return re.sub(r"(?<=\d) (?=(?:%|s|ms|µs|ns)(?![A-Za-z]))", "\u00a0", sentence)
 
 
 def _text(name: str) -> str:
