@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 PATTERNS = ("halo", "sweep", "exchange")
 TIMEOUT_S = 600.0
 #: Turns in a window of a folded loop, and of whole loops.
-WINDOW, FOLDED_TURNS = 4, (1_000, 30_000, 1_000_000)
+WINDOW, FOLDED_TURNS = 3, (1_000, 30_000, 1_000_000)
 
 
 def grid(n: int) -> tuple[int, int]:

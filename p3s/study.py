@@ -29,15 +29,17 @@ from p3s.artefacts import (
 from p3s.errors import Damaged, P3SError, UsageError
 from p3s.words import differing
 
-__all__ = ["REPLAY_SCHEMA", "REPLAY_VERSION", "RUN_SCHEMA", "SCHEMA_VERSION", "STUDY_SCHEMA",
-           "RunRecord", "Study", "as_json", "is_old_replay", "read_json", "write_bytes",
-           "write_json"]  # fmt: skip
+__all__ = ["PREDICTION_VERSION", "REPLAY_SCHEMA", "REPLAY_VERSION", "RUN_SCHEMA",
+           "SCHEMA_VERSION", "STUDY_SCHEMA", "RunRecord", "Study", "as_json", "is_old_replay",
+           "read_json", "write_bytes", "write_json"]  # fmt: skip
 
 STUDY_SCHEMA = "p3s.study"
 RUN_SCHEMA = "p3s.run"
 REPLAY_SCHEMA = "p3s.replay"
 #: Version 2: simulated from measured costs of messages; version 1 were sums over calls.
 REPLAY_VERSION = 2
+#: Version 2: every estimator, what limits scaling, laws per phase; version 1 had one estimator.
+PREDICTION_VERSION = 2
 
 _RUN_NAME = re.compile(r"^np(\d{4,})\.r(\d+)$")
 _SIGNATURE_NAME = re.compile(r"^np(\d{4,})\.json$")

@@ -54,15 +54,16 @@ def put_scaled(
 def put_replay(
     study: Study, n: int, rows: list[tuple[int, int, float, float, float]], **more: Any
 ) -> None:
-    """Write a replay from (rank, phase, comm, low, high) rows in ns."""
+    """Write a replay from (rank, phase, comm, low, high) rows in ns, all of it transfer."""
     study.replay_path(n).parent.mkdir(exist_ok=True)
     names = ("rank", "phase", "comm_ns", "comm_low_ns", "comm_high_ns")
     columns = list(zip(*rows, strict=True)) or [[]] * 5
     types = (pa.int32(), pa.int32(), pa.float64(), pa.float64(), pa.float64())
-    pq.write_table(
-        pa.table({k: pa.array(v, t) for k, v, t in zip(names, columns, types, strict=True)}),
-        study.replay_table(n),
-    )
+    table = {k: pa.array(v, t) for k, v, t in zip(names, columns, types, strict=True)}
+    nothing = pa.array([0.0] * len(rows), pa.float64())
+    table.update(waiting_ns=nothing, transfer_ns=table["comm_ns"], software_ns=nothing,
+                 thesis_ns=table["comm_ns"])
+    pq.write_table(pa.table(table), study.replay_table(n))
     write_json(
         study.replay_path(n),
         {

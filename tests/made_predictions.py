@@ -139,7 +139,8 @@ def _row(n: int, phases: int, was_run: bool, representative: bool) -> Json:
         "estimator": "simulation",
         "estimators": {
             "simulation": _estimate(time, total, why, []),
-            "machine": _estimate(time * 0.97, {**total, "comm_s": total["comm_s"] - 0.03 * time},
+            "machine": _estimate(time - 0.3 * total["comm_s"],
+                                 {**total, "comm_s": 0.7 * total["comm_s"]},
                                  "", ["MPI_Comm_split costs nothing"]),
             "simgrid": _estimate(None, {}, "smpirun is not installed", []),
             "thesis": _estimate(time - total["waiting_s"], {

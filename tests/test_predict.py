@@ -12,9 +12,10 @@ from handmade import phase, put_replay, put_scaled
 
 from p3s.errors import P3SError
 from p3s.predict import compose, predict
+from p3s.predict.estimators import estimate
 from p3s.predict.measured import Measured, run_times
-from p3s.predict.times import PhaseTimes, phase_times
-from p3s.study import Study, read_json, write_json
+from p3s.predict.times import PhaseTimes, computation, with_communication
+from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
 from p3s.trace import Call, RankTrace, RunTrace
 
 MS = 1e6  # ns
@@ -27,8 +28,12 @@ def study(tmp_path: Path) -> Study:
     return made
 
 
-def test_time_is_the_sum_over_phases_of_the_slowest_rank(study: Study) -> None:
-    """Phase 0 is bound by rank 1, phase 7 by rank 0; sums are over repeat x work, plus comm."""
+def phase_times(study: Study, n: int) -> PhaseTimes:
+    return with_communication(computation(study, n), estimate("simulation", study, n))
+
+
+def put_two_phases(study: Study) -> None:
+    """Phase 0 is bound by rank 1, phase 7 and the whole by rank 0; phases 18 and 2 turns."""
     rows: list[tuple[Any, ...]] = [
         (0, 0, 10, 1 * MS),
         (1, 0, 10, 2 * MS),
@@ -48,19 +53,42 @@ def test_time_is_the_sum_over_phases_of_the_slowest_rank(study: Study) -> None:
             (1, 7, 0, 0, 0),
         ],
     )
+
+
+def test_time_is_the_sum_over_phases_of_the_slowest_rank(study: Study) -> None:
+    """Sums are over repeat x work, plus communication; what precedes the end of MPI_Init is not."""
+    put_two_phases(study)
     result = predict(study, [2])
     row = result["counts"][0]
     by_phase = {entry["phase"]: entry for entry in row["phases"]}
-    assert by_phase[0]["compute_s"] == pytest.approx(20e-3)
-    assert by_phase[0]["comm_s"] == pytest.approx(1e-3)
+    assert by_phase[0]["compute_s"] == pytest.approx(15e-3)
+    assert by_phase[0]["comm_s"] == pytest.approx(3e-3)
     assert by_phase[7]["compute_s"] == pytest.approx(20e-3)
     assert by_phase[7]["comm_s"] == pytest.approx(2e-3)
-    assert row["time_s"] == pytest.approx(43e-3)
+    assert row["time_s"] == pytest.approx(40e-3)
     assert row["time_s"] == pytest.approx(row["compute_s"] + row["comm_s"])
-    assert row["low_s"] == pytest.approx((18 + 1 + 18 + 2) * 1e-3)
-    assert row["high_s"] == pytest.approx((22 + 1 + 22 + 2) * 1e-3)
+    assert row["time_s"] == pytest.approx(sum(entry["time_s"] for entry in row["phases"]))
+    # 10 % of the work, and 1 ms of the messages; rank 1 needs 26 ms at most and is nowhere last
+    for end, work, replay in (("low_s", 36.5, 39.0), ("high_s", 43.5, 41.0)):
+        width = math.hypot(math.log(work / 40), math.log(replay / 40))
+        sign = -1 if end == "low_s" else 1
+        assert row[end] == pytest.approx(40e-3 * math.exp(sign * width))
     assert row["work_s"] == pytest.approx(35e-3)
-    assert read_json(study.prediction_path, "p3s.prediction") == result
+    assert read_json(study.prediction_path, "p3s.prediction", PREDICTION_VERSION) == result
+
+
+def test_the_sum_of_the_thesis_is_over_the_slowest_rank_of_each_phase(study: Study) -> None:
+    """Eq. 8.1: 21 ms of rank 1 in phase 0, 22 ms of rank 0 in phase 7."""
+    put_two_phases(study)
+    row = predict(study, [2], estimator="thesis")["counts"][0]
+    assert [entry["time_s"] for entry in row["phases"]] == pytest.approx([22e-3, 21e-3])
+    assert row["time_s"] == pytest.approx(43e-3)
+    assert row["waiting_s"] is None and row["phases"][0]["transfer_s"] is None
+    # the ranks may not wait for each other: then the longest takes 40 ms; work is 10 % off
+    width = math.hypot(math.log((19 + 20) / 43), math.log(40 / 43))
+    assert row["low_s"] == pytest.approx(43e-3 * math.exp(-width))
+    assert row["interval_parts"]["replay"] == [1.0, 1.0], "the sum of calls has no interval"
+    assert row["estimators"]["simulation"]["time_s"] == pytest.approx(40e-3)
 
 
 def times_at(n: int, seconds: float, width: float = 0.1, **head: Any) -> PhaseTimes:
@@ -310,14 +338,14 @@ def test_time_without_a_core_is_noticed() -> None:
 def test_what_the_scaled_trace_leaves_out_counts_as_unknown() -> None:
     """Events without a rule are in no row of the scaled trace; the traced run remembers them."""
     from p3s.characterize.unmodelled import sentences
-    from p3s.predict.prediction import _unknown_share
+    from p3s.predict.doubts import unknown_share
 
     head = {
         "share": {"exact": {"events": 1.0, "bytes": 1.0, "work": 1.0}},
         "traced_share": {"unknown": {"events": 0.4, "bytes": 0.0, "time": 0.1}},
         "unmodelled_ops": {"MPI_Put": 7},
     }
-    assert _unknown_share(head) == 0.4
+    assert unknown_share(head) == 0.4
     assert sentences(head) == ["seen, not modelled: MPI_Put 7 events in the traced runs"]
     row = {"op": "MPI_Put", "np": 8, "events": 1200, "share_of_events": 0.5, "share_of_time": 0.03}
     assert sentences({**head, "not_modelled": [row]}) == [
@@ -325,4 +353,4 @@ def test_what_the_scaled_trace_leaves_out_counts_as_unknown() -> None:
         " 3.0 % of the time)"
     ]
     assert sentences({**head, "not_modelled": [None]}) == []
-    assert _unknown_share({"share": head["share"]}) == 0.0
+    assert unknown_share({"share": head["share"]}) == 0.0

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from p3s.artefacts import read_json
 from p3s.predict.dependency.simulate import simulate
-from p3s.predict.times import comm_seconds
 from p3s.study import REPLAY_VERSION
 from replay.costs.calls import COMPOSED, MEASURED, NONE, CallCost
 from replay.costs.estimate import places
@@ -140,7 +140,9 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
     write_result(tmp_path / "np000002.json", content, table)
     again = read_json(tmp_path / "np000002.json", "p3s.replay", REPLAY_VERSION)
     assert json.loads(json.dumps(again))["n"] == 2
-    comm, low, high = comm_seconds(tmp_path / "np000002.parquet", 2, {3: 0})
-    assert (comm > 0).all() and (low <= comm).all() and (comm <= high).all()
+    columns = pq.read_table(tmp_path / "np000002.parquet").to_pydict()
+    ends = [np.array(columns[name]) for name in ("comm_low_ns", "comm_ns", "comm_high_ns")]
+    assert set(columns["phase"]) == {3} and sorted(columns["rank"]) == [0, 1]
+    assert (ends[1] > 0).all() and (ends[0] <= ends[1]).all() and (ends[1] <= ends[2]).all()
     text = result_text(again)
     assert "waiting" in text and "link of a node" in text

@@ -181,14 +181,25 @@ def prepare(study: Study, machine: Path, base: Path | None) -> Study:
     return write(study, machine, base)
 
 
+def has_network(made: Study) -> bool:
+    """Tell whether the machine of a study made for it says what messages cost."""
+    from p3s.machine.machinefile import NAME, Machine
+
+    return Machine.load(made.root / NAME).network is not None
+
+
 def elsewhere(
-    study: Study, made: Study, counts: Sequence[int], knee: float, bar: Progress
+    study: Study, made: Study, counts: Sequence[int], bar: Progress, told: dict[str, Any]
 ) -> dict[str, Any]:
-    """Predict on another machine, whose study ``made`` is; ``study`` has replays at ``counts``."""
+    """Predict on another machine, whose study ``made`` is.
+
+    ``told``: as p3s.predict.predict is told. Replays of ``study``, where there are any, count for
+    the other machine too.
+    """
     from p3s.cli.pipeline import ensure_scaled
     from p3s.machine.elsewhere import compose, widen
 
     for n in counts:
         ensure_scaled(made, n, bar)
         widen(made, n)
-    return compose(study, made, counts, knee)
+    return compose(study, made, counts, told)

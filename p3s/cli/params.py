@@ -327,23 +327,27 @@ def _say_origin(at: Study, name: str) -> None:
 
 def weak(
     study_dir: Path, counts: list[int], law: str, params: list[str], knee: float,
-    settings: Any, json_: bool,
+    settings: Any, json_: bool, estimator: str = "auto", replay: bool = True,
 ) -> int:
     """Predict times at counts with a value of the parameters that grows with them."""
     from p3s.cli.pipeline import (
+        check_machine,
         check_times,
         ensure_compute,
         ensure_model,
-        ensure_replay,
+        ensure_replays,
         ensure_scaled,
+        machine_file,
         say_doubts,
+        setting_of,
+        stale_replays,
     )
     from p3s.family import instantiate
     from p3s.family.settings import setting_name, settings_in
     from p3s.family.weak import parse_laws, relate, render, settings_along
+    from p3s.predict.estimates import choose, estimates
     from p3s.predict.measured import measured
-    from p3s.predict.prediction import compose
-    from p3s.predict.times import phase_times
+    from p3s.predict.prediction import compose, replays_behind
     from p3s.study import read_json, write_json
 
     study, names = _with_parameters(study_dir)
@@ -362,7 +366,8 @@ def weak(
     along, notes = settings_along(laws, fixed, names, every, base_n, whole)
     for note in notes:
         say(note)
-    times, runs, replays, held = {}, {}, {}, None
+    found, runs, held = {}, {}, None
+    studies: dict[int, Study] = {}
     with progress(2 * len(every) + 2) as bar:
         ensure_family(study, bar)
         for n, setting in along.items():
@@ -373,16 +378,24 @@ def weak(
             check_times(at)
             say_doubts(at, [n])
             ensure_scaled(at, n, named)
-            if n > 1:
-                ensure_replay(at, n, settings, named)
-                replays[n] = at.replay(n)
-            times[n] = phase_times(at, n)
-            if n in at.counts() and (found := measured(at, n)) is not None:
-                runs[n] = found
+            file = machine_file(at)
+            if replay:
+                estimator = ensure_replays(at, [n], settings, named, estimator, file)
+            else:
+                check_machine(at, n, file)
+            found[n] = estimates(at, [n], wanted=estimator, machine=file,
+                                 setting=setting_of(settings), stale=stale_replays(at, [n]))[n]
+            studies[n] = at
+            if n in at.counts() and (run := measured(at, n)) is not None:
+                runs[n] = run
             held = read_json(at.model_path, "p3s.model").get("holdout")
-    result = relate(compose(times, runs, replays, sorted({n for _, at in traced
-                                                           for n in at.counts()}),
-                            threshold=knee, holdout=held), along, knee)
+    choice = choose(found, estimator)
+    replays = {n: head for n, at in studies.items()
+               for head in replays_behind(at, {n: choice.times[n]}).values()}
+    result = relate(
+        compose(choice.times, runs, replays,
+                sorted({n for _, at in traced for n in at.counts()}), threshold=knee,
+                holdout=held, others=found, why=choice.why, weak=True), along, knee)
     told = ",".join(each.text() for each in laws)
     result.update(schema="p3s.weak", weak=told, base_n=base_n,
                   notes=[*notes, *result["notes"]])

@@ -218,11 +218,87 @@ def run_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) ->
     return result
 
 
-def ensure_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) -> None:
-    """Measure the communication at ``n`` when it is missing or older than the scaled trace."""
+def replay_is_missing(study: Study, n: int) -> bool:
+    """Tell whether there is no replay at ``n``, or one that is not of the scaled trace."""
     path = study.replay_path(n)
-    if is_stale(path, [study.scaled_path(n)]) or is_old_replay(path):
+    return n > 1 and (is_stale(path, [study.scaled_path(n)]) or is_old_replay(path))
+
+
+def stale_replays(study: Study, counts: Sequence[int]) -> list[int]:
+    """Return the counts with a replay that is older than the scaled trace."""
+    return [n for n in counts if study.replay_path(n).exists() and replay_is_missing(study, n)]
+
+
+def ensure_replays(
+    study: Study, counts: Sequence[int], settings: ReplaySettings, bar: Progress,
+    estimator: str = "auto", machine: Path | None = None,
+) -> str:
+    """Measure the communication where it is missing or out of date; return the estimator to take.
+
+    Only for estimators that rest on it. Where nothing can be launched here and any estimator will
+    do, that of the machine file stands in; raises P3SError where there is none.
+    """
+    from p3s.predict.estimates import AUTO, FROM_REPLAY
+
+    if estimator not in (AUTO, *FROM_REPLAY):
+        return estimator
+    missing = [n for n in counts if replay_is_missing(study, n)]
+    why = _no_launch(settings) if missing else ""
+    if why:
+        from p3s.predict.estimators import available
+
+        instead = available(study, missing[0], machine=machine)["machine"]
+        if estimator != AUTO or instead:
+            raise P3SError(
+                f"nothing can be replayed here: {why}; without a replay: p3s predict {study.root} "
+                f"--no-replay, which needs a machine file (p3s machine measure)"
+            )
+        say(f"nothing can be replayed here ({why}): costs between two ranks stand in for it")
+        return "machine"
+    for n in missing:
         run_replay(study, n, settings, bar)
+    return estimator
+
+
+def _no_launch(settings: ReplaySettings) -> str:
+    """Return why no process can be launched here, "" if one can."""
+    from replay.launch.launcher import find_mpi
+
+    if settings.launcher:  # one that was named and is not there is an error of its own
+        return ""
+    try:
+        find_mpi()
+    except P3SError as err:
+        return str(err)
+    return ""
+
+
+def machine_file(study: Study) -> Path | None:
+    """Return the machine file that belongs to a study, None where there is none."""
+    from p3s.machine.elsewhere import base_path
+
+    try:
+        return base_path(study, None)
+    except P3SError:
+        return None
+
+
+def check_machine(study: Study, n: int, machine: Path | None) -> None:
+    """Raise P3SError where communication is to be simulated and nothing says what messages cost."""
+    from p3s.predict.estimators import available
+
+    why = available(study, n, machine=machine)["machine"] if n > 1 else ""
+    if why:
+        raise P3SError(f"without a replay: {why}")
+
+
+def setting_of(settings: ReplaySettings) -> Any:
+    """Return what estimators are told of the full run's cluster."""
+    from p3s.predict.estimators import Setting
+
+    return Setting(ranks_per_node=settings.cores_per_node, collectives=settings.collectives,
+                   mapping=settings.mapping, rank_file=settings.rank_file,
+                   topology=settings.topology)
 
 
 def say_doubts(study: Study, counts: Sequence[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -31,6 +32,19 @@ Example:
 Next:
   p3s report study"""
 
+#: Any estimator: the one that says most.
+AUTO = "auto"
+ESTIMATOR = typer.Option(
+    AUTO,
+    "--estimator",
+    metavar="NAME",
+    help="What says how long communication takes: auto, simulation, machine, simgrid, thesis.",
+)
+NO_REPLAY = typer.Option(
+    False,
+    "--no-replay",
+    help="Run nothing: simulate with what messages cost between two ranks (p3s machine measure).",
+)
 #: Counts traced when a launcher is given and nothing has been traced yet.
 DEFAULT_FROM = "2,4,8,16"
 
@@ -59,18 +73,24 @@ def predict(
     weak: str = WEAK,
     machine: Path | None = MACHINE,
     base: Path | None = BASE,
+    estimator: str = ESTIMATOR,
+    no_replay: bool = NO_REPLAY,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
     from p3s.cli import params
-    from p3s.cli.machine import elsewhere, prepare
+    from p3s.cli.machine import elsewhere, has_network, prepare
     from p3s.cli.pipeline import (
+        check_machine,
         check_times,
         ensure_compute,
         ensure_model,
-        ensure_replay,
+        ensure_replays,
         ensure_scaled,
+        machine_file,
         say_doubts,
+        setting_of,
+        stale_replays,
     )
     from p3s.predict import predict as make_prediction
     from p3s.report.terminal import render
@@ -79,6 +99,7 @@ def predict(
     wanted = parse_counts(counts)
     settings = settings_of(hosts, cores_per_node, budget, launcher)
     words = launcher_words(ctx)
+    taken = _estimator(estimator, no_replay)
     if traced and not words:
         raise UsageError("--from names counts to trace, so a launcher command is needed after --")
     if base is not None and machine is None:
@@ -89,7 +110,8 @@ def predict(
         if weak and machine is not None:
             raise UsageError("--weak and --machine: give one of them")
         if weak:
-            return params.weak(study_dir, wanted, weak, param, knee, settings, json_)
+            return params.weak(study_dir, wanted, weak, param, knee, settings, json_, taken,
+                               not no_replay)  # fmt: skip
         study_dir = params.at_value(study_dir, param)
     if not words and Study.find(study_dir) is None:
         raise P3SError(
@@ -109,13 +131,22 @@ def predict(
         every = sorted({*wanted, *params.counts_behind(study)})
         for n in every:
             ensure_scaled(study, n, bar)
-            if n > 1:
-                ensure_replay(study, n, settings, bar)
+        file = machine_file(made or study)
+        if no_replay:
+            check_machine(made or study, every[-1], file)
+        elif made is not None and taken == AUTO and not settings.hosts and has_network(made):
+            taken = "machine"  # what messages cost there is known: replays here would say less
+        else:
+            taken = ensure_replays(study, every, settings, bar, taken, file)
+        told: dict[str, Any] = {
+            "threshold": knee, "estimator": taken, "machine": file, "setting": setting_of(settings),
+            "stale": stale_replays(study, every),
+            "say": lambda text: bar.start(f"predicting: {text}")}  # fmt: skip
         bar.start("predicting")
         if made is not None:
-            study, result = made, elsewhere(study, made, every, knee, bar)
+            study, result = made, elsewhere(study, made, every, bar, told)
         else:
-            result = make_prediction(study, every, threshold=knee)
+            result = make_prediction(study, every, **told)
     if json_:
         emit_json(result)
     else:
@@ -125,6 +156,18 @@ def predict(
         say("low confidence: " + "; ".join(result["low_confidence"]))
         return 3
     return 3 if partial else 0
+
+
+def _estimator(name: str, no_replay: bool) -> str:
+    """Return the estimator that two options ask for; raises UsageError where they cannot."""
+    from p3s.predict.estimated import ESTIMATORS
+
+    known = [AUTO, *ESTIMATORS]
+    if name not in known:
+        raise UsageError(f"--estimator {name}: there are {', '.join(known[:-1])} and {known[-1]}")
+    if no_replay and name in ("simulation", "thesis"):
+        raise UsageError(f"--estimator {name} rests on a replay: leave --no-replay out")
+    return "machine" if no_replay and name == AUTO else name
 
 
 def _trace_missing(

@@ -1,53 +1,133 @@
-"""``p3s report``: the prediction as HTML, picture and table."""
+"""``p3s report``: the prediction as HTML, pictures, tables."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, quoted, say
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, quoted, say, write_out
+from p3s.errors import UsageError
 
-EPILOG = """\b
+EPILOG = """Plots: speedup, time, efficiency, parts (computation, transfer, waiting), phases.
+
+\b
 Example:
   p3s report study
+  p3s report study --picture speedup.pdf --plot efficiency --picture efficiency.pdf
+  p3s report study --csv > counts.csv
 Next:
   p3s validate study -n 64    (run at 64 and compare)"""
 
 
 def report(
     study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
+    output: Path | None = typer.Option(
+        None, "-o", "--output", metavar="FILE", help="Where to write the page."
+    ),
+    picture: list[Path] = typer.Option(
+        [], "--picture", metavar="FILE",
+        help="Write a picture for a paper: .png, .svg or .pdf; may be repeated.",
+    ),
+    plot: list[str] = typer.Option(
+        [], "--plot", metavar="WHAT",
+        help="What the pictures show, in their order, the last one for all further.  "
+             "[default: speedup]",
+    ),
+    size: str = typer.Option(
+        "", "--size", metavar="WxH", help="Size of these in inches, for example 3.4x2.4."
+    ),
+    csv: bool = typer.Option(False, "--csv", help="Print the counts as CSV and write nothing."),
+    phases: bool = typer.Option(False, "--phases", help="With --csv: a row per phase and count."),
     json_: bool = JSON_OPTION,
-) -> int:
-    """Write report.html (one offline file) and speedup.png, and print the table and the curve."""
+) -> int:  # fmt: skip
+    """Write report.html (one offline file) and speedup.png, and print the table and the curve.
+
+    Exit code 3 when the prediction is of low confidence.
+    """
+    from p3s.predict.saved import Prediction
+    from p3s.study import Study
+
+    if phases and not csv:
+        raise UsageError("--phases: only with --csv; the page shows the phases")
+    if csv and (json_ or picture or output is not None):
+        raise UsageError("--csv: prints a table and nothing else; give it alone")
+    drawn = _pictures(picture, plot, size)
+    study = Study.open(study_dir)
+    prediction = Prediction.load(study.root)
+    if csv:
+        return _print_csv(prediction, phases)
     from p3s.report.html import write_html
     from p3s.report.png import write_png
     from p3s.report.terminal import render
     from p3s.report.view import build_view
-    from p3s.study import Study, read_json
 
-    study = Study.open(study_dir)
     view = build_view(study)
-    write_html(view, study.report_path)
+    page = output or study.report_path
+    write_html(view, page)
     write_png(view.points, study.speedup_png_path)
-    prediction = read_json(study.prediction_path, "p3s.prediction")
+    _draw(prediction.data, drawn)
     if json_:
         emit_json(
             {
                 **header("report"),
                 "verdict": view.verdict,
-                "report": str(study.report_path),
+                "report": str(page),
                 "picture": str(study.speedup_png_path),
-                "prediction": prediction,
+                "pictures": [str(path) for path in picture],
+                "prediction": dict(prediction.data),
             }
         )
     else:
-        out(render(prediction))
+        out(render(prediction.data))
         out("")
-        out(f"report: {study.report_path}")
-        out(f"picture: {study.speedup_png_path}")
-    if view.doubts:
-        say("low confidence: " + "; ".join(view.doubts))
+        out(f"report: {page}")
+        for path in (study.speedup_png_path, *picture):
+            out(f"picture: {path}")
+    if prediction.data["low_confidence"]:
+        say("low confidence: " + "; ".join(prediction.data["low_confidence"]))
         return 3
     say(f"next: p3s validate {quoted(study.root)} -n COUNT")
     return 0
+
+
+def _print_csv(prediction: Any, phases: bool) -> int:
+    from p3s.report.spreadsheet import counts_csv, phases_csv
+
+    write_out((phases_csv if phases else counts_csv)(prediction))
+    if prediction.data["low_confidence"]:
+        say("low confidence: " + "; ".join(prediction.data["low_confidence"]))
+        return 3
+    return 0
+
+
+def _pictures(
+    paths: list[Path], plots: list[str], size: str
+) -> list[tuple[Path, str, tuple[float, float]]]:
+    """Return file, plot and size of every picture; raises UsageError before anything is drawn."""
+    if not paths:
+        if plots or size:
+            raise UsageError("--plot, --size: are of pictures; name a file: --picture speedup.pdf")
+        return []
+    from p3s.report.pictures import PLOTS, SIZE, format_of, size_of
+
+    for name in plots:
+        if name not in PLOTS:
+            raise UsageError(f"--plot {name}: give one of {', '.join(PLOTS)}")
+    if len(plots) > len(paths):
+        raise UsageError(f"{len(plots)} times --plot, but {len(paths)} times --picture")
+    for path in paths:
+        format_of(path)
+    given = plots or ["speedup"]
+    given = given + given[-1:] * (len(paths) - len(given))
+    inches = size_of(size) if size else SIZE
+    return [(path, name, inches) for path, name in zip(paths, given, strict=True)]
+
+
+def _draw(prediction: Any, drawn: list[tuple[Path, str, tuple[float, float]]]) -> None:
+    if drawn:
+        from p3s.report.pictures import write_picture
+
+        for path, name, inches in drawn:
+            write_picture(prediction, name, path, inches)

@@ -184,10 +184,11 @@ class PhaseSums:
         squares = np.zeros(2)
         for (phase, _), error in self.cost_error.items():
             squares += error ** 2 if phase == k else 0.0
-        squares += sum(e ** 2 for phase, e in self.work_error.values() if phase == k)
-        below, above = (np.sqrt(squares) / total).tolist() if total > 0 else (0.0, 0.0)
+        work = sum(e ** 2 for phase, e in self.work_error.values() if phase == k)
+        below, above = (np.sqrt(squares + work) / total).tolist() if total > 0 else (0.0, 0.0)
         out: dict[str, Any] = {"compute_ns": total, "compute_low": max(1.0 - below, 0.0),
-                               "compute_high": 1.0 + above}
+                               "compute_high": 1.0 + above,
+                               "work_error": float(np.sqrt(work)) / total if total > 0 else 0.0}
         if np.isfinite(self.least[k]):
             out.update(self._range(k))
         weight = float(self.costs.weights(grid)[k])

@@ -127,6 +127,8 @@ def relate(result: dict[str, Any], settings: Mapping[int, Mapping[str, Fraction]
 
     Rows get their setting; their speedup is that of the work, efficiency times n / n0.
     """
+    from p3s.predict.knee import knee, recommended
+
     rows = result["counts"]
     base = rows[0]
 
@@ -142,12 +144,8 @@ def relate(result: dict[str, Any], settings: Mapping[int, Mapping[str, Fraction]
         for key, of in (("speedup", "efficiency"), ("speedup_low", "efficiency_low"),
                         ("speedup_high", "efficiency_high")):
             row[key] = None if row[of] is None else row[of] * grown
-    knee = None
-    for row in reversed(rows):
-        if row["efficiency"] >= threshold:
-            break
-        knee = int(row["n"])
-    result["knee"] = knee
+    result["knee"] = knee(rows, threshold)
+    result["recommended"] = recommended(rows, threshold)
     return result
 
 

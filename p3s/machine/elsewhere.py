@@ -142,31 +142,28 @@ def common_error(
     return (below / total, above / total) if total else None
 
 
-def compose(study: Study, made: Study, counts: Sequence[int], threshold: float) -> dict[str, Any]:
+def compose(
+    study: Study, made: Study, counts: Sequence[int], told: Mapping[str, Any]
+) -> dict[str, Any]:
     """Put the prediction on the target together and write it to STUDY/on/NAME/prediction.json.
 
-    The scaled traces of ``made`` and the replays of ``study`` are there at all counts.
+    The scaled traces of ``made`` are there at all counts; replays of ``study`` are copied, those
+    that are not its any more are removed. ``told``: what p3s.predict.predict is told.
     """
-    from p3s.predict.prediction import compose as put_together
-    from p3s.predict.times import phase_times
+    from p3s.predict import predict
 
-    replays = {}
     for n in counts:
-        if n > 1:
-            for path, copy in ((study.replay_path(n), made.replay_path(n)),
-                               (study.replay_table(n), made.replay_table(n))):  # fmt: skip
-                text = _read(path)
-                if not copy.exists() or copy.read_bytes() != text:
-                    write_bytes(copy, text)
-            replays[n] = made.replay(n)
-    times = {n: phase_times(made, n) for n in counts}
-    model = read_json(made.model_path, "p3s.model")
-    result = put_together(times, {}, replays, study.counts() or model["counts"],
-                          threshold=threshold, holdout=model.get("holdout"))  # fmt: skip
+        for path, copy in ((study.replay_path(n), made.replay_path(n)),
+                           (study.replay_table(n), made.replay_table(n))):  # fmt: skip
+            if not path.exists() or n in told.get("stale", ()):
+                copy.unlink(missing_ok=True)
+            elif not copy.exists() or copy.read_bytes() != _read(path):
+                write_bytes(copy, _read(path))
+    result = predict(made, counts, elsewhere=True, **told)
     about = read_json(made.compute_path, "p3s.compute")["machine"]
     target = Machine.load(made.root / NAME)
     result["machine"] = about
-    result["notes"] = [*sentences(about), _of_messages(replays, target), *result["notes"]]
+    result["notes"] = [*sentences(about), _of_messages(made, result, target), *result["notes"]]
     write_json(made.prediction_path, result)
     return result
 
@@ -190,9 +187,16 @@ def sentences(about: Mapping[str, Any]) -> list[str]:
     return [*dict.fromkeys(said), *about["notes"]]
 
 
-def _of_messages(replays: Mapping[int, Mapping[str, Any]], target: Machine) -> str:
-    nodes = sorted({str(node) for result in replays.values() for node in result.get("nodes", [])
-                    if node})  # fmt: skip
+def _of_messages(made: Study, result: Mapping[str, Any], target: Machine) -> str:
+    """Say where the costs of messages are from."""
+    from p3s.predict.estimates import FROM_REPLAY
+
+    rested = [row for row in result["counts"] if row["n"] > 1]
+    if any(row["estimator"] not in FROM_REPLAY for row in rested):
+        return f"communication is simulated with messages measured between two ranks of " \
+               f"{target.name}"
+    nodes = sorted({str(node) for row in rested
+                    for node in made.replay(row["n"]).get("nodes", []) if node})  # fmt: skip
     if not nodes:
         return "no communication was measured: none is part of these times"
     if nodes == [target.name]:
@@ -201,4 +205,3 @@ def _of_messages(replays: Mapping[int, Mapping[str, Any]], target: Machine) -> s
         f"communication was measured on {', '.join(nodes)} and is not moved: it is not that of "
         f"{target.name}; for that run p3s predict there, or with its nodes in --hosts"
     )
-

@@ -52,7 +52,8 @@ def _texts(phases: Sequence[Mapping[str, Any]], most: int = 3) -> str:
     """Return the ratios of some phases, the same ratio once."""
     found: dict[str, list[str]] = {}
     for phase in sorted(phases, key=lambda p: -p["compute_s"]):
-        found.setdefault(ratio_text(phase), []).append(str(phase["phase"]))
+        name = str(phase["phase"] if phase["phase"] >= 0 else phase["name"])
+        found.setdefault(ratio_text(phase), []).append(name)
     parts = [f"{text} that was measured (phase {', '.join(names[:most])}"
              f"{', ...' if len(names) > most else ''})"
              for text, names in list(found.items())[:most]]

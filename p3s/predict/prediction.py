@@ -3,50 +3,84 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from p3s.characterize import tracing
-from p3s.characterize.unmodelled import sentences
 from p3s.errors import P3SError
-from p3s.predict import outside
+from p3s.predict import notes, outside
+from p3s.predict.doubts import doubts, missed, unknown_share, unlike, verdict_share
+from p3s.predict.ends import END, REST, START
+from p3s.predict.estimates import AUTO, FROM_REPLAY, choose, estimates
+from p3s.predict.intervals import HOW, Factors
+from p3s.predict.knee import KNEE_EFFICIENCY, knee, recommended
+from p3s.predict.limits import limits
 from p3s.predict.measured import Measured, measured
-from p3s.predict.times import PhaseTimes, phase_times
-from p3s.study import SCHEMA_VERSION, Study, read_json, write_json
-from p3s.words import left_out, mixed_clocks
+from p3s.predict.phase_laws import phase_laws
+from p3s.predict.residual import residual_part, residuals
+from p3s.predict.rows import close_interval, give_interval, relate, row_of, why_not_of
+from p3s.predict.times import PhaseTimes
+from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
+
+if TYPE_CHECKING:
+    from p3s.predict.estimates import Estimates, Say
+    from p3s.predict.estimators import Setting
+
+__all__ = ["KNEE_EFFICIENCY", "PREDICTION_SCHEMA", "compose", "missed", "predict"]
 
 PREDICTION_SCHEMA = "p3s.prediction"
 
-#: Efficiency below which more processes are not worth it.
-KNEE_EFFICIENCY = 0.5
-#: Share of the computation without a law above which a prediction is of low confidence.
-UNKNOWN_LIMIT = 0.10
-#: How many times the largest traced count may be exceeded with confidence.
-EXTRAPOLATION_LIMIT = 32.0
-#: Share of the messages and collectives of a held-out count that the model must get right.
-HOLDOUT_LIMIT = 0.9
-
-_UNKNOWN = frozenset({"unknown", "not seen", "not_seen"})
-
 
 def predict(
-    study: Study, counts: Sequence[int], *, threshold: float = KNEE_EFFICIENCY
+    study: Study,
+    counts: Sequence[int],
+    *,
+    threshold: float = KNEE_EFFICIENCY,
+    estimator: str = AUTO,
+    machine: Path | None = None,
+    setting: Setting | None = None,
+    stale: Collection[int] = (),
+    jobs: int = 0,
+    say: Say | None = None,
+    elsewhere: bool = False,
 ) -> dict[str, Any]:
     """Predict time, interval, speedup and efficiency at ``counts`` and write prediction.json.
 
-    Needs the scaled trace and the replay of every count in ``counts``; traced counts among them
-    are compared with what was measured. Speedup is relative to the smallest count.
+    Needs the scaled trace of every count in ``counts``, and what the estimator needs: a replay, or
+    the file of a machine (default: that in the study). Traced counts among them are compared with
+    what was measured, unless it was measured ``elsewhere`` than it is predicted for. ``stale``:
+    counts whose replays are not of their scaled traces. Speedup is relative to the smallest count.
     """
     model = read_json(study.model_path, "p3s.model")
     # the model of a value that was not traced rests on the counts of other values
-    traced = sorted({*study.counts(), *(model["counts"] if model.get("derived") else ())})
-    times = {n: phase_times(study, n) for n in sorted(set(counts))}
-    runs = {n: found for n in times if n in traced and (found := measured(study, n)) is not None}
-    replays = {n: study.replay(n) for n in times if n > 1}
-    held = model.get("holdout")
-    result = compose(times, runs, replays, traced, threshold=threshold, holdout=held)
+    traced = sorted({*study.counts(), *(model["counts"] if model.get("derived") else ())}
+                    or model.get("counts", ()))  # fmt: skip
+    wanted = sorted(set(counts))
+    found = estimates(study, wanted, wanted=estimator, machine=machine, setting=setting,
+                      stale=stale, jobs=jobs, say=say)  # fmt: skip
+    choice = choose(found, estimator)
+    runs = {n: run for n in wanted if n in traced and not elsewhere
+            and (run := measured(study, n)) is not None}  # fmt: skip
+    result = compose(
+        choice.times, runs, replays_behind(study, choice.times), traced, threshold=threshold,
+        holdout=model.get("holdout"), others=found, why=choice.why, admits=_admits(model),
+    )  # fmt: skip
     write_json(study.prediction_path, result)
     return result
+
+
+def replays_behind(study: Study, times: Mapping[int, PhaseTimes]) -> dict[int, dict[str, Any]]:
+    """Return the replays that the chosen estimates rest on, by count."""
+    return {n: study.replay(n) for n, made in times.items()
+            if n > 1 and made.estimator in FROM_REPLAY}  # fmt: skip
+
+
+def _admits(model: Mapping[str, Any]) -> Callable[[int], bool] | None:
+    from p3s.model.grid.admissible import admits
+
+    known = model.get("admissible")
+    return None if known is None else partial(admits, known)
 
 
 def compose(
@@ -57,286 +91,80 @@ def compose(
     *,
     threshold: float = KNEE_EFFICIENCY,
     holdout: Any = None,
+    others: Estimates | None = None,
+    why: str = "",
+    admits: Callable[[int], bool] | None = None,
+    weak: bool = False,
 ) -> dict[str, Any]:
-    """Put phase times, measured runs and replays of all counts together; reads no files."""
+    """Put phase times, measured runs and replays of all counts together; reads no files.
+
+    ``times``: by the chosen estimator, ``why`` it was chosen; ``others``: what all of them say.
+    ``replays``: those that ``times`` rest on. ``admits``: whether the program takes a count.
+    ``weak``: the work grows with the count.
+    """
     if not times:
         raise P3SError("nothing to predict: no process count given")
-    rows = [_row(times[n], runs.get(n), replays.get(n, {})) for n in sorted(times)]
-    base = rows[0]
+    counts = sorted(times)
+    said = {n: (others or {}).get(n, {}) for n in counts}
+    rows = [row_of(times[n], runs.get(n), replays.get(n, {}), said[n]) for n in counts]
+    residual = _intervals(rows, times, said)
+    _drop_empty_ends(rows)
     for row in rows:
-        _relate(row, base)
-    knee = _knee(rows, threshold)
-    shared = _not_representative(runs, replays)
-    unknown = max(_unknown_share(times[n].head) for n in times)
-    ratio = rows[-1]["n"] / max(traced) if traced else math.inf
+        relate(row, rows[0])
+    last = times[counts[-1]]
+    shared = notes.not_representative(
+        runs, {n: why_not_of(times[n], replays.get(n, {})) for n in counts if n > 1})
+    unknown = max(unknown_share(times[n].head) for n in counts)
+    ratio = counts[-1] / max(traced) if traced else math.inf
     asked = [row for row in rows if row["n"] not in traced]
-    low_confidence = [*_doubts(unknown, ratio), *outside.doubts(asked), *missed(holdout)]
-    share = _verdict_share(times[rows[-1]["n"]].head)
+    share = verdict_share(last.head)
+    kept_in_mind = notes.notes(rows, times, replays, asked, share, ratio)
     return {
         "schema": PREDICTION_SCHEMA,
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": PREDICTION_VERSION,
         "counts": rows,
-        "baseline_n": base["n"],
-        "baseline_measured": base["time_from"] == "measured",
-        "knee": knee,
+        "baseline_n": rows[0]["n"],
+        "baseline_measured": rows[0]["time_from"] == "measured",
+        "knee": knee(rows, threshold),
         "knee_efficiency": threshold,
+        "recommended": recommended(rows, threshold, admits),
+        "estimator": last.estimator,
+        "estimator_why": why or "it is the only one that was asked",
+        "residuals": residual,
+        "phase_laws": phase_laws(rows),
+        "limits": limits(rows, threshold, weak=weak),
+        "interval_how": HOW,
         "unknown_share": unknown,
         "verdict_share": share,
         "traced_counts": list(traced),
         "extrapolation_ratio": ratio if math.isfinite(ratio) else None,
-        "low_confidence": low_confidence,
+        "low_confidence": [*doubts(unknown, ratio), *outside.doubts(asked), *missed(holdout)],
         "not_representative": shared,
-        "notes": [
-            *shared,
-            *_notes(rows, replays, ratio),
-            *outside.notes(asked),
-            *_soft_rules(share),
-            *sentences(times[rows[-1]["n"]].head),
-            *tracing.sentence(times[rows[-1]["n"]].head.get("tracing", {})),
-            *filter(None, [mixed_clocks(times[rows[-1]["n"]].head)]),
-        ],
+        "not_modelled": notes.not_modelled(last, replays.get(counts[-1], {})),
+        "notes": [*shared, *unlike(residual), *kept_in_mind],
+    }  # fmt: skip
+
+
+def _intervals(
+    rows: Sequence[dict[str, Any]], times: Mapping[int, PhaseTimes], others: Estimates
+) -> list[dict[str, Any]]:
+    """Give every row its interval; return the residuals."""
+    known: dict[int, Factors | None] = {
+        row["n"]: give_interval(row, times[row["n"]], others[row["n"]]) for row in rows
     }
+    found = residuals(rows)
+    run, work = residual_part(
+        found, rows, {n: part for n, part in known.items() if part is not None})
+    for row in rows:
+        close_interval(row, known[row["n"]], run or work.get(row["n"]))
+    return found
 
 
-def _knee(rows: Sequence[Mapping[str, Any]], threshold: float) -> int | None:
-    """Return the smallest count from which the efficiency stays below the threshold."""
-    knee = None
-    for row in reversed(rows):
-        if row["efficiency"] >= threshold:
-            break
-        knee = int(row["n"])
-    return knee
-
-
-def _row(times: PhaseTimes, run: Measured | None, replayed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of one count: Eq. 8.1 over its phases, and what was measured there."""
-    phases, model_s, low_s, high_s = _phases(times)
-    work_s = float(times.compute.sum(axis=1).max())
-    row: dict[str, Any] = {
-        "n": times.n,
-        "time_s": model_s,
-        "low_s": low_s,
-        "high_s": high_s,
-        "time_from": "model",
-        "model_s": model_s,
-        "model_low_s": low_s,
-        "model_high_s": high_s,
-        "compute_s": sum(phase["compute_s"] for phase in phases),
-        "comm_s": sum(phase["comm_s"] for phase in phases),
-        "work_s": work_s,
-        "measured": run is not None,
-        "measured_s": run.wall_s if run is not None else None,
-        "measured_work_s": None,
-        "representative": bool(replayed.get("representative", times.n == 1)),
-        "phases": phases,
-    }
-    row["model_representative"] = row["representative"]
-    if run is None:
-        return row
-    if math.isfinite(run.work_s):
-        row["measured_work_s"] = run.work_s
-    row["representative"] = run.representative
-    if run.representative:
-        row.update(time_s=run.wall_s, low_s=run.wall_s, high_s=run.wall_max_s, time_from="measured")
-    return row
-
-
-def _phases(
-    times: PhaseTimes,
-) -> tuple[list[dict[str, Any]], float, float | None, float | None]:
-    """Return the phases with their times, the sum over them, and its interval if it is known.
-
-    The time of a phase is that of the rank that needs longest for it.
-    """
-    import numpy as np
-
-    rows = []
-    total = low = high = 0.0
-    known = True
-    for slot, phase in enumerate(times.phases):
-        compute, comm = times.compute[:, slot], times.comm[:, slot]
-        both = compute + comm
-        slowest = int(np.argmax(both))
-        total += float(both[slowest])
-        ends = times.interval_of(slot)
-        if ends is None:
-            known = known and float(compute.max()) == 0.0
-        below, above = ends or (1.0, 1.0)
-        low += float((compute * below + times.comm_low[:, slot]).max())
-        high += float((compute * above + times.comm_high[:, slot]).max())
-        seconds = float(compute[slowest])
-        entry: dict[str, Any] = {
-            "phase": phase["phase"],
-            "name": str(phase.get("name", phase["phase"])),
-            "weight": phase["weight"],
-            "compute_s": seconds,
-            "compute_low_s": seconds * below if ends else None,
-            "compute_high_s": seconds * above if ends else None,
-            "crm_i_s": _seconds(phase.get("crm_i_ns")),
-            "crm_c_s": _seconds(phase.get("crm_c_ns")),
-            "comm_s": float(comm[slowest]),
-        }
-        for key in ("x", "covered", "outside", "below"):
-            if key in phase:
-                entry[key] = phase[key]
-        rows.append(entry)
-    if not known:
-        return rows, total, None, None
-    return rows, total, min(low, total), max(high, total)
-
-
-def _seconds(ns: Any) -> float | None:
-    return float(ns) / 1e9 if isinstance(ns, (int, float)) else None
-
-
-def _relate(row: dict[str, Any], base: Mapping[str, Any]) -> None:
-    """Add speedup and efficiency relative to the smallest count, whose time is taken as given."""
-
-    def over(seconds: float | None) -> float | None:
-        if seconds is None:
-            return None
-        return base["time_s"] / seconds if seconds > 0 else 0.0
-
-    row["speedup"] = over(row["time_s"])
-    row["speedup_low"] = over(row["high_s"])
-    row["speedup_high"] = over(row["low_s"])
-    row["efficiency"] = row["speedup"] * base["n"] / row["n"]
-
-
-def _verdict_share(head: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the share of events, bytes and work per verdict, each between 0 and 1."""
-    raw = head.get("share")
-    if not isinstance(raw, Mapping):
-        return {}
-    share: dict[str, dict[str, float]] = {str(verdict): {} for verdict in raw}
-    for what in ("events", "bytes", "work"):
-        values = {
-            str(verdict): float(entry.get(what) or 0.0)
-            for verdict, entry in raw.items()
-            if isinstance(entry, Mapping)
-        }
-        whole = sum(values.values())
-        for verdict, value in values.items():
-            share[verdict][what] = value / whole if whole > 0 else 0.0
-    return share
-
-
-def _unknown_share(head: Mapping[str, Any]) -> float:
-    """Return the share of the program whose rule is unknown, by time, work or events.
-
-    The largest of them counts, of the scaled trace and of the traced run: what has no rule at
-    all is not in the scaled trace.
-    """
-    traced = head.get("traced_share")
-    shares = [_verdict_share(head), traced if isinstance(traced, Mapping) else {}]
-    return max(
-        sum(
-            float(entry.get(what, 0.0))
-            for verdict, entry in share.items()
-            if verdict in _UNKNOWN and isinstance(entry, Mapping)
-        )
-        for share in shares
-        for what in ("time", "work", "events")
-    )
-
-
-def _doubts(unknown: float, ratio: float) -> list[str]:
-    doubts = []
-    if unknown > UNKNOWN_LIMIT:
-        doubts.append(
-            f"{100 * unknown:.0f} % of the program has no rule (limit {100 * UNKNOWN_LIMIT:.0f} %)"
-        )
-    if ratio > EXTRAPOLATION_LIMIT:
-        doubts.append(
-            f"the largest count is {ratio:.0f} times the largest traced one "
-            f"(limit {EXTRAPOLATION_LIMIT:.0f}); trace a larger count"
-        )
-    return doubts
-
-
-def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[str]:
-    """Say when the model, fitted without the largest traced count, missed that count.
-
-    ``limit`` is the share of its messages and of its collectives that must be equal.
-    """
-    if not isinstance(holdout, Mapping):
-        return []
-    if not holdout.get("possible", True):
-        return [f"the model could not be checked on a held-out count: {holdout.get('why')}"]
-    wrong = []
-    for key, name in (("p2p_triples", "messages"), ("collectives", "collectives")):
-        pair = holdout.get(key)
-        if isinstance(pair, Mapping):
-            whole = max(pair.get("true", 0), pair.get("predicted", 0))
-            if pair.get("equal", 0) < limit * whole:
-                wrong.append(f"{whole - pair.get('equal', 0)} of {whole} {name}")
-    weights = holdout.get("weights")
-    if isinstance(weights, Mapping) and weights.get("exact", 0) < weights.get("phases", 0):
-        off = weights["phases"] - weights.get("exact", 0)
-        wrong.append(f"{off} of {weights['phases']} phase weights")
-    if not wrong:
-        return []
-    return [f"fitted without {left_out(holdout)} the model misses there {', '.join(wrong)}"]
-
-
-def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Say how much of the program follows rules that are not exact."""
-    return [
-        f"{100 * entry.get('work', 0.0):.1f} % of the computation and "
-        f"{100 * entry.get('events', 0.0):.1f} % of the events follow {verdict} rules"
-        for verdict, entry in share.items()
-        if verdict not in ("exact", "fitted") and max(entry.values(), default=0.0) >= 0.01
-    ]
-
-
-def _not_representative(
-    runs: Mapping[int, Measured], replays: Mapping[int, Mapping[str, Any]]
-) -> list[str]:
-    """Say at which counts measured times or communication do not tell how fast the program is."""
-    notes = []
-    instead = "CPU work and measured communication stand in for their run times"
-    shared = [n for n, run in sorted(runs.items()) if run.shared_cores]
-    if shared:
-        notes.append(f"at {_join(shared)} processes the traced ranks shared cores: {instead}")
-    for n, run in sorted(runs.items()):
-        if not run.shared_cores and not run.representative:
-            notes.append(
-                f"at {n} processes the traced ranks computed without a core for "
-                f"{100 * run.off_core:.0f} % of the run (other load on the machine, sleeping, "
-                f"input or output): {instead}"
-            )
-    reasons: dict[str, list[int]] = {}
-    for n, replayed in sorted(replays.items()):
-        if not replayed.get("representative", False):
-            why = str(replayed.get("why_not_representative") or "no reason given")
-            reasons.setdefault(why, []).append(n)
-    for why, counts in reasons.items():
-        notes.append(f"communication at {_join(counts)} processes is not representative: {why}")
-    return notes
-
-
-def _notes(
-    rows: Sequence[Mapping[str, Any]], replays: Mapping[int, Mapping[str, Any]], ratio: float
-) -> list[str]:
-    notes = []
-    unmeasured = [n for n, replayed in sorted(replays.items()) if replayed.get("unmeasured")]
-    if unmeasured:
-        notes.append(f"some classes of events could not be measured at {_join(unmeasured)}")
-    unsure = [row["n"] for row in rows if row["model_low_s"] is None]
-    if unsure:
-        notes.append(
-            f"no interval at {_join(unsure)} processes: the spread of a work law is unknown"
-        )
-    twins = sorted({str(op) for r in replays.values() for op in r.get("as_blocking") or ()})
-    if twins:
-        notes.append(
-            f"replayed without progress between the call and its completion: "
-            f"{', '.join(twins)}"
-        )
-    if math.isfinite(ratio):
-        notes.append(f"the largest count is {ratio:g} times the largest traced one")
-    return notes
-
-
-def _join(counts: Sequence[int]) -> str:
-    return ", ".join(map(str, counts))
+def _drop_empty_ends(rows: Sequence[dict[str, Any]]) -> None:
+    """Leave out the start, the end or the rest where it takes no time at any count."""
+    parts = [phase for row in rows for phase in row["phases"]]
+    divided = any(phase["phase"] in (START, END) for phase in parts)
+    taken = {phase["phase"] for phase in parts if phase["time_s"] > 0}
+    gone = {START, END, REST} - taken if divided else set()
+    for row in rows:
+        row["phases"] = [phase for phase in row["phases"] if phase["phase"] not in gone]

@@ -1,17 +1,20 @@
-"""Time per rank and phase of a scaled trace: computation from its rows, communication measured."""
+"""Time per rank and phase of a scaled trace: computation from its rows, and its communication."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
+from p3s.predict.ends import END, REST, START, Ends, ends_of
 from p3s.study import Study, read_json
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from p3s.predict.estimated import Communication
 
     FloatArray = NDArray[np.float64]
 
@@ -21,6 +24,8 @@ _NS_PER_S = 1e9
 _BATCH_ROWS = 1 << 18
 #: Run time begins at the end of MPI_Init: what comes before it is not part of it.
 INIT_OPS = ("MPI_Init", "MPI_Init_thread")
+#: Kinds of rows that communicate.
+_TALKING = ("send", "recv", "collective", "completion")
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,11 @@ class PhaseTimes:
 
     ``comm_low`` and ``comm_high`` bound ``comm`` by the confidence interval of the measurement.
     ``work_rel_half_width`` is the relative half width of the work law per phase, NaN if unknown;
-    it stands in where the phase has no interval of its time.
+    it stands in where the phase has no interval of its time. ``estimator``: whose ``comm`` it is;
+    ``waiting``, ``transfer``, ``software``: its parts, None or NaN where it does not tell them
+    apart; ``why_not``: why the times do not tell how fast the program is, "" if they do, None
+    where the replay says it; ``approximated``: what the estimator left out or guessed, a line each.
+    ``root_calls``: calls of every rank in the parts of phase 0 (see p3s.predict.ends), (ranks, 3).
     """
 
     n: int
@@ -40,6 +49,13 @@ class PhaseTimes:
     comm_high: FloatArray
     work_rel_half_width: FloatArray
     head: dict[str, Any]
+    estimator: str = "simulation"
+    waiting: FloatArray | None = None
+    transfer: FloatArray | None = None
+    software: FloatArray | None = None
+    why_not: str | None = None
+    approximated: tuple[str, ...] = ()
+    root_calls: FloatArray | None = None
 
     def interval_of(self, slot: int) -> tuple[float, float] | None:
         """Return the ends of a phase's 90 % interval as multiples of its computation.
@@ -51,6 +67,21 @@ class PhaseTimes:
             return min(max(float(low), 0.0), 1.0), max(float(high), 1.0)
         width = float(self.work_rel_half_width[slot])
         return None if width != width else (max(0.0, 1.0 - width), 1.0 + width)
+
+    def parts_of(self, slot: int) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
+        """Return the ends from the work law alone and from its cost alone; None: unknown.
+
+        Where a phase has an interval of its time, ``work_error`` says how much of it is the
+        work's: both were joined in quadrature. Without that key all of it counts as the cost's.
+        """
+        ends, phase = self.interval_of(slot), self.phases[slot]
+        if ends is None or not isinstance(phase.get("compute_low"), (int, float)):
+            return ends, None
+        error = phase.get("work_error")
+        if not isinstance(error, (int, float)):
+            return None, ends
+        below, above = (max(abs(end - 1.0) ** 2 - float(error) ** 2, 0.0) ** 0.5 for end in ends)
+        return (max(0.0, 1.0 - float(error)), 1.0 + float(error)), (1.0 - below, 1.0 + above)
 
 
 def read_head(scaled_dir: Path, n: int) -> dict[str, Any]:
@@ -103,15 +134,25 @@ def compute_seconds(scaled_dir: Path, n: int, slot_of: dict[int, int]) -> FloatA
     compute.json, it is the work. Shape (n, phases). What comes before the end of MPI_Init is left
     out. Streams the parts, so that memory does not grow with the number of rows.
     """
+    return _sums(scaled_dir, n, slot_of, None)[0]
+
+
+def _sums(
+    scaled_dir: Path, n: int, slot_of: dict[int, int], ends: Ends | None
+) -> tuple[FloatArray, FloatArray]:
+    """Return seconds per rank and phase, and the calls of the parts of the root phase.
+
+    With ``ends``, rows of the root phase count in the columns of the part they belong to; calls:
+    those that communicate, shape (n, 3).
+    """
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    start_up = pa.array(INIT_OPS)
-
+    start_up, talking = pa.array(INIT_OPS), pa.array(_TALKING)
     width = max(len(slot_of), 1)
-    total = np.zeros(n * width)
+    total, calls = np.zeros(n * width), np.zeros(n * 3)
     parts = sorted(scaled_dir.glob("*.parquet"))
     if not parts:
         raise P3SError(f"{scaled_dir}: holds no part-*.parquet; run p3s scale again")
@@ -119,10 +160,9 @@ def compute_seconds(scaled_dir: Path, n: int, slot_of: dict[int, int]) -> FloatA
         try:
             with pq.ParquetFile(part) as file:
                 once = "compute_ns" if "compute_ns" in file.schema_arrow.names else "work"
-                batches = file.iter_batches(
-                    batch_size=_BATCH_ROWS, columns=["rank", "phase", "op", "repeat", once]
-                )
-                for batch in batches:
+                columns = ["rank", "phase", "op", "repeat", once]
+                columns += [] if ends is None else ["slot", "kind"]
+                for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=columns):
                     where = _positions(batch, part, n, slot_of)
                     work = batch.column(once).to_numpy(zero_copy_only=False).astype(np.float64)
                     times = batch.column("repeat").to_numpy().astype(np.float64)
@@ -133,62 +173,99 @@ def compute_seconds(scaled_dir: Path, n: int, slot_of: dict[int, int]) -> FloatA
                             f"{part}: damaged: {once} or repeat is negative or no number; "
                             "run p3s scale again"
                         )
+                    if ends is not None:
+                        rank, slot = where // width, where % width
+                        root = slot == slot_of[ends.root]
+                        place = ends.place(batch.column("slot").to_numpy().astype(np.int64))
+                        column = np.array([slot_of[number] for number in (ends.root, START, END)])
+                        where = np.where(root, rank * width + column[place], where)
+                        talks = pc.is_in(batch.column("kind").cast(pa.string()), value_set=talking)
+                        made = root & talks.to_numpy(zero_copy_only=False)
+                        calls += np.bincount(rank * 3 + place, weights=times * made,
+                                             minlength=n * 3)  # fmt: skip
                     total += np.bincount(where, weights=cost, minlength=n * width)
         except (pa.ArrowException, OSError, KeyError) as err:
             why = " ".join(str(err).split())[:120]
             raise P3SError(f"{part}: damaged ({why}); run p3s scale again") from err
-    return total.reshape(n, width) / _NS_PER_S
+    return total.reshape(n, width) / _NS_PER_S, calls.reshape(n, 3)
 
 
-def comm_seconds(
-    path: Path, n: int, slot_of: dict[int, int]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return measured communication per rank and phase in seconds: value, low, high.
+def computation(study: Study, n: int) -> PhaseTimes:
+    """Return the time per rank and phase at ``n`` without any communication.
 
-    Each of shape (n, phases), from the replay's table.
+    Where the order of the calls is known, phase 0 is divided into the start of the program (what
+    comes before its first loop, phase -1), its end (phase -2) and the rest between its loops.
     """
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    width = max(len(slot_of), 1)
-    try:
-        table = pq.read_table(path)
-        where = _positions(table, path, n, slot_of)
-        columns = []
-        for name in ("comm_ns", "comm_low_ns", "comm_high_ns"):
-            values = table.column(name).to_numpy().astype(np.float64)
-            if not np.isfinite(values).all() or (values < 0).any():
-                raise P3SError(f"{path}: damaged: {name} is negative or no number")
-            summed = np.bincount(where, weights=values, minlength=n * width)
-            columns.append(summed.reshape(n, width) / _NS_PER_S)
-    except (pa.ArrowException, OSError, KeyError) as err:
-        why = " ".join(str(err).split())[:120]
-        raise P3SError(f"{path}: damaged ({why}); run p3s replay again") from err
-    return columns[0], columns[1], columns[2]
-
-
-def phase_times(study: Study, n: int) -> PhaseTimes:
-    """Return the time per rank and phase at ``n`` from the scaled trace and its replay."""
     import numpy as np
 
     scaled_dir = study.scaled_dir(n)
     head = read_head(scaled_dir, n)
-    phases = head["phases"]
+    phases = [{**phase, "kind": "loop" if not _is_root(phase) else "rest"}
+              for phase in head["phases"]]  # fmt: skip
+    ends = ends_of(scaled_dir, phases)
+    if ends is not None:
+        phases = ends.divided(phases)
     slot_of = {phase["phase"]: slot for slot, phase in enumerate(phases)}
-    compute = compute_seconds(scaled_dir, n, slot_of)
-    if n == 1:  # one process communicates with nobody: nothing to replay
-        comm = low = high = np.zeros_like(compute)
-    else:
-        comm, low, high = comm_seconds(study.replay_table(n), n, slot_of)
+    compute, calls = _sums(scaled_dir, n, slot_of, ends)
+    nothing = np.zeros_like(compute)
     widths = [phase.get("work_rel_half_width") for phase in phases]
     return PhaseTimes(
         n,
         phases,
         compute,
-        comm,
-        np.minimum(low, comm),
-        np.maximum(high, comm),
+        nothing,
+        nothing,
+        nothing,
         np.array([float(w) if isinstance(w, (int, float)) else np.nan for w in widths] or [0.0]),
         head,
+        why_not="",
+        root_calls=None if ends is None else calls,
+    )
+
+
+def _is_root(phase: dict[str, Any]) -> bool:
+    return "parent" in phase and phase["parent"] is None
+
+
+def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
+    """Return computation with the communication of an estimator.
+
+    What it says of phase 0 is divided between start, rest and end as each rank's calls are.
+    """
+    import numpy as np
+
+    slot_of = {int(phase["phase"]): slot for slot, phase in enumerate(times.phases)}
+    unknown = [number for number in found.phases if number not in slot_of or number < REST]
+    if unknown or found.n != times.n or found.comm.shape != (times.n, len(found.phases)):
+        raise P3SError(
+            f"n={times.n}: what the {found.estimator} says is not of this scaled trace; "
+            "run p3s predict again"
+        )
+    share = None
+    if times.root_calls is not None:
+        whole = times.root_calls.sum(axis=1, keepdims=True)
+        share = np.where(whole > 0, times.root_calls / np.maximum(whole, 1e-300), [[1.0, 0, 0]])
+
+    def placed(values: FloatArray) -> FloatArray:
+        out = np.zeros_like(times.compute)
+        for column, number in enumerate(found.phases):
+            if share is not None and times.phases[slot_of[number]].get("kind") == "rest":
+                for part, into in enumerate((number, START, END)):
+                    out[:, slot_of[into]] = values[:, column] * share[:, part]
+            else:
+                out[:, slot_of[number]] = values[:, column]
+        return out
+
+    comm = placed(found.comm)
+    return replace(
+        times,
+        comm=comm,
+        comm_low=np.minimum(placed(found.low), comm),
+        comm_high=np.maximum(placed(found.high), comm),
+        estimator=found.estimator,
+        waiting=placed(found.waiting),
+        transfer=placed(found.transfer),
+        software=placed(found.software),
+        why_not=found.why_not,
+        approximated=tuple(found.notes),
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from p3s.report.view import Point
+from p3s.report.points import Point
 
 
 @dataclass(frozen=True)

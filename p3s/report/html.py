@@ -4,26 +4,108 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from p3s.report.svg import picture
+from p3s.report.charts.cells import CELLS, matrix_chart
+from p3s.report.charts.curves import efficiency_chart, speedup_chart
+from p3s.report.charts.ranges import (
+    estimate_chart,
+    interval_chart,
+    residual_chart,
+    shares_chart,
+    verdict_class,
+)
+from p3s.report.charts.small import phase_chart
+from p3s.report.charts.stacks import MEASURES, Legend, kind_legend, phase_legend, stack_chart
+from p3s.report.costs import KIND_NAMES, KINDS
+from p3s.report.matrices import MatrixView
+from p3s.report.sure import ESTIMATE_HEAD, RESIDUAL_HEAD, SHARES_HEAD
 from p3s.report.view import View
 from p3s.study import write_bytes
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The charts of a report as markup; empty where there is nothing to draw."""
+
+    speedup: Markup
+    efficiency: Markup
+    stacks: list[tuple[str, str, str, Markup, Markup]]
+    kinds: list[Legend]
+    phases: list[Legend]
+    curves: list[tuple[str, str, Markup]]
+    curve_kinds: list[Legend]
+    estimates: Markup
+    interval: Markup
+    residuals: Markup
+    shares: Markup
+    matrices: list[tuple[MatrixView, Markup, str]]
+
+
+def figures_of(view: View) -> Figures:
+    """Draw all charts of a report."""
+    from markupsafe import Markup
+
+    stacks = view.stacks
+    kinds = [kind for kind in KINDS if any(kind in curve.parts for curve in view.curves)]
+    return Figures(
+        Markup(speedup_chart(view.prediction)),
+        Markup(efficiency_chart(view.prediction)),
+        [(key, name, what, Markup(stack_chart(stacks, key, by_phase=False)),
+          Markup(stack_chart(stacks, key, by_phase=True)))
+         for key, (name, what) in MEASURES.items()],
+        kind_legend(stacks), phase_legend(stacks),
+        [(curve.name, curve.share, Markup(phase_chart(curve))) for curve in view.curves],
+        [Legend(f"k-{kind}", KIND_NAMES[kind]) for kind in kinds],
+        Markup(estimate_chart(view.estimates)),
+        Markup(interval_chart(view.interval_parts, view.interval_whole)),
+        Markup(residual_chart(view.residuals)),
+        Markup(shares_chart(view.shares)),
+        [_matrix(each) for each in view.matrices],
+    )  # fmt: skip
+
+
+def _matrix(each: MatrixView) -> tuple[MatrixView, Markup, str]:
+    from markupsafe import Markup
+
+    if each.matrix is None:
+        return each, Markup(""), ""
+    ranks = max(-(-each.matrix.np // CELLS), 1)
+    cell = "a pair of ranks" if ranks == 1 else f"{ranks} × {ranks} ranks"
+    return each, Markup(matrix_chart(each.matrix, each.what)), f"{each.what}; a cell is {cell}"
 
 
 def render(view: View) -> str:
     """Return the report as HTML: every text escaped, nothing loaded, nothing executed."""
-    from jinja2 import Environment, StrictUndefined
-
-    folder = resources.files("p3s.report") / "templates"
-    style = (folder / "report.css").read_text(encoding="utf-8").strip()
+    style = _text("report.css").strip()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    page = environment().get_template("report.html")
+    return page.render(
+        view=view, figures=figures_of(view), style=style, digest=digest,
+        verdict_class=verdict_class, shares_head=SHARES_HEAD, estimate_head=ESTIMATE_HEAD,
+        residual_head=RESIDUAL_HEAD,
+    )  # fmt: skip
+
+
+def environment() -> Environment:
+    """Return the templates: texts are escaped, a name that is not known is an error."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    return Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=FunctionLoader(_text),
     )
-    template = environment.from_string((folder / "report.html").read_text(encoding="utf-8"))
-    return template.render(view=view, picture=picture(view.points), style=style, digest=digest)
+
+
+def _text(name: str) -> str:
+    return (resources.files("p3s.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 def write_html(view: View, path: Path) -> None:

@@ -28,7 +28,7 @@ def render(matrix: CommMatrix, what: str, width: int, shades: str = ASCII) -> st
     ``shades``: a character for nothing, then at least one for more and more.
     """
     values = matrix.values(what)
-    lines = [_totals(matrix)]
+    lines = [totals(matrix)]
     if not len(values):
         return "\n".join([*lines, *_more(matrix)])
     total_width = max(len(f"{int(values.sum()):,}"), len("sent"))
@@ -105,7 +105,8 @@ def _legend(
     return f"{what} per {cell}{scale}: {'; '.join(parts)}"
 
 
-def _totals(matrix: CommMatrix) -> str:
+def totals(matrix: CommMatrix) -> str:
+    """Return how many messages and bytes there are between how many pairs, as one line."""
     ranks = "1 rank" if matrix.np == 1 else f"{matrix.np:,} ranks"
     messages = int(matrix.messages.sum())
     if not messages:
@@ -162,7 +163,7 @@ def write_matrix_png(matrix: CommMatrix, what: str, path: Path) -> None:
     cell = "pair of ranks" if ranks == 1 else f"{ranks} x {ranks} ranks"
     if len(some):
         figure.colorbar(image, ax=axes, label=f"{what} per {cell}")
-    axes.set_title(_totals(matrix), fontsize="small", wrap=True)
+    axes.set_title(totals(matrix), fontsize="small", wrap=True)
     data = io.BytesIO()
     figure.savefig(data, format="png", metadata={"Software": None})
     write_bytes(path, data.getvalue())

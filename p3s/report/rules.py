@@ -6,7 +6,7 @@ Calls that follow one rule are one row; a phase keeps its rows in program order.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -84,9 +84,14 @@ class PhaseRules:
         return any(self.share[what] >= RELEVANT for what in WHAT)
 
 
-def phase_rules(model: Mapping[str, Any], places: Places) -> list[PhaseRules]:
-    """Return all phases of a model in program order, each with all its rules."""
-    return [_phase(model, phase, places) for phase in model["phases"]]
+def phase_rules(model: Mapping[str, Any], places: Places,
+                only: Container[int] | None = None) -> list[PhaseRules]:
+    """Return all phases of a model in program order, each with all its rules.
+
+    only: numbers of the phases that are wanted.
+    """
+    return [_phase(model, phase, places) for phase in model["phases"]
+            if only is None or phase["phase"] in only]
 
 
 def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -> PhaseRules:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from p3s.report.equations import (
     next_text,
     verdict_rows,
 )
+from p3s.report.mathml import Maths, maths, plain
 from p3s.report.places import resolve_sites
 from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
 from p3s.report.text import percent, visible
@@ -24,17 +25,26 @@ from p3s.study import Study
 RULE_HEAD = ["rule", "call", "destination", "volume (bytes)", "work", "verdict", "where and who"]
 
 
+#: Rules of a page, and those of them that are set as mathematics; the model has them all.
+MAX_RULES, MAX_MATHS = 1500, 400
+#: Calls of a model above which the instruction table takes too long for a report.
+MAX_CALLS = 500
+
+
 @dataclass(frozen=True)
 class PhaseEquations:
-    """One phase: a title, its weight, its rules as rows of RULE_HEAD, and why not surer.
+    """One phase: name and shares, weight, rules as rows of RULE_HEAD, and why not surer.
 
     rest: rows that are folded away at first; relevant: whether the phase is open at first.
     """
 
     title: str
-    weight: str
-    rows: list[list[str]]
-    rest: list[list[str]]
+    share: str
+    weight: Maths
+    weight_sure: str
+    work: Maths
+    rows: list[list[Maths]]
+    rest: list[list[Maths]]
     reasons: list[str]
     relevant: bool
 
@@ -44,8 +54,10 @@ class Equations:
     """The model of a report: grid and symbols, phases with the largest share first, next runs."""
 
     notes: list[str]
+    symbols: list[tuple[str, str]]
     head: list[str]
     phases: list[PhaseEquations]
+    cut: str
     verdict_head: list[str]
     verdicts: list[list[str]]
     next: list[str]
@@ -63,52 +75,75 @@ class Account:
 def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
     """Return what a report shows of the model; all texts are printable."""
     places, _ = resolve_sites(study, model.get("sites", {}))
-    phases = phase_rules(model, places)
+    few = _largest(model)
+    phases = phase_rules(model, places, few)
     shown, hidden = chosen_phases(phases, everything=False)
     unit = {"cpu_ns": "ns of CPU time", "wall_ns": "ns of wall time"}.get(
         model["work_unit"], str(model["work_unit"]))
     counts = ", ".join(map(str, model["counts"]))
-    symbols = ", ".join(f"{name} {what}" for name, what in used_symbols(
-        phases, int(model["grid"]["family"]["ndims"])))
     notes = [f"Fitted at {counts} processes; shares are those at {max(model['counts'])}; work is "
-             f"in {unit} before one call.", f"Process grid: {text.grid_text(model)}.",
-             f"Symbols: {symbols}."]
+             f"in {unit} before one call.", f"Process grid: {text.grid_text(model)}."]
+    symbols = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
+    made, rules = [], 0
+    for phase in [*shown, *hidden]:
+        made.append(_phase(phase, phase in shown, maths if rules < MAX_MATHS else plain))
+        rules += len(phase.rules)
+    left = sum(bool(phase["items"]) for phase in model["phases"]) - len(few)
+    cut = f"The equations of {left} more phases: p3s model STUDY --all." if left else ""
     return Equations(
-        [visible(note, 2000) for note in notes], RULE_HEAD,
-        [_phase(phase, phase in shown) for phase in [*shown, *hidden]],
+        [visible(note, 2000) for note in notes],
+        [(visible(name), visible(what, 400)) for name, what in symbols], RULE_HEAD, made, cut,
         VERDICT_HEAD, verdict_rows(model), [next_text(each) for each in model.get("next", [])],
     )  # fmt: skip
 
 
-def _phase(phase: PhaseRules, relevant: bool) -> PhaseEquations:
+def _largest(model: Mapping[str, Any]) -> set[int]:
+    """Return the phases with calls, those with most time, that have up to MAX_RULES calls."""
+    share = {phase["phase"]: sum(float(model["items"][i].get("share", {}).get("time", 0.0))
+                                 for i in phase["items"])
+             for phase in model["phases"] if phase["items"]}
+    few: set[int] = set()
+    calls = 0
+    for k in sorted(share, key=lambda k: (-share[k], k)):
+        if calls >= MAX_RULES:
+            break
+        few.add(k)
+        calls += len(model["phases"][k]["items"])
+    return few
+
+
+def _phase(phase: PhaseRules, relevant: bool, shown: Callable[[str], Maths]) -> PhaseEquations:
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
     traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
-    traced = f" (traced {traced})" if traced else ""
+    traced = f", traced {traced}" if traced else ""
     rules, rest = chosen_rules(phase, everything=False)
     return PhaseEquations(
-        visible(f"Phase {phase.phase}{phase.inside}: {phase.name} ({share})", 400),
-        visible(f"weight w = {phase.weight} [{phase.weight_verdict}]{traced}; work of a "
-                f"rank in the run = {phase.work}", 2000),
-        [_row(rule) for rule in rules], [_row(rule) for rule in rest],
+        visible(f"Phase {phase.phase}{phase.inside}: {phase.name}", 400), visible(share),
+        shown(visible(phase.weight, 600)), visible(f"{phase.weight_verdict}{traced}", 1000),
+        shown(visible(phase.work, 600)), [_row(rule, shown) for rule in rules],
+        [_row(rule, shown) for rule in rest],
         [f"{why} ({number} of the calls)" for number, why in phase.reasons], relevant,
     )  # fmt: skip
 
 
-def _row(rule: Rule) -> list[str]:
+def _row(rule: Rule, shown: Callable[[str], Maths]) -> list[Maths]:
     facts = [rule.place]
     if rule.condition:
         facts.append(f"for {rule.condition}")
     if rule.repeats:
         facts.append(rule.repeats)
-    return [visible(cell, 600) for cell in (
+    cells = [visible(cell, 600) for cell in (
         rule.label, rule.call, rule.destination, rule.volume, rule.work, rule.verdict,
         "; ".join(facts))]  # fmt: skip
+    return [shown(cell) if 2 <= k <= 4 else plain(cell) for k, cell in enumerate(cells)]
 
 
 def instructions_of(model: Mapping[str, Any]) -> str:
     """Return the instruction table (thesis, Table 5.2) as text; empty where it cannot be made."""
     from p3s.report.scic import table
 
+    if len(model["items"]) > MAX_CALLS:
+        return f"The model has {len(model['items']):,} calls: p3s model STUDY --scic prints it."
     try:
         return "\n".join(visible(line, 400) for line in table(model).split("\n")).rstrip()
     except P3SError:

@@ -1,27 +1,81 @@
-"""The prediction on a terminal: a table of counts and a small curve."""
+"""The prediction on a terminal: what it says, a table of counts, a small curve, what limits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from p3s.report.text import visible
-from p3s.report.view import COUNTS_HEAD, Point, count_rows, points_of, row_is_doubtful, verdict_of
+from p3s.report.costs import KIND_NAMES, limits_of
+from p3s.report.counts import COUNTS_HEAD, count_rows, thinned
+from p3s.report.points import Point, checked_rows, points_of, row_is_doubtful
+from p3s.report.sure import estimates_of, residuals_of
+from p3s.report.text import seconds, visible
+from p3s.report.values import lines
+from p3s.report.verdict import verdict_sentences
 
 WIDTH, HEIGHT = 56, 13
+#: Lines of a kind; what is beyond is counted.
+MAX_COUNTS, MAX_LIMITS, MAX_LINES = 40, 3, 12
 
 
-def render(prediction: dict[str, Any]) -> str:
-    """Return a prediction as text: table, curve, what it means and what to keep in mind."""
-    parts = [_table(count_rows(prediction), COUNTS_HEAD), "", curve(points_of(prediction)), ""]
-    parts.append(verdict_of(prediction))
-    parts += [f"note: {visible(str(note), 400)}" for note in prediction.get("notes", [])]
-    rows = prediction["counts"]
+def render(prediction: Mapping[str, Any]) -> str:
+    """Return a prediction as text: what it says first, then table, curve, and how sure it is."""
+    rows = checked_rows(prediction)
+    table = count_rows(prediction)
+    shown = thinned(table, MAX_COUNTS)
+    parts = [*verdict_sentences(prediction), "", _table(shown, COUNTS_HEAD)]
+    if len(shown) < len(table):
+        parts.append(f"{len(shown)} of {len(table)} counts; p3s report --csv has all")
     if any(row.get("measured") and not row.get("representative") for row in rows):
         parts.append("(...) measured, but not representative")
     if any(row_is_doubtful(row) for row in rows):
         parts.append("*     rests on communication that is not representative")
+    parts += ["", curve(points_of(prediction)), ""]
+    parts += [*_limits(prediction, rows[-1]["n"]), *_estimates(prediction, rows[-1]["n"])]
+    parts += _residuals(prediction)
+    parts += _few("note", lines(prediction.get("notes")))
+    parts += _few("left out", lines(prediction.get("not_modelled")))
     return "\n".join(parts)
+
+
+def _limits(prediction: Mapping[str, Any], n: int) -> Iterator[str]:
+    """Say which phases cost most of the core time that is lost, and from which count on."""
+    for limit in limits_of(prediction, MAX_LIMITS):
+        since = f"; alone it would reach the knee at {limit.since}" if limit.since else ""
+        yield (
+            f"limit: {limit.share_text} of the core time lost at {n} processes is in "
+            f"{limit.name}, mostly {KIND_NAMES[limit.because]}{since}"
+        )
+
+
+def _estimates(prediction: Mapping[str, Any], n: int) -> Iterator[str]:
+    """Say what the estimators give that were not chosen."""
+    others = [each for each in estimates_of(prediction) if not each.chosen]
+    known = [f"{each.name} {seconds(each.time)}" for each in others if each.time is not None]
+    chosen = visible(str(prediction.get("estimator") or ""), 60)
+    if chosen:
+        why = visible(str(prediction.get("estimator_why") or ""), 200)
+        yield f"estimator: {chosen}{f' ({why})' if why else ''}"
+    if known:
+        yield f"other estimators at {n} processes: {', '.join(known)}"
+
+
+def _residuals(prediction: Mapping[str, Any]) -> Iterator[str]:
+    """Say how far the model is from what was measured; in brackets where that tells little."""
+    found: dict[str, list[str]] = {}
+    for each in residuals_of(prediction):
+        if each.ratio is not None:
+            text = f"{each.ratio:.2f} at {each.n}"
+            found.setdefault(each.what, []).append(text if each.representative else f"({text})")
+    for what, texts in found.items():
+        yield f"measured over model, {what}: {', '.join(thinned(texts, MAX_LINES))}"
+
+
+def _few(what: str, texts: Sequence[str]) -> Iterator[str]:
+    for text in texts[:MAX_LINES]:
+        yield f"{what}: {text}"
+    if len(texts) > MAX_LINES:
+        yield f"{what}: {len(texts) - MAX_LINES} more are in prediction.json and in the report"
 
 
 def _table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:

@@ -41,6 +41,16 @@ def interval(low: float | None, high: float | None) -> str:
     return f"{seconds(low)} to {seconds(high)}"
 
 
+def span(low: float | None, high: float | None) -> str:
+    """Return an interval of times for a narrow column: "4.82–6.06 s"."""
+    if low is None or high is None or low == high:
+        return interval(low, high)
+    first, last = seconds(low), seconds(high)
+    if first.rpartition(" ")[2] == last.rpartition(" ")[2]:
+        first = first.rpartition(" ")[0]
+    return f"{first}–{last}"
+
+
 def factor(value: float | None) -> str:
     """Return a speedup."""
     return NOT_KNOWN if value is None else f"{_figures(value)}x"

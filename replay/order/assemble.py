@@ -141,16 +141,16 @@ def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) ->
     ranks = np.concatenate([kinds[p.kind].ranks for p in parts] or [np.zeros(0, dtype=np.int64)])
     order = np.argsort(ranks, kind="stable")
     ranks, owner = ranks[order], owner[order]
-    links = [_links(kinds[p.kind], p, rows) for p in parts]
+    linked = [links(kinds[p.kind], p, rows) for p in parts]
     length = np.asarray([len(p.events) for p in parts] or [0], dtype=np.int64)[owner]
     start = _sums(length)
-    done_start = _sums(np.asarray([len(x.done) for x in links] or [0], dtype=np.int64)[owner])
+    done_start = _sums(np.asarray([len(x.done) for x in linked] or [0], dtype=np.int64)[owner])
     total = int(start[-1])
     row, turn, sort, chunk, sent, received, op, number = np.zeros((8, total), dtype=np.int64)
     flat = _Flat(ranks, start, row, turn, sort, chunk, sent, received, op, number,
                  np.zeros(total + 1, dtype=np.int64),
                  np.zeros(int(done_start[-1]), dtype=np.int64))
-    for i, (part, link) in enumerate(zip(parts, links, strict=True)):
+    for i, (part, link) in enumerate(zip(parts, linked, strict=True)):
         kind = kinds[part.kind]
         mine = np.flatnonzero(owner == i)
         at = (start[mine][:, None] + np.arange(len(part.events))).ravel()
@@ -171,7 +171,7 @@ def _lay_out(piece: Piece, kinds: Sequence[Kind], rows: Rows, in_order: bool) ->
 
 
 @dataclass(frozen=True)
-class _Links:
+class Links:
     """Per event of a part its Op, number and number of requests completed; done: which."""
 
     op: Ints
@@ -180,7 +180,7 @@ class _Links:
     done: Ints
 
 
-def _links(kind: Kind, part: Part, rows: Rows) -> _Links:
+def links(kind: Kind, part: Part, rows: Rows) -> Links:
     """Return which events of a part complete requests of which others."""
     events = part.events
     op = rows.calls.op[int(kind.first[0]) + kind.row[events]]
@@ -199,10 +199,10 @@ def _links(kind: Kind, part: Part, rows: Rows) -> _Links:
     by, at = by[inside], at[inside]
     order = np.lexsort((at, by))
     many = np.bincount(by, minlength=len(events))
-    return _Links(op, many, many, at[order])
+    return Links(op, many, many, at[order])
 
 
-def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> _Links:
+def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> Links:
     first = int(kind.first[0])
     posts = rows.calls.posts[first + kind.row[events]].tolist()
     wants = kind.wants[events].tolist()
@@ -222,7 +222,7 @@ def _links_of_some(kind: Kind, events: Ints, op: Ints, rows: Rows) -> _Links:
                 Op(what), wants[i], prefer[i] == RECEIVES_FIRST if prefer[i] else None)
             ops[i], many[i] = int(new), len(found)
             done += found
-    return _Links(ops, number, many, np.asarray(done, dtype=np.int64))
+    return Links(ops, number, many, np.asarray(done, dtype=np.int64))
 
 
 def _before(kind: Kind, events: Ints, chunk: Ints, rows: Rows) -> tuple[Ints, Ints]:

@@ -75,11 +75,17 @@ def calls_of(trace: ScaledTrace) -> Calls:
                  trace.is_op(*HALF_OF_ONE).astype(np.int64), np.zeros(len(op), dtype=np.int64))
 
 
+def request_kinds(calls: Calls) -> Ints:
+    """Return what request each row leaves behind: 1 a send's, 2 a receive's, 3 a collective's."""
+    kind = np.where(np.isin(calls.op, [int(o) for o in RECEIVE_OPS]), 2,
+                    np.where(calls.op == Op.ICOLLECTIVE, 3, 1))
+    return np.asarray(kind * (calls.posts > 0))
+
+
 def with_preferences(trace: ScaledTrace, kinds: Sequence[Kind], calls: Calls,
                      ) -> tuple[list[Kind], Calls]:
     """Find out which completions complete sends only, or receives only (see completions)."""
-    kind_of_request = np.where(np.isin(calls.op, [int(o) for o in RECEIVE_OPS]), 2,
-                               np.where(calls.op == Op.ICOLLECTIVE, 3, 1)) * (calls.posts > 0)
+    kind_of_request = request_kinds(calls)
     samples = []
     for kind in kinds:
         row = kind.row[:EVENTS] + int(kind.first[0])

@@ -243,8 +243,9 @@ def _tree_hops(source: str, up: Ints, names: Sequence[str]) -> Ints:
     else:
         raise P3SError(f"{source}: the switches above {names[int(np.argmax(depth))]} go round in "
                        "a circle")
-    under = below(up).astype(np.int64)
-    common = under.T @ under  # switches above both, themselves included
+    under = below(up).astype(np.float64)  # products of integers are slow
+    # How many switches are above both, themselves included.
+    common = np.rint(under.T @ under).astype(np.int64)
     hops = (depth[:, None] + 1) + (depth[None, :] + 1) - 2 * common + 1
     # Trees that are not joined: as if one more switch stood above them all.
     return np.where(common > 0, hops, depth[:, None] + depth[None, :] + 3)

@@ -65,6 +65,7 @@ class Loop:
     """A section ready to be simulated: expanded steps, their cells and weights.
 
     ``full``: steps whose ``turn`` is that of the section. ``cell``, ``weight``: of each step.
+    ``repeated``: as in ``alike``.
     """
 
     section: Section
@@ -72,6 +73,7 @@ class Loop:
     cell: Ints
     weight: Floats
     cells: int
+    repeated: bool = False
     group: Alike | None = None
     chained: bool = False
     window: Steps | None = None
@@ -79,13 +81,13 @@ class Loop:
 
     def __post_init__(self) -> None:
         """Find the turns that are alike and whether windows of them can be strung together."""
-        self.group = alike(self.section)
+        self.group = alike(self.section, repeated=self.repeated)
         if self.group is None or not self.group.folded:
             self.group = None
             return
         self.kept = np.isin(self.full.turn, self.group.turns)
-        last = np.flatnonzero(self.full.row < 0)  # computation behind the last call: no turn's
-        self.kept[last] = False
+        if not self.repeated:  # computation behind the last call of all turns: no turn's
+            self.kept[self.full.row < 0] = False
         self.chained = closed(self.full, self.kept) and bool(self.kept.any())
         if self.chained:
             self.window = part(self.full, self.kept)

@@ -34,10 +34,17 @@ class Alike:
         return self.stands_for > len(self.turns) * (1.0 + 1e-6)
 
 
-def alike(section: Section) -> Alike | None:
-    """Return the sort of turns that stands for most calls; None where there are no turns."""
+def alike(section: Section, *, repeated: bool = False) -> Alike | None:
+    """Return the sort of turns that stands for most calls; None where there are no turns.
+
+    ``repeated``: the section is a turn of a loop that makes as many turns as it has entries.
+    """
     steps = section.steps
-    if section.turns < 2 or not len(steps) or not section.entries > 0:
+    if not len(steps) or not section.entries > 0:
+        return None
+    if repeated and section.turns < 2:
+        return Alike(np.zeros(1, dtype=np.int64), section.entries, 1.0)
+    if section.turns < 2:
         return None
     number = int(steps.turn.max()) + 1
     # What a turn is: the rows of the trace that are its calls, and what they stand for.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: Turns of a loop that are put into one window; where links have queues, or messages cross from
 #: one turn to the next; steps of all ranks in a window, as far as the rows of the trace tell.
-TURNS, MANY_TURNS, FEWEST_TURNS = 8, 24, 4
+TURNS, MANY_TURNS, FEWEST_TURNS = 6, 24, 4
 MOST_IN_WINDOW = 1_500_000
 #: Libraries that move large messages only while their rank is inside a call.
 _NO_PROGRESS = ("openmpi", "mpich")
@@ -157,6 +157,7 @@ def prepare(study: Study, n: int, library: Library, setting: Setting, cores: int
     trace = read_scaled(directory)
     many = int(np.clip(MOST_IN_WINDOW // max(trace.rows, 1), FEWEST_TURNS, MANY_TURNS))
     turns = many if queues else min(TURNS, many)
+    repeated = not _in_order(directory)  # each section is a phase, its steps those of one turn
     sections = read_sections(directory, turns=turns, trace=trace)
     if turns < many and any(_crosses(section) for section in sections):
         sections = read_sections(directory, turns=many, trace=trace)
@@ -169,7 +170,7 @@ def prepare(study: Study, n: int, library: Library, setting: Setting, cores: int
     full = [one.steps for one in expanded]
     where = places(n, phases, sections, full, [one.origin for one in expanded], trace.phase)
     loops = tuple(
-        Loop(section, steps, cell, weight, n * len(phases))
+        Loop(section, steps, cell, weight, n * len(phases), repeated)
         for section, steps, cell, weight in zip(sections, full, where.cell, where.weight,
                                                 strict=True))
     notes = [note for section in sections for note in section.notes]
@@ -177,6 +178,14 @@ def prepare(study: Study, n: int, library: Library, setting: Setting, cores: int
     notes += _left_out(sections)
     return Prepared(trace, tuple(phases), loops, mapping.node_of, distance,
                     tuple(dict.fromkeys(notes)))
+
+
+def _in_order(directory: Path) -> bool:
+    """Tell whether the order of the calls of the whole run is known."""
+    from p3s.study import read_json
+
+    path = directory / "order.json"
+    return path.exists() and read_json(path, "p3s.order").get("loops") is not None
 
 
 def _crosses(section: Section) -> bool:

@@ -1,0 +1,76 @@
+"""``p3s compare``: two predictions side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit_json, header, out, say, write_out
+from p3s.errors import P3SError, UsageError
+
+EPILOG = """\b
+Example:
+  p3s compare study-before study-after
+  p3s compare study-before study-after --picture both.pdf
+Next:
+  p3s gate study-after --base study-before --fail-if 'time@512 > 1.1 * base.time@512'"""
+
+
+def compare(
+    a: Path = typer.Argument(..., metavar="A", help="Study directory, or a prediction.json."),
+    b: Path = typer.Argument(..., metavar="B", help="The same of the other one."),
+    count: int | None = typer.Option(
+        None, "-n", metavar="COUNT", min=1, max=MAX_COUNT,
+        help="Process count at which phases are compared.  [default: the largest common]",
+    ),
+    picture: list[Path] = typer.Option(
+        [], "--picture", metavar="FILE", help="Write both curves: .png, .svg or .pdf."
+    ),
+    csv: bool = typer.Option(False, "--csv", help="Print the counts as CSV."),
+    json_: bool = JSON_OPTION,
+) -> int:  # fmt: skip
+    """Compare the predictions of two studies: times with intervals, and the phases that differ.
+
+    Exit code 3 when one of them is of low confidence.
+    """
+    from p3s.predict.saved import Prediction
+    from p3s.report.compare import as_columns, as_json, as_text
+    from p3s.report.compare import compare as compared
+    from p3s.report.pictures import format_of, write_comparison
+    from p3s.report.spreadsheet import columns_csv
+
+    if csv and json_:
+        raise UsageError("--csv and --json: give one of them")
+    for path in picture:
+        format_of(path)
+    first, second = Prediction.load(a), Prediction.load(b)
+    names = (str(a), str(b))
+    found = compared(first, second, names=names, commands=(_command(a), _command(b)), n=count)
+    for path in picture:
+        write_comparison(found, path)
+    if json_:
+        emit_json(
+            {**header("compare"), **as_json(found), "pictures": [str(path) for path in picture]}
+        )
+    elif csv:
+        write_out(columns_csv(as_columns(found)))
+    else:
+        out(as_text(found))
+        for path in picture:
+            out(f"picture: {path}")
+    if found.low_confidence:
+        say("low confidence: " + "; ".join(found.low_confidence))
+        return 3
+    return 0
+
+
+def _command(path: Path) -> Sequence[str]:
+    """Return the command of a study, nothing for a file or where none is known."""
+    from p3s.study import Study
+
+    try:
+        return Study(path).command() if path.is_dir() else ()
+    except P3SError:
+        return ()

@@ -1,0 +1,158 @@
+"""``p3s export``: what a study knows, in the formats of other tools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from p3s.cli.common import (
+    JSON_OPTION,
+    emit_json,
+    out,
+    parse_counts,
+    parse_ranks,
+    progress,
+    say,
+)
+from p3s.errors import UsageError
+
+EPILOG = """\b
+Example:
+  p3s export study --to simgrid -n 256
+  p3s export study --to goal -n 4096 --turns 3 -o halo
+  p3s export study --to otf2 -n 16
+  p3s export study --to extra-p
+Formats: simgrid, goal, extra-p, otf2, perfetto (docs/export.md)"""
+
+_SUFFIX = {"simgrid": ".ti", "goal": ".goal", "extra-p": ".jsonl", "otf2": ".otf2",
+           "perfetto": ".perfetto.json"}
+
+
+def export(
+    study_dir: Path = typer.Argument(..., metavar="STUDY", help="Study directory."),
+    to: str = typer.Option(
+        ..., "--to", metavar="FORMAT", help="simgrid, goal, extra-p, otf2 or perfetto."
+    ),
+    count: str = typer.Option(
+        "", "-n", "--counts", show_default=False, metavar="N",
+        help="Process count; otf2: a traced one; extra-p has all.",
+    ),
+    target: Path | None = typer.Option(
+        None, "-o", "--output", show_default=False, metavar="PATH",
+        help="New file or directory [default: STUDY/export/npN with the format's ending].",
+    ),
+    turns: str = typer.Option(
+        "", "--turns", show_default=False, metavar="K",
+        help="Turns of each loop, section by section [default: the whole run; perfetto: 3].",
+    ),
+    messages: bool = typer.Option(
+        False, "--messages", help="Write all collectives as messages, also where calls exist."
+    ),
+    collectives: str = typer.Option(
+        "", "--collectives", show_default=False, metavar="WHAT",
+        help="Algorithms instead of the library's: allreduce=ring,..., or a file.",
+    ),
+    cores: int = typer.Option(
+        0, "--cores-per-node", show_default=False, min=0, metavar="K",
+        help="Ranks on one node [default: 1].",
+    ),
+    machine: Path | None = typer.Option(
+        None, "--machine", show_default=False, metavar="FILE",
+        help="Machine file with the costs of messages [default: STUDY/machine.json].",
+    ),
+    ranks: str | None = typer.Option(
+        None, "--ranks", show_default=False, metavar="RANKS",
+        help="perfetto: only these ranks, for example 0-63.",
+    ),
+    force: bool = typer.Option(False, "--force", help="Replace an earlier export."),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Write a trace, schedule, timeline or points for another tool; says what it leaves out."""
+    from p3s.export import FORMATS
+    from p3s.export.place import check_free
+    from p3s.export.scaled import Options
+    from p3s.study import Study
+
+    if to not in FORMATS:
+        raise UsageError(f"--to {to}: no format; known: {', '.join(FORMATS)}")
+    study = Study.open(study_dir)
+    n = _count(count, to)
+    some = tuple(parse_ranks(ranks)) if ranks is not None else None
+    if some is not None and (to != "perfetto" or some[-1] >= n):
+        raise UsageError(f"--ranks {ranks}: " + (
+            f"there are {n} ranks" if to == "perfetto" else "only for --to perfetto"))
+    options = Options(_turns(turns), messages, collectives, cores or None, machine, some)
+    name = f"np{n:06d}" if n else "points"
+    goal = target or study.root / "export" / (name + _SUFFIX[to])
+    if target is None and to == "goal" and options.turns is not None:
+        goal = goal.with_suffix("")
+    check_free(goal, force)
+    with progress(1) as bar:
+        if to in ("simgrid", "goal", "perfetto"):
+            _ensure_scaled(study, n, bar)
+        bar.start(f"writing {goal}")
+        done = _write(study, to, n, goal, options, bar.start)
+    if json_:
+        emit_json(done.to_json())
+    else:
+        out(str(done.path))
+    for line in done.lines():
+        say(line)
+    if done.command:
+        say(f"next: {done.command}")
+    return 3 if done.partial else 0
+
+
+def _write(study: Any, to: str, n: int, goal: Path, options: Any, tell: Any) -> Any:
+    if to == "simgrid":
+        from p3s.export.scaled import to_simgrid
+
+        return to_simgrid(study, n, goal, options, tell)
+    if to == "goal":
+        from p3s.export.scaled import to_goal
+
+        return to_goal(study, n, goal, options, tell)
+    if to == "perfetto":
+        from p3s.export.perfetto import to_perfetto
+
+        return to_perfetto(study, n, goal, options, tell)
+    if to == "otf2":
+        from p3s.export.otf2_archive import to_otf2
+
+        return to_otf2(study, n, goal, tell)
+    from p3s.export.extrap import to_extrap
+
+    return to_extrap(study, goal, tell)
+
+
+def _count(text: str, to: str) -> int:
+    if to == "extra-p":
+        if text:
+            raise UsageError(f"-n {text}: points for Extra-P are of all counts; leave it out")
+        return 0
+    if not text:
+        raise UsageError(f"--to {to} needs a process count: -n 64")
+    counts = parse_counts(text)
+    if len(counts) != 1:
+        raise UsageError(f"-n {text}: give one process count, for example -n {counts[-1]}")
+    return counts[0]
+
+
+def _turns(text: str) -> int | None:
+    if not text or text == "all":
+        return None
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:9]) <= 10**6:
+        raise UsageError(f"--turns {text}: give a number of turns, for example --turns 3, or all")
+    return int(text)
+
+
+def _ensure_scaled(study: Any, n: int, bar: Any) -> None:
+    """Make what the scaled trace rests on, and it, where they are missing or out of date."""
+    from p3s.cli.pipeline import ensure_compute, ensure_model, ensure_scaled
+
+    if study.signature_counts():
+        ensure_model(study, bar)
+        ensure_compute(study, bar)
+    ensure_scaled(study, n, bar)

@@ -1,0 +1,138 @@
+"""``p3s gate``: conditions on a prediction, for continuous integration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, say, table
+from p3s.errors import GateFailed, UsageError
+
+if TYPE_CHECKING:
+    from p3s.predict.gate import Finding, Value
+    from p3s.predict.saved import Prediction
+
+EPILOG = """Quantities: time, speedup, efficiency, cost (core hours), each also .low and .high;
+compute, communication, transfer, waiting, software; knee, recommended, unknown, extrapolation.
+Units: s, ms, us, ns, min, h; %, x; core-h. Counts: a number, smallest or largest.
+
+\b
+Example:
+  p3s gate study --fail-if 'efficiency@1024 < 60%' --fail-if 'time.high@1024 > 2 min'
+  p3s gate new --base old --fail-if 'time@512 > 1.1 * base.time@512'
+Next:
+  p3s report study    (what limits the scaling)"""
+
+
+def gate(
+    study_dir: Path = typer.Argument(
+        ..., metavar="STUDY", help="Study directory, or a prediction.json."
+    ),
+    fail_if: list[str] = typer.Option(
+        [], "--fail-if", metavar="CONDITION", help="'efficiency@1024 < 0.6'; may be repeated."
+    ),
+    base: Path | None = typer.Option(
+        None, "--base", metavar="STUDY", help="Prediction whose values are base.time@512, ..."
+    ),
+    json_: bool = JSON_OPTION,
+) -> int:
+    """Fail, with exit code 4, when a condition on the prediction is true.
+
+    Exit code 3 when none is, but the prediction is of low confidence; 1 or 2 when a condition
+    cannot be decided.
+    """
+    from p3s.predict.gate import check, parse
+    from p3s.predict.saved import Prediction
+
+    if not fail_if:
+        raise UsageError("no condition given; add one: --fail-if 'efficiency@largest < 0.5'")
+    conditions = [parse(text) for text in fail_if]  # all of them before any file is read
+    if base is None and any(condition.needs_base for condition in conditions):
+        raise UsageError("a condition names base; say whose prediction that is: --base STUDY")
+    prediction = Prediction.load(study_dir)
+    other = None if base is None else Prediction.load(base)
+    findings = [check(condition, prediction, other) for condition in conditions]
+    failed = sum(finding.met for finding in findings)
+    doubts = _told("low_confidence", prediction, other)
+    shaky = _told("not_representative", prediction, other)
+    code = GateFailed.exit_code if failed else 3 if doubts else 0
+    if json_:
+        emit_json(
+            {
+                **header("gate"),
+                "passed": not failed,
+                "exit_code": code,
+                "conditions": [_as_json(finding) for finding in findings],
+                "low_confidence": doubts,
+                "not_representative": shaky,
+            }
+        )
+    else:
+        rows = [[_word(finding), finding.condition.text, _values(finding)] for finding in findings]
+        out(table(rows, ["gate", "fails if", "predicted"], left=3))
+    if failed:
+        say(f"p3s: gate failed: {failed} of {len(findings)} conditions "
+            f"{'is' if failed == 1 else 'are'} true")  # fmt: skip
+    for text in shaky:
+        say(f"mind that {text}")
+    if doubts:
+        say("low confidence: " + "; ".join(doubts))
+    return code
+
+
+def _told(key: str, prediction: Prediction, base: Prediction | None) -> list[str]:
+    """Return the sentences under a key, those of the base marked."""
+    told = [str(text) for text in prediction.data[key]]
+    return told + [f"base: {text}" for text in (base.data[key] if base is not None else ())]
+
+
+def _word(finding: Finding) -> str:
+    """Return the result; a question mark where the intervals leave it open."""
+    return ("FAILED" if finding.met else "passed") + ("?" if finding.certain is False else "")
+
+
+def _values(finding: Finding) -> str:
+    return ", ".join(f"{name} = {_text(value)}" for name, value in finding.values)
+
+
+def _text(value: Value) -> str:
+    import math
+
+    from p3s.predict.gate import COST, RATIO, TIME
+    from p3s.report.text import seconds
+
+    def one(number: float) -> str:
+        if value.kind == TIME:
+            return seconds(number)
+        if value.kind == COST:
+            return f"{number:.3g} core-h"
+        return f"{number:.3g}" if value.kind == RATIO else f"{number:g}"
+
+    if math.isinf(value.value):
+        return f"none up to {value.low:g}"
+    if value.low == value.high:
+        return one(value.value)
+    return f"{one(value.value)} ({one(value.low)} to {one(value.high)})"
+
+
+def _as_json(finding: Finding) -> dict[str, Any]:
+    import math
+
+    def finite(number: float) -> float | None:
+        return number if math.isfinite(number) else None
+
+    return {
+        "fail_if": finding.condition.text,
+        "failed": finding.met,
+        "certain": finding.certain,
+        "values": {
+            name: {
+                "value": finite(value.value),
+                "low": finite(value.low) if value.known else None,
+                "high": finite(value.high) if value.known else None,
+            }
+            for name, value in finding.values
+        },
+    }

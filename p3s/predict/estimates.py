@@ -1,0 +1,176 @@
+"""What every estimator says of every count, and which of them the prediction rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from p3s.errors import P3SError
+from p3s.predict.estimated import ESTIMATORS
+from p3s.predict.times import PhaseTimes, computation, with_communication
+from p3s.study import Study
+
+if TYPE_CHECKING:
+    from p3s.predict.estimators import Setting
+
+#: Times by an estimator, or why there are none.
+Estimate = PhaseTimes | str
+#: By count, then by the name of the estimator.
+Estimates = Mapping[int, Mapping[str, Estimate]]
+Say = Callable[[str], None]
+
+AUTO = "auto"
+#: Estimators that only read what a replay left.
+FROM_REPLAY = ("simulation", "thesis")
+
+
+def estimates(
+    study: Study,
+    counts: Sequence[int],
+    *,
+    wanted: str = AUTO,
+    machine: Path | None = None,
+    setting: Setting | None = None,
+    stale: Collection[int] = (),
+    jobs: int = 0,
+    say: Say | None = None,
+) -> dict[int, dict[str, Estimate]]:
+    """Return what every estimator says at ``counts``, whose scaled traces are there.
+
+    ``wanted``: a name of ESTIMATORS; then only that one and those that a replay has paid for
+    already are asked. ``machine``: file of p3s machine measure. ``setting``: cluster and library of
+    the full run. ``stale``: counts whose replays are older than their scaled traces. ``jobs``:
+    counts estimated at the same time (0: one per core). An estimator that fails says why in its
+    place, the wanted one raises P3SError.
+    """
+    from p3s.predict import estimators
+
+    times = {n: computation(study, n) for n in sorted(set(counts))}
+    alone = {n: made for n, made in times.items() if n == 1}
+    found: dict[int, dict[str, Estimate]] = {
+        # one process communicates with nobody, whoever estimates it
+        n: {name: replace(times[n], estimator=name) for name in ESTIMATORS} if n in alone else {}
+        for n in times
+    }
+    missing = {n: estimators.available(study, n, machine=machine) for n in times if n not in alone}
+    for name in ESTIMATORS:
+        asked = wanted in (AUTO, name) or name in FROM_REPLAY
+        for n, why in missing.items():
+            if name in FROM_REPLAY and n in stale and not why.get(name):
+                why = {name: "the replay is older than the scaled trace"}
+            found[n][name] = why.get(name, "is none of this P3S") if asked else "was not asked for"
+        able = [n for n in missing if not found[n][name]]
+        if not able:
+            continue
+        try:
+            made = estimators.estimate_many(
+                name, study, able, machine=machine, jobs=jobs, say=say, setting=setting
+            )
+        except P3SError as err:
+            if wanted == name or name in FROM_REPLAY:  # a damaged replay is not passed over
+                raise
+            for n in able:
+                found[n][name] = str(err)
+            continue
+        for n in able:
+            found[n][name] = with_communication(times[n], made[n])
+    return found
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The estimator that a prediction rests on: ``name``, ``why`` and its times by count."""
+
+    name: str
+    why: str
+    times: dict[int, PhaseTimes]
+
+
+def choose(found: Estimates, wanted: str = AUTO) -> Choice:
+    """Choose one estimator for all counts, so that the points of the curve can be compared.
+
+    The first in the order of ESTIMATORS that is there at every count and says how fast the program
+    is; where none does, the first that is there at every count; else the first at each count.
+    Raises P3SError where the wanted one, or any, is not there.
+    """
+    counts = sorted(found)
+    there = [name for name in ESTIMATORS if all(_times(found, n, name) for n in counts)]
+    if wanted != AUTO:
+        if wanted not in there:
+            raise P3SError(f"estimator {wanted}: {_missing(found, wanted)}")
+        why = "it was asked for" + _doubt(found, wanted)
+        return Choice(wanted, why, {n: _taken(found, n, wanted) for n in counts})
+    good = [name for name in there if not _why_not(found, name)]
+    if good:
+        name = good[0]
+        return Choice(name, _reason(found, name), {n: _taken(found, n, name) for n in counts})
+    if there:
+        name = there[0]
+        why = (f"no estimator tells how fast the program is ({_why_not(found, name)}); it is the "
+               "first that is there at every count")  # fmt: skip
+        return Choice(name, why, {n: _taken(found, n, name) for n in counts})
+    mixed: dict[int, PhaseTimes] = {}
+    for n in counts:
+        names = [name for name in ESTIMATORS if _times(found, n, name)]
+        if not names:
+            said = "; ".join(f"{name}: {found[n].get(name, 'is not there')}" for name in ESTIMATORS)
+            raise P3SError(f"n={n}: nothing says how long communication takes ({said})")
+        mixed[n] = _taken(found, n, names[0])
+    name = mixed[counts[-1]].estimator
+    return Choice(name, "no estimator is there at every count, so counts rest on different ones",
+                  mixed)  # fmt: skip
+
+
+_WHAT = {
+    "simulation": "costs of messages were measured by a replay at every count",
+    "machine": "costs of messages were measured between two ranks",
+    "simgrid": "SimGrid replays the scaled trace at every count",
+    "thesis": "nothing but the sum of each rank's calls is there",
+}
+
+
+def _reason(found: Estimates, name: str) -> str:
+    """Say why an estimator was chosen, and why none before it was."""
+    before = list(ESTIMATORS)[: list(ESTIMATORS).index(name)]
+    passed = []
+    for other in before:
+        why = _missing(found, other) or _why_not(found, other)
+        if why:
+            passed.append(f"{other}: {why}")
+    return _WHAT[name] + (f" (not taken: {'; '.join(passed)})" if passed else "")
+
+
+def _doubt(found: Estimates, name: str) -> str:
+    why = _why_not(found, name)
+    return f"; it does not tell how fast the program is: {why}" if why else ""
+
+
+def _times(found: Estimates, n: int, name: str) -> PhaseTimes | None:
+    made = found[n].get(name)
+    return made if isinstance(made, PhaseTimes) else None
+
+
+def _taken(found: Estimates, n: int, name: str) -> PhaseTimes:
+    made = _times(found, n, name)
+    assert made is not None
+    return made
+
+
+def _missing(found: Estimates, name: str) -> str:
+    """Return why an estimator is not there, with the first count where it is not; "" if it is."""
+    for n in sorted(found):
+        made = found[n].get(name, "is not there")
+        if isinstance(made, str):
+            return f"n={n}: {made}"
+    return ""
+
+
+def _why_not(found: Estimates, name: str) -> str:
+    """Return why an estimator does not tell how fast the program is, at the first such count."""
+    for n in sorted(found):
+        made = _times(found, n, name)
+        if made is not None and made.why_not:
+            return f"n={n}: {made.why_not}"
+    return ""

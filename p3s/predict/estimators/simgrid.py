@@ -1,0 +1,108 @@
+"""SimGrid's replay of the scaled trace, on a platform with the costs measured between two ranks.
+
+What is replayed, the turns that stand for all of a loop, the network and the algorithms of
+collectives are those of the estimator ``machine``; only the simulator is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from p3s.predict.estimated import Communication
+from p3s.predict.estimators.settings import Setting
+
+if TYPE_CHECKING:
+    from p3s.predict.dependency.folded import Loop
+    from p3s.predict.estimators.machine import Prepared
+    from p3s.predict.network import Network
+    from p3s.study import Study
+    from replay.steps import Floats, Ints, Steps
+
+_NS_PER_S = 1e9
+
+
+def why_not(study: Study, n: int, machine: Path | None) -> str:
+    """Return "" or why SimGrid cannot be used: it is not installed, or there are no costs."""
+    from p3s.export.smpirun import find_smpirun
+    from p3s.predict.estimators.machine import why_not as no_costs
+
+    if not find_smpirun():
+        return "SimGrid is not installed (smpirun; Debian: libsimgrid-dev)"
+    return no_costs(study, machine)
+
+
+def communication(study: Study, n: int, machine: Path | None, setting: Setting,
+                  say: Callable[[str], None]) -> Communication:
+    """Return the communication of ``n`` processes; see estimators.estimate.
+
+    Waiting, transfer and software are NaN: SimGrid tells how long a call takes, not why.
+    """
+    from p3s.machine.machinefile import Machine
+    from p3s.predict.estimators.machine import library_for, machine_path, networks, prepare
+    from p3s.predict.times import read_head
+
+    found = Machine.load(machine_path(study, machine))
+    costs = networks(found)
+    library = library_for(study, found, setting)
+    ready = prepare(study, n, library, setting, int(found.facts.get("cores") or 1))
+    notes: list[str] = []
+    sums = []
+    for network, name in zip(costs, ("typical", "least", "largest"), strict=True):
+        say(f"{n} processes: SimGrid's replay, {name} costs")
+        sums.append(_total(ready, network, notes))
+    typical, low, high = sums
+    number = {phase: i for i, phase in enumerate(ready.phases)}
+    phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(n), n)["phases"])
+    order = [number[phase] for phase in phases]
+    comm, low, high = (part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S
+                       for part in (typical, np.minimum(low, typical), np.maximum(high, typical)))
+    unknown = np.full_like(comm, np.nan)
+    one_host = len(set((found.network or {}).get("hosts", ()))) == 1
+    why = "the costs of messages were measured between two ranks of one host" if one_host else ""
+    said = [f"costs of messages: {costs[0].source}", f"collectives as in {library}",
+            "computation does not vary", *_not_in_simgrid(costs[0], ready)]
+    return Communication("simgrid", n, phases, comm, low, high, unknown, unknown.copy(),
+                         unknown.copy(), why, (*said, *ready.notes, *dict.fromkeys(notes)))
+
+
+def _total(ready: Prepared, network: Network, notes: list[str]) -> Floats:
+    """Return the time in calls per cell in ns, over the whole run."""
+    from p3s.predict.dependency.folded import folded
+
+    total = np.zeros(ready.trace.n * len(ready.phases))
+    for loop in ready.loops:
+        found = folded(loop, _runner(ready, loop, network, notes))
+        total += found.sums[0]
+        if not found.settled:
+            notes.append(f"{loop.section.name}: turns still change by {100 * found.change:.2g} % "
+                         f"after {found.windows} windows; the last ones stand for the rest")
+    return total
+
+
+def _runner(ready: Prepared, loop: Loop, network: Network,
+            notes: list[str]) -> Callable[..., Any]:
+    from p3s.export.smpirun import replay
+
+    def run(steps: Steps, cell: Ints, first: Floats) -> Any:
+        found = replay(steps, ready.node_of, network, first_ns=first)
+        written = found.written
+        notes.extend(sorted(written.changed))
+        notes.extend(f"{loop.section.name}: {call} left out: {why}"
+                     for call, why in sorted(written.left_out))
+        return found
+
+    return run
+
+
+def _not_in_simgrid(network: Network, ready: Prepared) -> list[str]:
+    """Say what of the costs SimGrid's platform does not have."""
+    found = []
+    if not network.background:
+        found.append("large messages move while ranks compute, unlike in the measured library")
+    if ready.distance is not None:
+        found.append("all nodes are equally far from each other")
+    return found

@@ -1,0 +1,344 @@
+"""Conditions on a prediction, for continuous integration: ``efficiency@1024 < 0.6``.
+
+    condition = side ("<" | "<=" | ">" | ">=") side
+    side      = number [unit] | [number "*"] quantity
+    quantity  = ["base."] name [".low" | ".high"] ["@" count]
+    count     = whole number | "smallest" | "largest"
+
+Nothing in a condition is ever executed: it is cut into words, and the words are looked up.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from p3s.errors import P3SError, UsageError
+from p3s.predict.saved import Prediction
+
+#: A longer condition is a mistake.
+MAX_LENGTH = 500
+
+#: What a value is, for people and for the check that two sides can be compared.
+TIME, COST, RATIO, COUNT = "a time", "core hours", "a ratio", "a process count"
+
+#: Units by name: what they measure, and how much of s, core hours or 1 they are.
+UNITS: dict[str, tuple[str, float]] = {
+    "ns": (TIME, 1e-9), "us": (TIME, 1e-6), "ms": (TIME, 1e-3), "s": (TIME, 1.0),
+    "min": (TIME, 60.0), "h": (TIME, 3600.0), "core-h": (COST, 1.0), "%": (RATIO, 0.01),
+    "x": (RATIO, 1.0),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    """A quantity by its keys in prediction.json: value, low and high end ("": it has none)."""
+
+    kind: str
+    value: str
+    low: str = ""
+    high: str = ""
+    per_count: bool = True
+
+
+#: Quantities by name. Efficiency and cost have the ends of the times they are made of.
+QUANTITIES: dict[str, _Quantity] = {
+    "time": _Quantity(TIME, "time_s", "low_s", "high_s"),
+    "speedup": _Quantity(RATIO, "speedup", "speedup_low", "speedup_high"),
+    "efficiency": _Quantity(RATIO, "efficiency", "speedup_low", "speedup_high"),
+    "cost": _Quantity(COST, "cost_core_h", "low_s", "high_s"),
+    "compute": _Quantity(TIME, "compute_s"),
+    "communication": _Quantity(TIME, "comm_s"),
+    "transfer": _Quantity(TIME, "transfer_s"),
+    "waiting": _Quantity(TIME, "waiting_s"),
+    "software": _Quantity(TIME, "software_s"),
+    "knee": _Quantity(COUNT, "knee", per_count=False),
+    "recommended": _Quantity(COUNT, "recommended", per_count=False),
+    "unknown": _Quantity(RATIO, "unknown_share", per_count=False),
+    "extrapolation": _Quantity(RATIO, "extrapolation_ratio", per_count=False),
+}
+
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+_WORD = re.compile(
+    r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?|\.\d+(?:[eE][+-]?\d{1,3})?)"
+    r"|(?P<name>core-h|[A-Za-z]+|%)|(?P<sign><=|>=|[<>@*.]))",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a condition: ``factor`` times a quantity, or ``factor`` alone of a kind.
+
+    ``kind`` is None for a plain number, which is taken in the unit of the other side. ``end`` is
+    "", "low" or "high"; ``at`` a count, "smallest" or "largest", "" where it is of none.
+    """
+
+    factor: float
+    kind: str | None
+    name: str = ""
+    end: str = ""
+    at: int | str = ""
+    base: bool = False
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A comparison, with the words it was read from."""
+
+    text: str
+    left: Side
+    sign: str
+    right: Side
+
+    @property
+    def needs_base(self) -> bool:
+        """Whether it names a value of another prediction."""
+        return self.left.base or self.right.base
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value and its interval (``low`` and ``high`` equal to it where there is none)."""
+
+    value: float
+    low: float
+    high: float
+    known: bool
+    kind: str | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of a condition.
+
+    ``met``: whether it is true of the values; ``certain``: whether it is so anywhere in their
+    intervals, None where a value has no interval that is known. ``values``: per quantity its text,
+    value, low and high (the value itself where there is no interval), unit.
+    """
+
+    condition: Condition
+    met: bool
+    certain: bool | None
+    values: tuple[tuple[str, Value], ...]
+
+
+def parse(text: str) -> Condition:
+    """Read a condition; raises UsageError that says what is wrong with it and where."""
+    return _Parser(text).condition()
+
+
+def check(
+    condition: Condition, prediction: Prediction, base: Prediction | None = None
+) -> Finding:
+    """Return whether a condition is true of a prediction, and of ``base`` where it names that.
+
+    Raises UsageError for a count or a base that is not there, P3SError for a value that is null.
+    """
+    sides = []
+    named: list[tuple[str, Value]] = []
+    for side in (condition.left, condition.right):
+        value = _value(condition, side, base if side.base else prediction)
+        sides.append(value)
+        if side.name:
+            one = _scaled(value, 1.0 / side.factor) if side.factor else value
+            named.append((_shown(side), one))
+    left, right = sides
+    compare = _COMPARE[condition.sign]
+    met = compare(left.value, right.value)
+    certain: bool | None = None
+    if left.known and right.known:
+        ends = {compare(a, b) for a in (left.low, left.high) for b in (right.low, right.high)}
+        certain = len(ends) == 1
+    return Finding(condition, met, certain, tuple(named))
+
+
+def _shown(side: Side) -> str:
+    at = f"@{side.at}" if side.at else ""
+    return f"{'base.' if side.base else ''}{side.name}{'.' if side.end else ''}{side.end}{at}"
+
+
+def _value(condition: Condition, side: Side, prediction: Prediction | None) -> Value:
+    if not side.name:
+        return Value(side.factor, side.factor, side.factor, True, side.kind)
+    if prediction is None:
+        raise UsageError(f"{condition.text!r}: names base, so say whose: --base STUDY")
+    quantity = QUANTITIES[side.name]
+    if not quantity.per_count:
+        return _scaled(_of_all(condition, side, prediction), side.factor)
+    row = _row(condition, side, prediction)
+    found = row[quantity.value]
+    if found is None:
+        raise P3SError(f"{condition.text!r}: {side.name} at {row['n']} processes is not known")
+    low, high = (row[key] if key else None for key in (quantity.low, quantity.high))
+    if side.name in ("efficiency", "cost"):  # goes with the speedup or the time
+        per = prediction.counts[0] / row["n"] if side.name == "efficiency" else row["n"] / 3600.0
+        low, high = (None if end is None else end * per for end in (low, high))
+    if side.end:
+        end = low if side.end == "low" else high
+        if end is None:
+            raise P3SError(
+                f"{condition.text!r}: {side.name} at {row['n']} processes has no interval that "
+                "is known"
+            )
+        return _scaled(Value(end, end, end, True, quantity.kind), side.factor)
+    known = low is not None and high is not None
+    value = Value(
+        found,
+        found if low is None else min(low, found),
+        found if high is None else max(high, found),
+        known,
+        quantity.kind,
+    )
+    return _scaled(value, side.factor)
+
+
+def _of_all(condition: Condition, side: Side, prediction: Prediction) -> Value:
+    """Return a value that is not of one count.
+
+    Where the knee is not reached it is somewhere above the largest count: infinite, and from there.
+    """
+    quantity = QUANTITIES[side.name]
+    found: Any = prediction.data[quantity.value]
+    if isinstance(found, Mapping):
+        found = found["n"]
+    if found is None and side.name == "knee":
+        return Value(math.inf, prediction.counts[-1], math.inf, True, quantity.kind)
+    if found is None:
+        raise P3SError(f"{condition.text!r}: {side.name} is not known")
+    return Value(found, found, found, True, quantity.kind)
+
+
+def _row(condition: Condition, side: Side, prediction: Prediction) -> Mapping[str, Any]:
+    counts = prediction.counts
+    if isinstance(side.at, str):
+        return prediction.at(counts[0] if side.at == "smallest" else counts[-1])
+    if side.at not in counts:
+        where = prediction.source or "the prediction"
+        raise UsageError(
+            f"{condition.text!r}: {where} has no {side.at} processes, it has "
+            f"{', '.join(map(str, counts))}; predict it first: p3s predict STUDY -n {side.at}"
+        )
+    return prediction.at(side.at)
+
+
+def _scaled(value: Value, factor: float) -> Value:
+    if factor == 1.0:
+        return value
+    return replace(value, value=_times(factor, value.value), low=_times(factor, value.low),
+                   high=_times(factor, value.high))  # fmt: skip
+
+
+def _times(factor: float, value: float) -> float:
+    return 0.0 if factor == 0 else factor * value
+
+
+class _Parser:
+    """Reads one condition, a word at a time."""
+
+    def __init__(self, text: str) -> None:
+        self._text = " ".join(text.split())[: MAX_LENGTH + 1]
+        if len(self._text) > MAX_LENGTH:
+            raise UsageError(f"condition {self._text[:40]!r}... is longer than {MAX_LENGTH}")
+        self._words: list[tuple[str, str]] = []
+        at = 0
+        while at < len(self._text):
+            match = _WORD.match(self._text, at)
+            if match is None:
+                self._fail(f"{self._text[at:].split()[0][:20]!r} cannot be read")
+            kind = match.lastgroup or ""
+            self._words.append((kind, match[kind]))
+            at = match.end()
+        self._at = 0
+
+    def condition(self) -> Condition:
+        left = self._side()
+        kind, sign = self._next()
+        if sign not in _COMPARE:
+            self._fail(f"{_quote(sign)} where one of {' '.join(_COMPARE)} was expected")
+        right = self._side()
+        if self._at < len(self._words):
+            self._fail(f"{self._words[self._at][1]!r} after the condition; give --fail-if once per "
+                       "condition")  # fmt: skip
+        if not (left.name or right.name):
+            self._fail(f"it names no quantity ({', '.join(QUANTITIES)})")
+        if None not in (left.kind, right.kind) and left.kind != right.kind:
+            self._fail(f"{left.kind} cannot be compared with {right.kind}")
+        return Condition(self._text, left, sign, right)
+
+    def _side(self) -> Side:
+        kind, word = self._next()
+        if kind != "number":
+            return self._quantity(1.0, kind, word)
+        number = float(word)
+        if not math.isfinite(number):
+            self._fail(f"{word!r} is too large")
+        if self._peek() == "*":
+            self._next()
+            return self._quantity(number, *self._next())
+        if self._peek() in UNITS:
+            unit, factor = UNITS[self._next()[1]]
+            return Side(number * factor, unit)
+        return Side(number, None)
+
+    def _quantity(self, factor: float, kind: str, word: str) -> Side:
+        base = word == "base" and self._peek() == "."
+        if base:
+            self._next()
+            kind, word = self._next()
+        if kind != "name" or word not in QUANTITIES:
+            self._fail(f"{_quote(word)} is no quantity; they are {', '.join(QUANTITIES)}")
+        quantity = QUANTITIES[word]
+        end = ""
+        if self._peek() == ".":
+            self._next()
+            end = self._next()[1]
+            if end not in ("low", "high"):
+                self._fail(f"{word}.{end}: the ends of an interval are low and high")
+            if not quantity.low:
+                self._fail(f"{word} has no interval; {', '.join(_with_ends())} have one")
+        if not quantity.per_count:
+            if self._peek() == "@":
+                self._fail(f"{word} is not of one count: write it without @")
+            return Side(factor, quantity.kind, word, end, "", base)
+        if self._peek() != "@":
+            self._fail(f"{word} of which count? write {word}@1024 or {word}@largest")
+        self._next()
+        return Side(factor, quantity.kind, word, end, self._count(word), base)
+
+    def _count(self, name: str) -> int | str:
+        kind, word = self._next()
+        if word in ("smallest", "largest"):
+            return word
+        if kind != "number" or not word.isdigit() or len(word) > 9 or int(word) < 1:
+            self._fail(f"{name}@{word}: after @ comes a process count, smallest or largest")
+        return int(word)
+
+    def _peek(self) -> str:
+        return self._words[self._at][1] if self._at < len(self._words) else ""
+
+    def _next(self) -> tuple[str, str]:
+        if self._at >= len(self._words):
+            return "end", ""
+        self._at += 1
+        return self._words[self._at - 1]
+
+    def _fail(self, why: str) -> NoReturn:
+        raise UsageError(f"condition {self._text!r}: {why}")
+
+
+def _quote(word: str) -> str:
+    return repr(word) if word else "the end"
+
+
+def _with_ends() -> Sequence[str]:
+    return [name for name, quantity in QUANTITIES.items() if quantity.low]

@@ -1,0 +1,60 @@
+"""The knee of the efficiency and the count to run at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+#: Efficiency below which more processes are not worth it.
+KNEE_EFFICIENCY = 0.5
+
+Row = Mapping[str, Any]
+
+
+def knee(rows: Sequence[Row], threshold: float) -> int | None:
+    """Return the smallest count from which the efficiency stays below the threshold."""
+    found = None
+    for row in reversed(rows):
+        if row["efficiency"] >= threshold:
+            break
+        found = int(row["n"])
+    return found
+
+
+def recommended(
+    rows: Sequence[Row], threshold: float, admits: Callable[[int], bool] | None = None
+) -> dict[str, Any] | None:
+    """Return the largest count on the curve that is efficient enough, its efficiency and why.
+
+    Only counts that were predicted or measured and that the program takes (``admits``). None
+    with a single count, and where times rest on communication that is not representative: they
+    do not tell how fast the program is.
+    """
+    if len(rows) < 2 or any(row["time_from"] == "model" and not row["model_representative"]
+                            for row in rows):  # fmt: skip
+        return None
+    good = [row for row in rows
+            if row["efficiency"] >= threshold and (admits is None or admits(row["n"]))]  # fmt: skip
+    if not good:
+        return None
+    best, limit = good[-1], f"{100 * threshold:.0f} %"
+    why = f"the largest of the counts with an efficiency of {limit} or more"
+    behind = [row for row in rows if row["n"] > best["n"]]
+    if not behind:
+        why += "; larger ones were not predicted"
+    elif (at := crossing(best, behind[0], threshold)) is not None:
+        why += f"; between {best['n']} and {behind[0]['n']} it falls to {limit} at about {at}"
+    return {"n": int(best["n"]), "efficiency": best["efficiency"], "why": why}
+
+
+def crossing(one: Row, other: Row, threshold: float) -> int | None:
+    """Return the count at which the efficiency reaches a threshold between two rows.
+
+    Straight in the efficiency over the logarithm of the count; None where it does not.
+    """
+    high, low = one["efficiency"], other["efficiency"]
+    if not high >= threshold > low:
+        return None
+    share = (high - threshold) / (high - low)
+    return round(one["n"] * math.exp(share * math.log(other["n"] / one["n"])))

@@ -1,0 +1,109 @@
+"""What limits scaling: the core time that every phase loses, by what, and from which count on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+PARTS = ("compute", "transfer", "waiting", "software")
+#: Phases with less than this share of the lost core time are not named.
+LEAST_SHARE = 0.001
+
+Row = Mapping[str, Any]
+#: Count and its phases by number.
+Point = tuple[int, Mapping[int, Row]]
+_WORDS = {
+    "compute": "computation that does not shrink with the number of processes",
+    "transfer": "transfer of messages",
+    "waiting": "waiting for other ranks",
+    "software": "the calls themselves",
+}
+
+
+def limits(rows: Sequence[Row], threshold: float, *, weak: bool = False) -> list[dict[str, Any]]:
+    """Return the phases that lose core time from the smallest to the largest count, worst first.
+
+    Lost core time of phase i at n: n t_i(n) - n0 t_i(n0), of the model; in ``weak`` scaling
+    n t_i(n) - n t_i(n0). ``share``: of what all phases that lose any lose together; ``n``: where
+    this phase alone, all others scaling ideally, would pull the efficiency below the threshold
+    (between two counts straight in log n), None if not up to the largest; ``because``: the part
+    that has grown most.
+    """
+    if len(rows) < 2:
+        return []
+    table = [(row["n"], {phase["phase"]: phase for phase in row["phases"]}) for row in rows]
+    base, last = _Base(*table[0], float(rows[0]["model_s"]), weak), table[-1]
+    lost = {key: base.lost(last, key, "time_s") for key in last[1]}
+    whole = sum(value for value in lost.values() if value > 0)
+    found = []
+    for key, value in sorted(lost.items(), key=lambda item: -item[1]):
+        if value <= 0 or value < LEAST_SHARE * whole:
+            continue
+        phase = last[1][key]
+        at, because = _where(table, base, key, threshold), _because(base, last, key)
+        found.append({
+            "phase": key, "name": phase["name"], "n": at, "share": value / whole,
+            "because": because,
+            "text": _text(phase, value / whole, because, last[0], at, threshold)})  # fmt: skip
+    return found
+
+
+@dataclass(frozen=True)
+class _Base:
+    """The smallest count: its phases by number and its time, and how time scales ideally."""
+
+    n: int
+    phases: Mapping[int, Row]
+    time_s: float
+    weak: bool
+
+    def cores(self, n: int) -> int:
+        """Return by what the time at the base is multiplied to give the ideal core time at n."""
+        return n if self.weak else self.n
+
+    def lost(self, point: Point, key: int, part: str) -> float:
+        """Return the core time that a part of a phase takes more than ideally."""
+        n, phases = point
+        now, then = (float(some.get(key, {}).get(part) or 0.0) for some in (phases, self.phases))
+        return n * now - self.cores(n) * then
+
+    def spare(self, n: int, threshold: float) -> float:
+        """Return the core time that may be lost at an efficiency of the threshold."""
+        return self.cores(n) * self.time_s * (1.0 / threshold - 1.0)
+
+
+def _because(base: _Base, last: Point, key: int) -> str:
+    parts = {part: base.lost(last, key, f"{part}_s") for part in PARTS}
+    phase = last[1][key]
+    if all(phase.get(f"{part}_s") is None for part in PARTS[1:]):
+        # an estimator that does not tell the parts of communication apart
+        parts["transfer"] = base.lost(last, key, "comm_s")
+    return max(PARTS, key=lambda part: parts[part])
+
+
+def _where(table: Sequence[Point], base: _Base, key: int, threshold: float) -> int | None:
+    if threshold <= 0.0:
+        return None
+    before = 0.0
+    for one, other in zip(table, table[1:], strict=False):
+        spare = base.spare(other[0], threshold)
+        now = base.lost(other, key, "time_s") / spare if spare > 0 else 0.0
+        if now > 1.0 and now > before:
+            share = max(1.0 - before, 0.0) / (now - before)
+            at = one[0] * math.exp(share * math.log(other[0] / one[0]))
+            return min(math.ceil(at), other[0])
+        before = now
+    return None
+
+
+def _text(
+    phase: Row, share: float, because: str, n: int, at: int | None, threshold: float
+) -> str:
+    text = (f"phase {phase['name']}: {100 * share:.0f} % of the core time lost at {n} processes, "
+            f"mostly {_WORDS[because]}")  # fmt: skip
+    if at is not None:
+        text += (f"; alone it would bring the efficiency below {100 * threshold:.0f} % at "
+                 f"{at} processes")  # fmt: skip
+    return text

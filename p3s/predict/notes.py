@@ -1,0 +1,147 @@
+"""Sentences that go with a prediction: what is not representative, approximated, not modelled."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from p3s.characterize import tracing
+from p3s.characterize.unmodelled import sentences
+from p3s.predict import outside
+from p3s.predict.measured import Measured
+from p3s.words import mixed_clocks
+
+if TYPE_CHECKING:
+    from p3s.predict.times import PhaseTimes
+
+Replays = Mapping[int, Mapping[str, Any]]
+#: Names listed in one sentence.
+_MOST = 5
+
+
+def not_representative(runs: Mapping[int, Measured], why_not: Mapping[int, str]) -> list[str]:
+    """Say at which counts measured times or communication do not tell how fast the program is.
+
+    ``why_not``: of the communication by count, "" where it does.
+    """
+    notes = []
+    instead = "CPU work and estimated communication stand in for their run times"
+    shared = [n for n, run in sorted(runs.items()) if run.shared_cores]
+    if shared:
+        notes.append(f"at {_join(shared)} processes the traced ranks shared cores: {instead}")
+    for n, run in sorted(runs.items()):
+        if not run.shared_cores and not run.representative:
+            notes.append(
+                f"at {n} processes the traced ranks computed without a core for "
+                f"{100 * run.off_core:.0f} % of the run (other load on the machine, sleeping, "
+                f"input or output): {instead}"
+            )
+    reasons: dict[str, list[int]] = {}
+    for n, why in sorted(why_not.items()):
+        if why:
+            reasons.setdefault(why, []).append(n)
+    for why, counts in reasons.items():
+        notes.append(f"communication at {_join(counts)} processes is not representative: {why}")
+    return notes
+
+
+def notes(
+    rows: Sequence[Mapping[str, Any]], times: Mapping[int, PhaseTimes], replays: Replays,
+    asked: Sequence[Mapping[str, Any]], share: Mapping[str, Mapping[str, float]], ratio: float,
+) -> list[str]:
+    """Return what is to be kept in mind about a prediction; ``asked``: rows that were not run."""
+    head = times[rows[-1]["n"]].head
+    return [
+        *_of_replays(rows, replays, ratio),
+        *_approximated(times),
+        *outside.notes(asked),
+        *_soft_rules(share),
+        *sentences(head),
+        *tracing.sentence(head.get("tracing", {})),
+        *filter(None, [mixed_clocks(head)]),
+    ]
+
+
+def not_modelled(times: PhaseTimes, replayed: Mapping[str, Any]) -> list[str]:
+    """Return what is in no number, at the largest count: ``replayed`` is its replay, or empty."""
+    head = times.head
+    found = ["MPI_Init and what comes before it, MPI_Finalize and what comes after"]
+    unknown = head.get("unknown")
+    names = [str(entry.get("op")) for entry in unknown if isinstance(entry, Mapping)] \
+        if isinstance(unknown, list) else []  # fmt: skip
+    if names:
+        found.append(f"calls whose rule is not known: {_names(names)}")
+    found += sentences(head)
+    free = _ops(replayed.get("left_out"))
+    if free:
+        found.append(f"the time of calls that set up communicators and the like: {_names(free)}")
+    reasons: dict[str, list[str]] = {}
+    entries = replayed.get("unmeasured")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, Mapping) and entry.get("cost") == "none":
+            why = str(entry.get("reason") or "could not be executed")
+            reasons.setdefault(why, []).append(str(entry.get("op")))
+    for why, ops in reasons.items():
+        if set(ops) - {"MPI_Init", "MPI_Init_thread", "MPI_Finalize"}:
+            found.append(f"not replayed, taken to cost nothing: {_names(ops)} ({why})")
+    return list(dict.fromkeys(found))
+
+
+def _ops(entries: Any) -> list[str]:
+    return [str(entry.get("op")) for entry in entries if isinstance(entry, Mapping)] \
+        if isinstance(entries, list) else []  # fmt: skip
+
+
+def _names(names: Iterable[str]) -> str:
+    different = list(dict.fromkeys(names))
+    more = f" and {len(different) - _MOST} more" if len(different) > _MOST else ""
+    return ", ".join(different[:_MOST]) + more
+
+
+def _approximated(times: Mapping[int, PhaseTimes]) -> list[str]:
+    """Return what the chosen estimator left out or guessed, with the counts, each line once."""
+    found: dict[str, list[int]] = {}
+    for n, made in sorted(times.items()):
+        for line in made.approximated:
+            found.setdefault(line, []).append(n)
+    whole = [n for n in sorted(times) if n > 1]
+    return [line if counts == whole or counts == sorted(times)
+            else f"at {_join(counts)} processes: {line}" for line, counts in found.items()]
+
+
+def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Say how much of the program follows rules that are not exact."""
+    return [
+        f"{100 * entry.get('work', 0.0):.1f} % of the computation and "
+        f"{100 * entry.get('events', 0.0):.1f} % of the events follow {verdict} rules"
+        for verdict, entry in share.items()
+        if verdict not in ("exact", "fitted") and max(entry.values(), default=0.0) >= 0.01
+    ]
+
+
+def _of_replays(
+    rows: Sequence[Mapping[str, Any]], replays: Replays, ratio: float
+) -> list[str]:
+    found = []
+    unmeasured = [n for n, replayed in sorted(replays.items()) if replayed.get("unmeasured")]
+    if unmeasured:
+        found.append(f"some classes of events could not be measured at {_join(unmeasured)}")
+    unsure = [row["n"] for row in rows if row["model_low_s"] is None]
+    if unsure:
+        found.append(
+            f"no interval at {_join(unsure)} processes: the spread of a work law is unknown"
+        )
+    twins = sorted({str(op) for r in replays.values() for op in r.get("as_blocking") or ()})
+    if twins:
+        found.append(
+            f"replayed without progress between the call and its completion: "
+            f"{', '.join(twins)}"
+        )
+    if math.isfinite(ratio):
+        found.append(f"the largest count is {ratio:g} times the largest traced one")
+    return found
+
+
+def _join(counts: Sequence[int]) -> str:
+    return ", ".join(map(str, counts))

@@ -1,0 +1,61 @@
+"""Time of every phase and its parts as functions of n, through the predicted counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+PARTS = ("time", "compute", "transfer", "waiting", "software")
+#: A law that misses a count by more than this is none.
+WORST_MISS = 0.25
+#: Phases with less than this share of the time at every count get no laws.
+LEAST_SHARE = 0.005
+#: Values below this share of the phase's time at their count do not decide on a law.
+_SMALL = 1e-4
+
+Row = Mapping[str, Any]
+
+
+def phase_laws(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return laws over n of every phase's time and parts (rows of prediction.json).
+
+    Sums of non-negative terms in n and log2 n, found by p3s.laws.worklaws as those of the work
+    are. ``error``: largest relative miss at the counts. A part has no law ("" as text) where fewer
+    counts are there than its terms need and one to check them, or where the best law misses one
+    by more than a quarter.
+    """
+    found = []
+    table = [{phase["phase"]: phase for phase in row["phases"]} for row in rows]
+    for number, name in _names(rows).items():
+        mine = [(row["n"], phases.get(number)) for row, phases in zip(rows, table, strict=True)]
+        large = any(phase is not None and phase["time_s"] >= LEAST_SHARE * row["model_s"]
+                    for row, (_, phase) in zip(rows, mine, strict=True))  # fmt: skip
+        found.append({
+            "phase": number, "name": name,
+            "parts": {part: _law(part, mine, large) for part in PARTS}})  # fmt: skip
+    return found
+
+
+def _names(rows: Sequence[Row]) -> dict[int, str]:
+    return {phase["phase"]: phase["name"] for row in rows for phase in row["phases"]}
+
+
+def _law(part: str, mine: Sequence[tuple[int, Row | None]], large: bool) -> dict[str, Any]:
+    from p3s.laws.worklaws import fit_work
+
+    points = [(n, phase[f"{part}_s"], phase["time_s"]) for n, phase in mine
+              if phase is not None and phase.get(f"{part}_s") is not None]  # fmt: skip
+    counts = [n for n, _, _ in points]
+    none = {"text": "", "latex": "", "error": None, "counts": counts}
+    if not large or len(points) < 3:
+        return none
+    if not any(value > _SMALL * whole for _, value, whole in points):
+        return {**none, "text": "0", "latex": "0", "error": 0.0}
+    law = fit_work(counts, [value for _, value, _ in points])
+    if len(law.terms) >= len(points):
+        return none
+    miss = max((abs(float(law.value(n)) - value) / value for n, value, whole in points
+                if value > _SMALL * whole), default=0.0)  # fmt: skip
+    if not miss <= WORST_MISS:
+        return none
+    return {"text": law.text(), "latex": law.latex(), "error": miss, "counts": counts}

@@ -1,0 +1,80 @@
+"""What the small runs took beside what the model says of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from p3s.predict.intervals import Factors, combine
+
+Row = Mapping[str, Any]
+
+
+def residuals(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return measured and modelled seconds at every traced count, and their ratio.
+
+    Run times, and computation of the busiest rank in CPU time, which can be compared even where
+    ranks shared cores. ``ratio``: measured over model; ``representative``: whether it tells.
+    """
+    found = []
+    for row in rows:
+        pairs = (("run time", row["measured_s"], row["model_s"],
+                  row["representative"] and row["model_representative"]),
+                 ("computation", row["measured_work_s"], row["work_s"], True))  # fmt: skip
+        for what, measured, model, tells in pairs:
+            if measured is not None:
+                found.append({
+                    "n": row["n"], "what": what, "measured_s": measured, "model_s": model,
+                    "ratio": measured / model if model > 0 else None,
+                    "representative": bool(tells)})  # fmt: skip
+    return found
+
+
+def residual_part(
+    found: Sequence[Row], rows: Sequence[Row], known: Mapping[int, Factors]
+) -> tuple[Factors | None, dict[int, Factors]]:
+    """Return what the small runs add to the interval, by run times and by computation.
+
+    A run that lies inside of what the other parts (``known``, by count) allow adds nothing;
+    outside of it, what is missing to reach it in quadrature, largest over the counts, each side
+    for itself. First result: of run times, which holds for any count; None without any. The
+    second, where there is none: of computation, by count as a share of the time there.
+    """
+    run = _excess(found, "run time", known)
+    if run is not None:
+        return run, {}
+    work = _excess(found, "computation", {row["n"]: _of_computation(row) for row in rows})
+    if work is None:
+        return None, {}
+    return None, {row["n"]: (1.0 - _share(row) * (1.0 - work[0]),
+                             1.0 + _share(row) * (work[1] - 1.0)) for row in rows}  # fmt: skip
+
+
+def _share(row: Row) -> float:
+    """Return the share of the computation in the time of the model."""
+    return min(row["compute_s"] / row["model_s"], 1.0) if row["model_s"] > 0 else 0.0
+
+
+def _of_computation(row: Row) -> Factors:
+    """Return the ends of the computation alone: those of work and cost without the messages."""
+    low, high = combine(row["interval_parts"][part] for part in ("work", "cost"))
+    share = _share(row)
+    if share <= 0.0:
+        return 1.0, 1.0
+    return max(1.0 - (1.0 - low) / share, 0.0), 1.0 + (high - 1.0) / share
+
+
+def _excess(found: Sequence[Row], what: str, known: Mapping[int, Factors]) -> Factors | None:
+    told = [entry for entry in found
+            if entry["what"] == what and entry["representative"] and entry["ratio"]]  # fmt: skip
+    if not told:
+        return None
+    low = high = 0.0
+    for entry in told:
+        off = math.log(entry["ratio"])
+        end = known.get(entry["n"], (1.0, 1.0))[off > 0]
+        width = abs(math.log(end)) if end > 0 else math.inf
+        more = math.sqrt(max(off**2 - width**2, 0.0)) if math.isfinite(width) else 0.0
+        low, high = (low, max(high, more)) if off > 0 else (max(low, more), high)
+    return math.exp(-low), math.exp(high)

@@ -1,0 +1,189 @@
+"""A prediction that was saved: read checked, asked by count, shown in a notebook."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from p3s.errors import Damaged, P3SError
+from p3s.schemas import first_problem, load_schema
+from p3s.study import Study, as_json, read_json, write_json
+
+SCHEMA = "p3s.prediction"
+VERSION = 2
+
+#: Values of a row that a table of counts holds, in this order.
+COUNT_COLUMNS = (
+    "n", "time_s", "low_s", "high_s", "time_from", "speedup", "speedup_low", "speedup_high",
+    "efficiency", "cost_core_h", "model_s", "model_low_s", "model_high_s", "compute_s", "comm_s",
+    "transfer_s", "waiting_s", "software_s", "measured_s", "representative", "estimator",
+)  # fmt: skip
+#: Values of a phase that a table of phases holds, behind the count.
+PHASE_COLUMNS = (
+    "phase", "name", "kind", "weight", "time_s", "low_s", "high_s", "compute_s", "compute_low_s",
+    "compute_high_s", "comm_s", "transfer_s", "waiting_s", "software_s",
+)  # fmt: skip
+
+#: Rounding of sums that ends of intervals may be off by.
+_SLACK = 1e-9
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction:
+    """Run time, speedup and efficiency at several process counts, as in prediction.json.
+
+    ``data``: the file's content (docs/formats.md; p3s/schemas/prediction-2.json); ``source``: the
+    file, None when it was not read from one. Times are in seconds.
+    """
+
+    data: Mapping[str, Any]
+    source: Path | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], source: Path | None = None) -> Prediction:
+        """Return a prediction made of a file's content; raises Damaged where it makes no sense."""
+        wrong = first_problem(data, load_schema("prediction-2")) or _disorder(data)
+        if wrong:
+            raise Damaged(f"{source or 'prediction'}: damaged: {wrong}; run p3s predict again")
+        return cls(data, source)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Prediction:
+        """Read the prediction of a study directory, or a prediction.json.
+
+        Raises P3SError, in one line, when there is none, when it is damaged or of another version.
+        """
+        file = _file_of(Path(path))
+        try:
+            data = read_json(file, SCHEMA, VERSION)
+        except P3SError:
+            _refuse_old(file)
+            raise
+        return cls.of(data, file)
+
+    def save(self, path: Path | str) -> None:
+        """Write the prediction as JSON, whole or not at all; raises P3SError when it cannot be."""
+        write_json(Path(path), dict(self.data))
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Process counts, ascending."""
+        return tuple(row["n"] for row in self.data["counts"])
+
+    def at(self, n: int) -> Mapping[str, Any]:
+        """Return the row of a process count; raises P3SError when it was not predicted."""
+        for row in self.data["counts"]:
+            if row["n"] == n:
+                found: Mapping[str, Any] = row
+                return found
+        there = ", ".join(map(str, self.counts))
+        raise P3SError(f"{n} processes are not in the prediction; it has {there}")
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return one list per value, an entry per count: ``pandas.DataFrame(p.columns())``."""
+        rows = self.data["counts"]
+        return {key: [row[key] for row in rows] for key in COUNT_COLUMNS}
+
+    def phase_columns(self) -> dict[str, list[Any]]:
+        """Return one list per value, an entry per count and phase."""
+        pairs = [(row["n"], phase) for row in self.data["counts"] for phase in row["phases"]]
+        return {
+            "n": [n for n, _ in pairs],
+            **{key: [phase[key] for _, phase in pairs] for key in PHASE_COLUMNS},
+        }
+
+    def to_json(self) -> str:
+        """Return the prediction as the text of prediction.json."""
+        return as_json(dict(self.data))
+
+    def __repr__(self) -> str:
+        """Return the counts and the last one's speedup, as one line."""
+        first, last = self.data["counts"][0], self.data["counts"][-1]
+        ends = ""
+        if last["speedup_low"] is not None and last["speedup_high"] is not None:
+            ends = f" ({last['speedup_low']:.3g} to {last['speedup_high']:.3g})"
+        doubt = ", low confidence" if self.data["low_confidence"] else ""
+        span = f"{first['n']} to {last['n']}" if first is not last else f"{first['n']}"
+        return (
+            f"Prediction({span} processes, {len(self.counts)} counts, "
+            f"{len(last['phases'])} phases, speedup {last['speedup']:.3g}{ends}, "
+            f"estimator {self.data['estimator']!r:.40}{doubt})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: verdict, curve and table, static and without a script."""
+        # how it looks is the business of the report, which no computation here rests on
+        from p3s.report.notebook import fragment
+
+        return fragment(dict(self.data))
+
+
+def read_prediction(path: Path | str) -> dict[str, Any]:
+    """Return the content of a study's prediction.json, checked; raises P3SError in one line."""
+    return dict(Prediction.load(path).data)
+
+
+def _file_of(path: Path) -> Path:
+    """Return the prediction.json that a path means."""
+    if not path.is_dir():
+        if not path.exists():
+            raise P3SError(f"{path}: not there; name a study directory or a prediction.json")
+        return path
+    study = Study(path)
+    if not study.prediction_path.exists():
+        study = Study.open(path)
+        name = shlex.quote(str(path))
+        raise P3SError(
+            f"{path}: no prediction yet; make one first: p3s predict {name} -n COUNTS"
+        )
+    return study.prediction_path
+
+
+def _refuse_old(file: Path) -> None:
+    """Raise P3SError for a prediction of the first version, which lacks most of what is read."""
+    try:
+        read_json(file, SCHEMA, 1)
+    except P3SError:
+        return
+    raise P3SError(
+        f"{file}: made by an older P3S; make it again: "
+        f"p3s predict {shlex.quote(str(file.parent))} -n COUNTS"
+    )
+
+
+def _disorder(data: Mapping[str, Any]) -> str:
+    """Return what in a prediction contradicts itself, "" when nothing does.
+
+    Counts ascend, the first is the baseline, and no interval is beside its value.
+    """
+    rows: Sequence[Mapping[str, Any]] = data["counts"]
+    counts = [row["n"] for row in rows]
+    for before, after in zip(counts, counts[1:], strict=False):
+        if after <= before:
+            return f"counts: {after} follows {before}"
+    if data["baseline_n"] != counts[0]:
+        return f"baseline_n is {data['baseline_n']}, not the smallest count, {counts[0]}"
+    if data["knee"] is not None and data["knee"] not in counts:
+        return f"knee is {data['knee']}, not one of the counts"
+    for row in rows:
+        for key, low, high in (
+            ("time_s", "low_s", "high_s"),
+            ("model_s", "model_low_s", "model_high_s"),
+            ("speedup", "speedup_low", "speedup_high"),
+        ):
+            if not _between(row[low], row[key], row[high]):
+                return f"at {row['n']} processes {key} is outside of its interval"
+        for phase in row["phases"]:
+            if not _between(phase["low_s"], phase["time_s"], phase["high_s"]):
+                return f"at {row['n']} processes time_s of phase {phase['phase']} is outside of " \
+                       "its interval"
+    return ""
+
+
+def _between(low: float | None, value: float, high: float | None) -> bool:
+    slack = _SLACK * max(abs(value), math.ulp(1.0))
+    return (low is None or low <= value + slack) and (high is None or value - slack <= high)

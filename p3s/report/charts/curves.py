@@ -1,0 +1,156 @@
+"""Speedup and efficiency over the process count, with interval, ideal and measured points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from p3s.report.charts.draw import Svg
+from p3s.report.charts.scales import Linear, Log, nice_top, spaced
+from p3s.report.points import Point, checked_rows, points_of
+from p3s.report.text import factor, interval, percent, seconds
+from p3s.report.values import amount, count, mapping
+
+WIDTH, HEIGHT = 560.0, 400.0
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 18.0, 14.0, 46.0
+
+Scale = Callable[[float], float]
+
+
+def speedup_chart(prediction: Mapping[str, Any]) -> str:
+    """Return speedup over processes, both logarithmic."""
+    points = points_of(prediction)
+    shown = [v for p in points for v in (p.speedup, p.low, p.high, p.ideal, p.model) if v]
+    high = max(1.0, *shown) * 1.08
+    low = max(min(1.0, *shown) / 1.12, high / 2.0**16)  # what is near zero must not flatten it
+    svg = Svg(WIDTH, HEIGHT, f"Speedup over the number of processes, relative to {points[0].n}; "
+                             "the table of process counts has the numbers")
+    x = Log(points[0].n, points[-1].n, LEFT + 12, WIDTH - RIGHT - 12)
+    y = Log(low, high, HEIGHT - BOTTOM, TOP)
+    _frame(svg, prediction, points, x, [(y(tick), f"{tick:,.3g}x") for tick in y.powers()])
+    first, last = points[0], points[-1]
+    svg.polyline([(x(first.n), y(first.ideal)), (x(last.n), y(last.ideal))], "ideal")
+    _series(svg, prediction, points, x, y, lambda point, value: value, rising=True)
+    return svg.markup()
+
+
+def efficiency_chart(prediction: Mapping[str, Any]) -> str:
+    """Return efficiency over processes; empty where there is one count only."""
+    points = points_of(prediction)
+    if len(points) < 2:
+        return ""
+    base = points[0].n
+
+    def efficiency(point: Point, value: float) -> float:
+        return value * base / point.n
+
+    shown = [efficiency(p, v) for p in points for v in (p.speedup, p.high, p.model)
+             if v is not None]
+    top = min(nice_top(max(1.0, *shown)), 4.0)
+    svg = Svg(WIDTH, HEIGHT, f"Efficiency over the number of processes, relative to {base}; "
+                             "the table of process counts has the numbers")
+    x = Log(points[0].n, points[-1].n, LEFT + 12, WIDTH - RIGHT - 12)
+    y = Linear(0.0, top, HEIGHT - BOTTOM, TOP)
+    _frame(svg, prediction, points, x,
+           [(y(tick), f"{100 * tick:.0f} %") for tick in Linear(0, top, 0, 1).ticks()])
+    svg.line((x(points[0].n), y(1.0)), (x(points[-1].n), y(1.0)), "ideal")
+    limit = amount(prediction.get("knee_efficiency"))
+    if limit is not None and 0 < limit < top:
+        svg.line((LEFT, y(limit)), (WIDTH - RIGHT, y(limit)), "limit")
+        svg.text(LEFT + 6, y(limit) + 15, f"{percent(limit)}: worth it above", "note")
+    _series(svg, prediction, points, x, y, efficiency, rising=False)
+    return svg.markup()
+
+
+def _frame(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x: Scale,
+           y_ticks: Sequence[tuple[float, str]]) -> None:
+    """Draw what is behind the curve: what was traced, grid lines and their labels."""
+    bottom = HEIGHT - BOTTOM
+    traced = [n for n in map(count, prediction.get("traced_counts") or ()) if n]
+    if traced and points[0].n <= max(traced) < points[-1].n:
+        edge = x(max(traced))
+        svg.rect(LEFT, TOP, edge - LEFT, bottom - TOP, "traced",
+                 f"traced, up to {max(traced)} processes")
+        if edge - LEFT > 56:
+            svg.text(edge - 6, TOP + 15, "traced", "note", "end")
+        if WIDTH - RIGHT - edge > 90:
+            svg.text(edge + 6, TOP + 15, "predicted", "note")
+    for place, text in y_ticks:
+        svg.line((LEFT, place), (WIDTH - RIGHT, place), "grid")
+        svg.text(LEFT - 8, place + 4, text, anchor="end")
+    texts = [f"{point.n:,}" for point in points]
+    keep = spaced([x(point.n) for point in points], texts)
+    for point, text, shown in zip(points, texts, keep, strict=True):
+        if shown:
+            svg.line((x(point.n), bottom), (x(point.n), bottom + 5), "tick")
+            svg.text(x(point.n), bottom + 20, text, anchor="middle")
+    svg.line((LEFT, bottom), (WIDTH - RIGHT, bottom), "axis")
+    svg.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "processes", "name", "middle")
+
+
+def _series(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x: Scale, y: Scale,
+            value_of: Callable[[Point, float], float], rising: bool) -> None:
+    """Draw interval, curve, marks, and a box of numbers for each count."""
+    bounded = [p for p in points if p.low is not None and p.high is not None]
+    if len(bounded) > 1:
+        svg.polygon([*((x(p.n), y(value_of(p, p.high or 0.0))) for p in bounded),
+                     *((x(p.n), y(value_of(p, p.low or 0.0))) for p in reversed(bounded))], "band")
+    elif bounded and bounded[0].low != bounded[0].high:
+        only = bounded[0]
+        svg.line((x(only.n), y(value_of(only, only.low or 0.0))),
+                 (x(only.n), y(value_of(only, only.high or 0.0))), "whisker")
+    svg.polyline([(x(p.n), y(value_of(p, p.speedup))) for p in points], "curve")
+    best = count(mapping(prediction.get("recommended")).get("n"))
+    for point in points:
+        place = x(point.n), y(value_of(point, point.speedup))
+        if point.n == best:
+            svg.circle(*place, 11, "best")
+        if point.measured:
+            if point.model is not None:
+                svg.circle(x(point.n), y(value_of(point, point.model)), 4, "model")
+            svg.rect(place[0] - 4.5, place[1] - 4.5, 9, 9, "measured")
+        else:
+            svg.circle(*place, 4 if len(points) <= 40 else 2, "predicted")
+    if best in {point.n for point in points} and len(points) > 1:
+        point = next(p for p in points if p.n == best)
+        _best(svg, x(point.n), y(value_of(point, point.speedup)), rising)
+    _hits(svg, prediction, points, x, lambda p: y(value_of(p, p.speedup)))
+
+
+def _best(svg: Svg, x: float, y: float, rising: bool) -> None:
+    """Name the recommended count on the side where no curve is."""
+    right = x < WIDTH - RIGHT - 90
+    below = rising == right
+    svg.text(x + 12 if right else x - 12, y + 24 if below else y - 14, "worth using",
+             "bestname", "start" if right else "end")
+
+
+def _hits(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x: Scale,
+          y: Callable[[Point], float]) -> None:
+    """Make each count a column that shows its numbers when the pointer is there."""
+    rows = checked_rows(prediction)
+    places = [x(point.n) for point in points]
+    for k, (point, row) in enumerate(zip(points, rows, strict=True)):
+        left = (places[k - 1] + places[k]) / 2 if k else LEFT
+        right = (places[k] + places[k + 1]) / 2 if k + 1 < len(places) else WIDTH - RIGHT
+        if right - left < 1.5:
+            continue
+        svg.group("hit")
+        svg.rect(left, TOP, right - left, HEIGHT - TOP - BOTTOM, "catch")
+        svg.line((places[k], TOP), (places[k], HEIGHT - BOTTOM), "guide")
+        svg.tip(places[k], y(point), _tip(point, row), LEFT, WIDTH - RIGHT)
+        svg.end()
+
+
+def _tip(point: Point, row: Mapping[str, Any]) -> list[str]:
+    ends = interval(amount(row.get("low_s")), amount(row.get("high_s")))
+    told = [f"{point.n:,} processes, {'measured' if point.measured else 'predicted'}",
+            f"time {seconds(row['time_s'])}" + (f"  ({ends})" if " to " in ends else ""),
+            f"speedup {factor(point.speedup)}", f"efficiency {percent(row['efficiency'])}"]
+    if point.low is not None and point.high is not None and point.low != point.high:
+        told[2] += f"  ({factor(point.low)} to {factor(point.high)})"
+    if point.measured and point.model is not None:
+        told.append(f"by the model {factor(point.model)}")
+    return told
+
+

@@ -1,0 +1,382 @@
+"""Two predictions side by side: who is faster from where on, how sure that is, and which phases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from p3s.errors import P3SError
+from p3s.predict.saved import Prediction
+from p3s.report.points import row_is_doubtful
+from p3s.report.text import NOT_KNOWN, factor, percent, seconds, visible
+from p3s.words import differing
+
+#: Phases listed one by one in a table; the rest is summed up and said so.
+MAX_PHASES = 12
+#: Parts of a phase's time, as they are told apart.
+PARTS = ("compute", "transfer", "waiting", "software")
+#: Ratios closer to 1 than this are no difference.
+EQUAL = 0.005
+
+
+@dataclass(frozen=True)
+class CountPair:
+    """A count of both predictions; times in s.
+
+    ``ratio`` is B over A, ``low`` and ``high`` its ends: each time independently anywhere in its
+    interval; None where that is not known. ``apart``: whether 1 is outside of them.
+    """
+
+    n: int
+    a_s: float
+    b_s: float
+    ratio: float | None
+    low: float | None
+    high: float | None
+    apart: bool | None
+    a_efficiency: float
+    b_efficiency: float
+    a_interval: tuple[float | None, float | None]
+    b_interval: tuple[float | None, float | None]
+    doubtful: bool
+
+
+@dataclass(frozen=True)
+class PhasePair:
+    """A phase of both, or of one of them (None in the other); times in s.
+
+    ``mostly``: the part of the time that changed most, "" if it did not.
+    """
+
+    name: str
+    kind: str
+    a_s: float | None
+    b_s: float | None
+    change_s: float
+    mostly: str
+    a_law: str
+    b_law: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two predictions side by side; ``n`` is the count of the phases, largest change first."""
+
+    a: str
+    b: str
+    verdict: list[str]
+    counts: list[CountPair]
+    only_a: list[int]
+    only_b: list[int]
+    n: int
+    phases: list[PhasePair]
+    differences: list[tuple[str, str, str]]
+    notes: list[str]
+    low_confidence: list[str]
+
+
+def compare(
+    a: Prediction,
+    b: Prediction,
+    *,
+    names: tuple[str, str] = ("A", "B"),
+    commands: tuple[Sequence[str], Sequence[str]] = ((), ()),
+    n: int | None = None,
+) -> Comparison:
+    """Compare two predictions at the counts they share, and their phases at ``n``.
+
+    ``n`` is the largest common count if it is not given. Raises P3SError when no count is common,
+    or ``n`` is not.
+    """
+    common = [count for count in a.counts if count in b.counts]
+    if not common:
+        raise P3SError(
+            f"no common process count: A has {_join(a.counts)}, B has {_join(b.counts)}; "
+            "predict one for both with p3s predict"
+        )
+    if n is not None and n not in common:
+        raise P3SError(f"{n} processes are not in both; common are {_join(common)}")
+    at = common[-1] if n is None else n
+    pairs = [_pair(a.at(count), b.at(count)) for count in common]
+    phases = list(_phases(a, b, at))
+    return Comparison(
+        a=visible(names[0]),
+        b=visible(names[1]),
+        verdict=_verdict(pairs, at, phases),
+        counts=pairs,
+        only_a=[count for count in a.counts if count not in common],
+        only_b=[count for count in b.counts if count not in common],
+        n=at,
+        phases=phases,
+        differences=_differences(a, b, commands),
+        notes=_notes(a, b),
+        low_confidence=[
+            f"{which}: {visible(str(text))}"
+            for which, one in (("A", a), ("B", b))
+            for text in one.data["low_confidence"]
+        ],
+    )
+
+
+def _pair(a: Mapping[str, Any], b: Mapping[str, Any]) -> CountPair:
+    low = _over(b["low_s"], a["high_s"])
+    high = _over(b["high_s"], a["low_s"])
+    known = low is not None and high is not None
+    return CountPair(
+        a["n"], a["time_s"], b["time_s"], _over(b["time_s"], a["time_s"]), low, high,
+        bool(low > 1.0 or high < 1.0) if known and low is not None and high is not None else None,
+        a["efficiency"], b["efficiency"], (a["low_s"], a["high_s"]), (b["low_s"], b["high_s"]),
+        row_is_doubtful(a) or row_is_doubtful(b),
+    )  # fmt: skip
+
+
+def _over(top: float | None, bottom: float | None) -> float | None:
+    """Return a ratio; of two times of nothing it is 1, of something to nothing not known."""
+    if top is None or bottom is None:
+        return None
+    if bottom <= 0:
+        return 1.0 if top <= 0 else None
+    ratio = top / bottom
+    return ratio if math.isfinite(ratio) else None
+
+
+def _by_place(row: Mapping[str, Any]) -> dict[tuple[str, str, int], Mapping[str, Any]]:
+    """Return the phases by kind, name, and how many of that name come before."""
+    found: dict[tuple[str, str, int], Mapping[str, Any]] = {}
+    for phase in row["phases"]:
+        kind, name = str(phase["kind"]), str(phase["name"])
+        before = 0
+        while (kind, name, before) in found:
+            before += 1
+        found[kind, name, before] = phase
+    return found
+
+
+def _phases(a: Prediction, b: Prediction, n: int) -> list[PhasePair]:
+    """Return the phases of both at a count, largest change first."""
+    before, after = _by_place(a.at(n)), _by_place(b.at(n))
+    laws = [_laws(a), _laws(b)]
+    pairs = []
+    for place in dict.fromkeys([*before, *after]):
+        one, other = before.get(place), after.get(place)
+        pairs.append(
+            PhasePair(
+                visible(place[1], 60),
+                place[0],
+                None if one is None else one["time_s"],
+                None if other is None else other["time_s"],
+                (other["time_s"] if other else 0.0) - (one["time_s"] if one else 0.0),
+                _mostly(one or {}, other or {}),
+                laws[0].get(one["phase"], "") if one else "",
+                laws[1].get(other["phase"], "") if other else "",
+            )
+        )
+    return sorted(pairs, key=lambda pair: -abs(pair.change_s))
+
+
+def _laws(prediction: Prediction) -> dict[int, str]:
+    """Return the law of each phase's time, as text, by the phase's number."""
+    return {
+        entry["phase"]: visible(entry["parts"].get("time", {}).get("text", ""), 100)
+        for entry in prediction.data["phase_laws"]
+    }
+
+
+def _mostly(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    """Return the part that changed most; communication as one where its parts are not known."""
+    keys = [f"{part}_s" for part in PARTS]
+    split = all(one.get(key) is not None for one in (a, b) if one for key in keys)
+    parts = dict(zip(PARTS, keys, strict=True)) if split else \
+        {"compute": "compute_s", "communication": "comm_s"}  # fmt: skip
+    changes = {part: abs((b.get(key) or 0.0) - (a.get(key) or 0.0)) for part, key in parts.items()}
+    most = max(changes, key=lambda part: changes[part])
+    return most if changes[most] > 0 else ""
+
+
+def _verdict(pairs: Sequence[CountPair], n: int, phases: Sequence[PhasePair]) -> list[str]:
+    """Return who is faster at the count, how sure that is, where it turns, and by which phase."""
+    pair = next(each for each in pairs if each.n == n)
+    times = f"({seconds(pair.b_s)} against {seconds(pair.a_s)})"
+    sign = _sign(pair)
+    if not sign:
+        said = [f"At {n} processes B takes as long as A {times}."]
+    else:
+        change = "faster than A" if sign > 0 else "slower than A"
+        if pair.ratio and sign > 0:
+            change = f"{factor(1 / pair.ratio)} as fast as A"
+        elif pair.ratio:
+            change += f" by {percent(pair.ratio - 1)}"
+        said = [f"At {n} processes B is {change} {times}, {_sure(pair)}."]
+    said += _turning(pairs)
+    worst = phases[0] if phases else None
+    if worst is not None and sign and worst.change_s:
+        more = "more" if worst.change_s > 0 else "less"
+        mostly = f", mostly {worst.mostly}" if worst.mostly else ""
+        change = f"{seconds(abs(worst.change_s))} {more}"
+        said.append(f"Phase {worst.name} changes most: {change}{mostly}.")
+    if pair.doubtful:
+        said[0] = f"Not representative: {said[0][0].lower()}{said[0][1:]}"
+    return said
+
+
+def _sign(pair: CountPair) -> int:
+    """Return 1 where B is faster, -1 where A is, 0 where they take as long."""
+    if abs(pair.b_s - pair.a_s) <= EQUAL * pair.a_s:
+        return 0
+    return 1 if pair.b_s < pair.a_s else -1
+
+
+def _sure(pair: CountPair) -> str:
+    if pair.apart is None:
+        return "and how sure that is is not known: an interval is missing"
+    if pair.apart:
+        return "and the intervals do not overlap"
+    return "but the intervals overlap: what is predicted leaves it open"
+
+
+def _turning(pairs: Sequence[CountPair]) -> list[str]:
+    """Return from which count on the faster one is another, if it changes once."""
+    told = [(pair.n, sign) for pair in pairs if (sign := _sign(pair))]
+    if len(pairs) < 2 or not told:
+        return []
+    turns = [after for before, after in zip(told, told[1:], strict=False) if before[1] != after[1]]
+    faster = {1: "B", -1: "A"}
+    if not turns:
+        where = "all" if len(told) == len(pairs) else f"{len(told)} of {len(pairs)}"
+        return [f"{faster[told[0][1]]} is faster at {where} common counts."]
+    if len(turns) == 1:
+        return [f"{faster[turns[0][1]]} is faster from {turns[0][0]} processes on, "
+                f"{faster[-turns[0][1]]} below."]  # fmt: skip
+    return ["Which one is faster changes several times."]
+
+
+def _differences(
+    a: Prediction, b: Prediction, commands: tuple[Sequence[str], Sequence[str]]
+) -> list[tuple[str, str, str]]:
+    """Return what is not the same about the two predictions, in words."""
+
+    def best(one: Prediction) -> str:
+        found = one.data["recommended"]
+        return NOT_KNOWN if found is None else f"{found['n']} processes"
+
+    def knee(one: Prediction) -> str:
+        found = one.data["knee"]
+        return "none" if found is None else f"{found} processes"
+
+    def machine(one: Prediction) -> str:
+        target = one.data.get("machine", {}).get("target")
+        name = target.get("name") if isinstance(target, Mapping) else None
+        return visible(str(name), 80) if name else "that of the runs"
+
+    rows = [
+        ("estimator", *(visible(one.data["estimator"], 60) for one in (a, b))),
+        ("traced counts", *(_join(one.data["traced_counts"]) for one in (a, b))),
+        ("baseline", *(f"{one.data['baseline_n']} processes" for one in (a, b))),
+        ("knee", knee(a), knee(b)),
+        ("efficiency at the knee", *(percent(one.data["knee_efficiency"]) for one in (a, b))),
+        ("recommended", best(a), best(b)),
+        ("without a rule", *(percent(one.data["unknown_share"]) for one in (a, b))),
+        ("machine", machine(a), machine(b)),
+    ]
+    if commands[0] and commands[1] and list(commands[0]) != list(commands[1]):
+        rows.insert(0, ("command", *(visible(text) for text in differing(*commands))))
+    return [(what, one, other) for what, one, other in rows if one != other]
+
+
+def _notes(a: Prediction, b: Prediction) -> list[str]:
+    notes = []
+    if a.data["baseline_n"] != b.data["baseline_n"]:
+        notes.append(
+            f"efficiencies relate to {a.data['baseline_n']} processes in A, to "
+            f"{b.data['baseline_n']} in B: compare times"
+        )
+    if a.data["estimator"] != b.data["estimator"]:
+        notes.append("the communication is from different estimators, which may be the difference")
+    for which, one in (("A", a), ("B", b)):
+        notes += [f"{which}: {visible(str(text), 400)}" for text in one.data["not_representative"]]
+    return notes
+
+
+def _join(counts: Sequence[int]) -> str:
+    return ", ".join(map(str, counts)) or "none"
+
+
+def as_text(found: Comparison) -> str:
+    """Return a comparison as text: the verdict first, then counts, phases and what else differs."""
+    parts = [*found.verdict, "", f"A: {found.a}", f"B: {found.b}", ""]
+    parts.append(_table(_count_cells(found.counts),
+                        ["processes", "A", "B", "B/A", "interval", "efficiency A",
+                         "efficiency B"]))  # fmt: skip
+    for which, counts in (("A", found.only_a), ("B", found.only_b)):
+        if counts:
+            parts.append(f"only in {which}: {_join(counts)} processes")
+    parts += ["", f"Phases at {found.n} processes, largest change first"]
+    shown, rest = found.phases[:MAX_PHASES], found.phases[MAX_PHASES:]
+    parts.append(_table(_phase_cells(shown), ["phase", "A", "B", "change", "mostly"], left=(0, 4)))
+    if rest:
+        change = sum(pair.change_s for pair in rest)
+        parts.append(f"{len(rest)} more phases change by {_signed(change)} together")
+    laws = [pair for pair in shown[:3] if pair.a_law and pair.b_law and pair.a_law != pair.b_law]
+    for pair in laws:
+        parts.append(f"{pair.name}: time in s is {pair.a_law} in A, {pair.b_law} in B")
+    if found.differences:
+        parts += ["", _table(found.differences, ["differs", "A", "B"], left=(0, 1, 2))]
+    parts += [f"note: {note}" for note in found.notes]
+    if any(pair.doubtful for pair in found.counts):
+        parts.append("*     rests on communication that is not representative")
+    return "\n".join(parts)
+
+
+def _count_cells(pairs: Sequence[CountPair]) -> Iterator[list[str]]:
+    for pair in pairs:
+        ends = NOT_KNOWN
+        if pair.low is not None and pair.high is not None:
+            ends = f"{pair.low:.2f} to {pair.high:.2f}"
+        ratio = NOT_KNOWN if pair.ratio is None else f"{pair.ratio:.2f}"
+        yield [
+            str(pair.n), seconds(pair.a_s), seconds(pair.b_s),
+            f"{ratio}{'*' if pair.doubtful else ' '}", ends,
+            percent(pair.a_efficiency), percent(pair.b_efficiency),
+        ]  # fmt: skip
+
+
+def _phase_cells(pairs: Sequence[PhasePair]) -> Iterator[list[str]]:
+    for pair in pairs:
+        yield [pair.name, seconds(pair.a_s), seconds(pair.b_s), _signed(pair.change_s), pair.mostly]
+
+
+def _signed(change: float) -> str:
+    return f"{'+' if change > 0 else ''}{seconds(change)}"
+
+
+def _table(
+    rows: Sequence[Sequence[str]] | Iterator[Sequence[str]],
+    head: Sequence[str],
+    left: Sequence[int] = (),
+) -> str:
+    lines = [list(head), *map(list, rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def as_json(found: Comparison) -> dict[str, Any]:
+    """Return a comparison as an object for JSON; times in s, null where not known."""
+    whole = asdict(found)
+    whole["differences"] = [
+        {"what": what, "a": one, "b": other} for what, one, other in found.differences
+    ]
+    return whole
+
+
+def as_columns(found: Comparison) -> dict[str, list[Any]]:
+    """Return the counts as columns, for CSV."""
+    keys = ("n", "a_s", "b_s", "ratio", "low", "high", "a_efficiency", "b_efficiency")
+    return {key: [getattr(pair, key) for pair in found.counts] for key in keys}

@@ -1,0 +1,258 @@
+"""Where the time goes: phases at the largest count, their parts over all counts, laws, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from p3s.predict.outside import NOTED, ratio_text
+from p3s.report.counts import thinned
+from p3s.report.mathml import Maths, maths
+from p3s.report.points import checked_rows
+from p3s.report.text import NOT_KNOWN, percent, seconds, span, visible
+from p3s.report.values import amount, count, mapping, number, rows, words
+from p3s.report.verdict import phase_time
+
+#: Phases listed one by one; the rest is summed up and said so.
+MAX_PHASES = 200
+#: Phases with a colour of their own in the stacked bars.
+COLOURED = 7
+#: Phases with curves of their own, and with laws.
+DRAWN, LAWS = 9, 60
+#: Counts with a bar.
+MAX_BARS = 24
+#: Parts of the time in the order of a stack; ``comm`` is communication that is not split.
+KINDS = ("compute", "software", "transfer", "waiting", "comm")
+KIND_NAMES = {"compute": "computation", "software": "MPI software", "transfer": "transfer",
+              "waiting": "waiting", "comm": "communication"}
+#: What a part of a prediction's phase is when it is of another kind than a loop.
+_SORTS = {"start": "start of the program", "end": "end of the program", "rest": "outside loops"}
+
+
+@dataclass(frozen=True)
+class PhaseCost:
+    """One phase at the largest count: its share of the time and what the time is spent on.
+
+    sure: interval of the computation, and how far it is outside of what was measured.
+    bar: widths of its parts by kind, of the whole run's time.
+    """
+
+    name: str
+    sort: str
+    weight: str
+    time: str
+    interval: str
+    share: str
+    compute: str
+    comm: str
+    waiting: str
+    sure: str
+    bar: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The time of the model at one count, in seconds: by kind and by phase, and its interval."""
+
+    n: int
+    kinds: dict[str, float]
+    phases: list[float]
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """Stacks of all counts; ``names``: of the phases, with others the last one is all of those."""
+
+    rows: list[Stack]
+    names: list[str]
+    has_others: bool
+    cut: str
+
+
+@dataclass(frozen=True)
+class PhaseCurves:
+    """The parts of one phase over the counts, in seconds; None where a part is not known."""
+
+    name: str
+    share: str
+    counts: list[int]
+    parts: dict[str, list[float | None]]
+
+
+@dataclass(frozen=True)
+class LawRow:
+    """The laws of one phase: by part, the law as mathematics and how far it is off at most."""
+
+    name: str
+    parts: dict[str, tuple[Maths, str]]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What limits scaling: a phase with its share of the lost core time."""
+
+    name: str
+    because: str
+    share: float
+    share_text: str
+    since: str
+    text: str
+
+
+def phase_costs(prediction: Mapping[str, Any]) -> tuple[list[PhaseCost], str]:
+    """Return the phases at the largest count, largest first, and what was left out."""
+    phases = sorted(checked_rows(prediction)[-1]["phases"], key=phase_time, reverse=True)
+    whole = sum(map(phase_time, phases))
+    costs = []
+    for phase in phases[:MAX_PHASES]:
+        time = phase_time(phase)
+        parts = kinds_of(phase)
+        weight = number(phase.get("weight"))
+        costs.append(PhaseCost(
+            visible(str(phase["name"])), _SORTS.get(str(phase.get("kind")), ""),
+            NOT_KNOWN if weight is None else f"{weight:,.10g}", seconds(time),
+            span(amount(phase.get("low_s")), amount(phase.get("high_s"))),
+            percent(time / whole if whole else 0.0), seconds(amount(phase.get("compute_s"))),
+            seconds(amount(phase.get("comm_s"))), seconds(amount(phase.get("waiting_s"))),
+            _sure(phase), {kind: value / whole if whole else 0.0 for kind, value in parts.items()},
+        ))
+    rest = phases[MAX_PHASES:]
+    cut = ""
+    if rest:
+        left = percent(sum(map(phase_time, rest)) / whole if whole else 0.0)
+        cut = f"{len(rest)} more phases with {left} of the time are in prediction.json."
+    return costs, cut
+
+
+def _sure(phase: Mapping[str, Any]) -> str:
+    """Return the interval of a phase's computation, and by how much its work is outside."""
+    if not amount(phase.get("compute_s")):
+        return ""
+    text = span(amount(phase.get("compute_low_s")), amount(phase.get("compute_high_s")))
+    if (amount(phase.get("outside")) or 1.0) > NOTED:
+        text += f"; {ratio_text(dict(phase))} that was measured"
+    return text
+
+
+def kinds_of(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the parts of a time by kind; communication that is not told apart stays whole."""
+    compute, comm = amount(row.get("compute_s")) or 0.0, amount(row.get("comm_s")) or 0.0
+    known = {kind: amount(row.get(f"{kind}_s")) for kind in ("software", "transfer", "waiting")}
+    parts = {"compute": compute,
+             **{kind: value for kind, value in known.items() if value is not None}}
+    rest = comm - sum(value for kind, value in parts.items() if kind != "compute")
+    if rest > 1e-6 * (compute + comm):
+        parts["comm"] = rest
+    return {kind: parts[kind] for kind in KINDS if kind in parts}
+
+
+def stacks_of(prediction: Mapping[str, Any]) -> Stacks:
+    """Return the time of the model at every count, by kind and by phase."""
+    found = checked_rows(prediction)
+    largest: dict[str, float] = {}
+    names: dict[str, str] = {}
+    for row in found:  # a phase that matters at one count has a colour at all
+        whole = sum(map(phase_time, row["phases"])) or 1.0
+        for phase in row["phases"]:
+            key = _key(phase)
+            largest[key] = max(largest.get(key, 0.0), phase_time(phase) / whole)
+            names[key] = visible(str(phase["name"]), 60)
+    keys = sorted(largest, key=lambda key: -largest[key])[:COLOURED]
+    others = len(largest) - len(keys)
+    stacks = []
+    for row in (kept := thinned(found, MAX_BARS)):
+        own = dict.fromkeys(keys, 0.0)
+        rest = 0.0
+        for phase in row["phases"]:
+            if (key := _key(phase)) in own:
+                own[key] += phase_time(phase)
+            else:
+                rest += phase_time(phase)
+        stacks.append(Stack(row["n"], kinds_of(row), [*own.values(), *([rest] if others else [])],
+                            amount(row.get("model_low_s")), amount(row.get("model_high_s"))))
+    more = [f"{others} other phase{'s' * (others > 1)}"] if others else []
+    cut = "" if len(kept) == len(found) else f"{len(kept)} of {len(found)} counts have a bar."
+    return Stacks(stacks, [*(names[key] for key in keys), *more], bool(others), cut)
+
+
+def _key(phase: Mapping[str, Any]) -> str:
+    number_ = phase.get("phase")
+    return f"{number_}" if isinstance(number_, (int, str)) else f"name {phase['name']}"
+
+
+def phase_curves(prediction: Mapping[str, Any]) -> list[PhaseCurves]:
+    """Return the parts over the counts of the phases that cost most at the largest count."""
+    found = checked_rows(prediction)
+    if len(found) < 2:
+        return []
+    last = sorted(found[-1]["phases"], key=phase_time, reverse=True)
+    whole = sum(map(phase_time, last)) or 1.0
+    few = thinned(found, MAX_BARS)
+    by_key = [{_key(phase): phase for phase in row["phases"]} for row in few]
+    curves = []
+    for phase in last[:DRAWN]:
+        if phase_time(phase) <= 0:
+            continue
+        mine = [each.get(_key(phase), {}) for each in by_key]
+        parts = {kind: [amount(each.get(f"{kind}_s")) for each in mine]
+                 for kind in ("compute", "comm", "transfer", "waiting", "software")}
+        split = any(value is not None for kind in ("transfer", "waiting", "software")
+                    for value in parts[kind])
+        if split:
+            del parts["comm"]
+        curves.append(PhaseCurves(
+            visible(str(phase["name"]), 80), percent(phase_time(phase) / whole),
+            [row["n"] for row in few],
+            {kind: values for kind, values in parts.items() if any(values)}))
+    return curves
+
+
+LAW_PARTS = ("time", "compute", "transfer", "waiting", "software")
+
+
+def law_rows(prediction: Mapping[str, Any]) -> tuple[list[str], list[LawRow], str]:
+    """Return the parts that have laws, the laws of each phase, and what was left out.
+
+    Phases come with the largest time at the largest count first.
+    """
+    last = {_key(phase): phase_time(phase) for phase in checked_rows(prediction)[-1]["phases"]}
+    found = []
+    for entry in rows(prediction.get("phase_laws")):
+        parts = {}
+        for part in LAW_PARTS:
+            law = mapping(mapping(entry.get("parts")).get(part))
+            if text := words(law.get("text"), 400):
+                error = amount(law.get("error"))
+                parts[part] = maths(text), "" if error is None else f"within {percent(error)}"
+        if parts:
+            name = words(entry.get("name")) or str(entry.get("phase"))
+            found.append((last.get(str(entry.get("phase")), 0.0), LawRow(visible(name), parts)))
+    found.sort(key=lambda pair: -pair[0])
+    shown = [row for _, row in found[:LAWS]]
+    cut = f"The laws of {len(found) - LAWS} more phases are in prediction.json." \
+        if len(found) > LAWS else ""
+    return [part for part in LAW_PARTS if any(part in row.parts for row in shown)], shown, cut
+
+
+def limits_of(prediction: Mapping[str, Any], most: int = 8) -> list[Limit]:
+    """Return what limits scaling, the largest share of the lost core time first."""
+    found = []
+    for entry in rows(prediction.get("limits"))[:most]:
+        share = amount(entry.get("share"))
+        since = count(entry.get("n"))
+        name = words(entry.get("name")) or visible(str(entry.get("phase", "?")))
+        text = words(entry.get("text"), 600).removeprefix(f"{name}: ")
+        found.append(Limit(
+            name,
+            str(entry.get("because")) if entry.get("because") in KINDS else "comm",
+            min(share or 0.0, 1.0), percent(share),
+            "" if since is None else f"{since:,}", text))
+    return found
+
+
+def lost_share(limits: Sequence[Limit]) -> float:
+    """Return the share of the lost core time that these limits name."""
+    return min(sum(limit.share for limit in limits), 1.0)

@@ -1,0 +1,48 @@
+"""What a prediction leaves out or approximates, in lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from p3s.characterize.unmodelled import sentences
+from p3s.report.points import checked_rows
+from p3s.report.provenance import plain
+from p3s.report.text import percent, visible
+from p3s.report.values import amount, lines, mapping
+from p3s.study import Study, read_json
+
+
+def gaps_of(study: Study, model: Mapping[str, Any], prediction: Mapping[str, Any],
+            replays: Mapping[int, Mapping[str, Any]]) -> list[str]:
+    """Return what was not modelled, not measured or approximated, none twice."""
+    told = set(lines(prediction.get("not_representative")))  # those stand at the top of the page
+    gaps = [line for line in lines(prediction.get("notes")) if line not in told]
+    gaps += lines(prediction.get("not_modelled"))
+    unknown = amount(prediction.get("unknown_share"))
+    if unknown:
+        gaps.append(f"no rule is known for {percent(unknown)} of the program")
+    largest = checked_rows(prediction)[-1]["n"]
+    if study.scaled_path(largest).exists():
+        head = read_json(study.scaled_path(largest), "p3s.scaled")
+        gaps += _named("no rule", head.get("unknown"))
+    gaps += [visible(line, 400) for line in sentences(model)]
+    for n, replayed in replays.items():
+        gaps += _named(f"not measured at {n} processes", replayed.get("unmeasured"))
+    if largest in replays:
+        gaps += _named(f"taken to cost nothing at {largest}", replays[largest].get("left_out"))
+        shares = mapping(replays[largest].get("shares"))
+        parts = [f"{visible(str(how))} {percent(amount(share))}"
+                 for how, share in shares.items() if amount(share)]
+        if parts:
+            gaps.append(f"events by origin of their cost at {largest}: {', '.join(parts)}")
+    return list(dict.fromkeys(gaps))
+
+
+def _named(what: str, entries: Any, limit: int = 5) -> list[str]:
+    """Return a list of entries as one line, the first few in full."""
+    if not isinstance(entries, list) or not entries:
+        return []
+    shown = "; ".join(visible(plain(entry)) for entry in entries[:limit])
+    more = f" and {len(entries) - limit} more" if len(entries) > limit else ""
+    return [f"{what}: {shown}{more}"]

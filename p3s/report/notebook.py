@@ -1,0 +1,104 @@
+"""A prediction as a piece of HTML for notebooks: static, without script, style sheet or request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from p3s.report.counts import COUNTS_HEAD, count_rows, thinned
+from p3s.report.curve import axes_of
+from p3s.report.points import Point, points_of
+from p3s.report.text import factor
+from p3s.report.values import lines
+from p3s.report.verdict import verdict_sentences
+
+WIDTH, HEIGHT = 520.0, 300.0
+LEFT, RIGHT, TOP, BOTTOM = 56.0, 16.0, 12.0, 34.0
+#: Rows of the table; labels on an axis.
+MAX_COUNTS, MAX_LABELS = 24, 10
+#: A blue and an orange that are legible on white and on black; all else has the colour of text.
+PREDICTED, MEASURED = "#3b82d6", "#d97526"
+
+
+def fragment(prediction: Mapping[str, Any]) -> str:
+    """Return verdict, curve and table; every text escaped, looks by attributes of the drawing."""
+    said = [f"<p><b>{escape(verdict_sentences(prediction)[0])}</b> "
+            f"{escape(' '.join(verdict_sentences(prediction)[1:]))}</p>"]  # fmt: skip
+    said += [f"<p>Low confidence: {escape(text)}</p>"
+             for text in lines(prediction.get("low_confidence"))]  # fmt: skip
+    table = count_rows(prediction)
+    shown = thinned(table, MAX_COUNTS)
+    head = "".join(f"<th>{escape(name)}</th>" for name in COUNTS_HEAD)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell.strip())}</td>' for cell in row)}</tr>" for row in shown
+    )
+    more = ""
+    if len(shown) < len(table):
+        more = f"<p>{len(shown)} of {len(table)} counts.</p>"
+    return (
+        f"<div>{''.join(said)}{picture(points_of(prediction))}"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}</div>"
+    )
+
+
+def picture(points: Sequence[Point]) -> str:
+    """Return the speedup curve as an SVG drawing, both axes logarithmic."""
+    axes = axes_of(points)
+
+    def x(n: float) -> str:
+        return f"{LEFT + axes.x(n) * (WIDTH - LEFT - RIGHT):.1f}"
+
+    def y(speedup: float) -> str:
+        return f"{HEIGHT - BOTTOM - axes.y(speedup) * (HEIGHT - TOP - BOTTOM):.1f}"
+
+    def path(pairs: Sequence[tuple[float, float]]) -> str:
+        return " ".join(f"{x(n)},{y(speedup)}" for n, speedup in pairs)
+
+    label = 'fill="currentColor" font-size="12" font-family="sans-serif"'
+    parts = [
+        f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" width="{WIDTH:g}" height="{HEIGHT:g}" '
+        'role="img"><title>Speedup over the number of processes, relative to '
+        f"{points[0].n}</title>"
+    ]
+    right, bottom = f"{WIDTH - RIGHT:g}", f"{HEIGHT - BOTTOM:g}"
+    for tick in axes.ticks():
+        parts.append(
+            f'<line x1="{LEFT:g}" x2="{right}" y1="{y(tick)}" y2="{y(tick)}" '
+            f'stroke="currentColor" opacity="0.15"/><text x="{LEFT - 7:g}" y="{y(tick)}" dy="4" '
+            f'text-anchor="end" {label}>{tick:.3g}x</text>'
+        )
+    for point in thinned(list(points), MAX_LABELS):
+        parts.append(
+            f'<text x="{x(point.n)}" y="{bottom}" dy="18" text-anchor="middle" {label}>'
+            f"{point.n}</text>"
+        )
+    ends = [(p.n, p.low, p.high) for p in points if p.low is not None and p.high is not None]
+    if len(ends) > 1:
+        around = [*((n, high) for n, _, high in ends), *((n, low) for n, low, _ in reversed(ends))]
+        parts.append(f'<polygon points="{path(around)}" fill="{PREDICTED}" opacity="0.2"/>')
+    ideal = path([(points[0].n, points[0].ideal), (points[-1].n, points[-1].ideal)])
+    parts.append(
+        f'<polyline points="{ideal}" fill="none" stroke="currentColor" opacity="0.5" '
+        'stroke-dasharray="2 5"/>'
+        f'<polyline points="{path([(p.n, p.speedup) for p in points])}" fill="none" '
+        f'stroke="{PREDICTED}" stroke-width="1.5"/>'
+    )
+    parts += [_mark(point, x(point.n), y(point.speedup)) for point in points]
+    return "".join([*parts, "</svg>"])
+
+
+def _mark(point: Point, x: str, y: str) -> str:
+    """Return a square where it was measured, a circle where it is predicted, with its numbers."""
+    said = f"{point.n} processes: {factor(point.speedup)}"
+    if point.measured:
+        return (
+            f'<rect x="{x}" y="{y}" width="9" height="9" transform="translate(-4.5 -4.5)" '
+            f'fill="{MEASURED}"><title>{said}, measured</title></rect>'
+        )
+    if point.low is not None and point.high is not None:
+        said += f" ({factor(point.low)} to {factor(point.high)})"
+    return (
+        f'<circle cx="{x}" cy="{y}" r="4.5" fill="{PREDICTED}"><title>{said}, predicted</title>'
+        "</circle>"
+    )

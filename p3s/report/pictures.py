@@ -1,0 +1,328 @@
+"""Pictures of a prediction for papers and slides: PNG, SVG and PDF."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from p3s.errors import UsageError
+from p3s.report.compare import Comparison
+from p3s.report.points import Point, checked_rows, points_of
+from p3s.study import write_bytes
+
+#: Formats by the end of the file's name.
+FORMATS = ("png", "svg", "pdf")
+#: Width and height of a picture in inches where nothing else is asked for.
+SIZE = (7.2, 4.4)
+#: Limits of both, in inches.
+SMALLEST, LARGEST = 1.5, 40.0
+#: Colours that remain apart for colour-blind readers and in grey (Okabe and Ito).
+BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, GREY = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442", "#999999",
+)  # fmt: skip
+_PARTS = {"compute": BLUE, "software": YELLOW, "transfer": GREEN, "waiting": ORANGE, "comm": SKY}
+_PHASES = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, "#000000", GREY)
+
+#: Metadata that would make two pictures of the same prediction differ.
+_UNDATED: dict[str, dict[str, None]] = {
+    "png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None},
+}  # fmt: skip
+#: Two labels closer than this, as part of the axis, would overlap.
+_APART = 0.07
+
+
+def format_of(path: Path) -> str:
+    """Return the format that a file's name asks for; raises UsageError for any other."""
+    found = path.suffix.lower().removeprefix(".")
+    if found not in FORMATS:
+        raise UsageError(
+            f"{path}: the name of a picture ends with {', '.join('.' + name for name in FORMATS)}"
+        )
+    return found
+
+
+def size_of(text: str) -> tuple[float, float]:
+    """Return width and height in inches of ``3.4x2.4``; raises UsageError for anything else."""
+    words = text.lower().split("x")
+    try:
+        width, height = (float(word) for word in words)
+    except ValueError:
+        width = height = math.nan
+    if not (SMALLEST <= width <= LARGEST and SMALLEST <= height <= LARGEST):
+        raise UsageError(
+            f"--size {text}: give width and height in inches, between {SMALLEST:g} and "
+            f"{LARGEST:g}, for example --size 3.4x2.4"
+        )
+    return width, height
+
+
+def write_picture(
+    prediction: Mapping[str, Any], plot: str, path: Path, size: tuple[float, float] = SIZE
+) -> None:
+    """Draw one of :data:`PLOTS` of a prediction into a file, in the format of its name."""
+    draw = PLOTS[plot]
+    write_figure(lambda axes: draw(axes, prediction), path, size)
+
+
+def write_comparison(found: Comparison, path: Path, size: tuple[float, float] = SIZE) -> None:
+    """Draw the run times of two predictions with their intervals."""
+    write_figure(lambda axes: _comparison(axes, found), path, size)
+
+
+def write_speedup(points: Sequence[Point], path: Path, size: tuple[float, float] = SIZE) -> None:
+    """Draw a speedup curve with its interval, the ideal line and the measured points."""
+    write_figure(lambda axes: _speedup(axes, points), path, size)
+
+
+def write_figure(
+    draw: Callable[[Any], None], path: Path, size: tuple[float, float] = SIZE
+) -> None:
+    """Let a function draw into axes and write the picture, whole or not at all.
+
+    The same content gives the same bytes.
+    """
+    kind = format_of(path)
+    data = io.BytesIO()
+    with _settings(size):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=size, dpi=150 if size[0] >= 5 else 300, layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(figure.add_subplot())
+        figure.savefig(data, format=kind, metadata=_UNDATED[kind])
+    write_bytes(path, data.getvalue())
+
+
+@contextmanager
+def _settings(size: tuple[float, float]) -> Iterator[None]:
+    """Embedded fonts, no dates, and names that are never read as formulas."""
+    keep_out_of_home()
+    import matplotlib
+
+    settings: Any = {
+        "font.size": 10 if size[0] >= 5 else 7,
+        "lines.markersize": 6 if size[0] >= 5 else 4,
+        "pdf.fonttype": 42,  # TrueType: publishers refuse type 3
+        "svg.hashsalt": "p3s",
+        "text.parse_math": False,
+        "text.usetex": False,
+        "axes.axisbelow": True,
+        "legend.frameon": False,
+    }
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        # characters that the font lacks are boxes in the picture; nobody wants to read of each
+        warnings.simplefilter("ignore", UserWarning)
+        yield
+
+
+def keep_out_of_home() -> None:
+    """Let matplotlib keep its files in the user's cache; by default it makes a ~/.config entry."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = Path(home, "p3s", "matplotlib")
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return
+    os.environ.setdefault("MPLCONFIGDIR", str(folder))
+
+
+# ---- what is drawn ---------------------------------------------------------------------------
+
+
+def _speedup(axes: Any, points: Sequence[Point]) -> None:
+    counts = [point.n for point in points]
+    axes.set_yscale("log", base=2)
+    axes.plot(counts, [point.ideal for point in points], ":", color="0.5", label="ideal")
+    _band(axes, [(p.n, p.low, p.high) for p in points], BLUE, "interval")
+    _curve(axes, [(p.n, p.speedup, p.measured) for p in points])
+    _counts_below(axes, counts)
+    axes.set_ylabel(f"speedup over {points[0].n} processes")
+    axes.legend()
+
+
+def _time(axes: Any, prediction: Mapping[str, Any]) -> None:
+    rows = checked_rows(prediction)
+    counts = [row["n"] for row in rows]
+    axes.set_yscale("log")
+    first = rows[0]["time_s"]
+    if first > 0:
+        ideal = [first * counts[0] / n for n in counts]
+        axes.plot(counts, ideal, ":", color="0.5", label="ideal")
+    _band(axes, [(row["n"], row.get("low_s"), row.get("high_s")) for row in rows], BLUE, "interval")
+    _curve(axes, [(row["n"], row["time_s"], row.get("time_from") == "measured") for row in rows])
+    _counts_below(axes, counts)
+    axes.set_ylabel("run time [s]")
+    axes.legend()
+
+
+def _efficiency(axes: Any, prediction: Mapping[str, Any]) -> None:
+    rows = checked_rows(prediction)
+    counts = [row["n"] for row in rows]
+
+    def ends(row: Mapping[str, Any]) -> tuple[int, float | None, float | None]:
+        per = counts[0] / row["n"]
+        low, high = row.get("speedup_low"), row.get("speedup_high")
+        return row["n"], None if low is None else low * per, None if high is None else high * per
+
+    limit = prediction.get("knee_efficiency")
+    if isinstance(limit, (int, float)):
+        axes.axhline(limit, linestyle="--", linewidth=0.8, color="0.5", label=f"{limit:.0%}")
+    _band(axes, [ends(row) for row in rows], BLUE, "interval")
+    _curve(axes, [(row["n"], row["efficiency"], row.get("time_from") == "measured")
+                  for row in rows])  # fmt: skip
+    recommended = prediction.get("recommended")
+    if isinstance(recommended, Mapping) and recommended.get("n") in counts:
+        axes.axvline(recommended["n"], linestyle=":", linewidth=1.0, color=GREEN,
+                     label=f"recommended: {recommended['n']}")  # fmt: skip
+    _counts_below(axes, counts)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel(f"efficiency over {counts[0]} processes")
+    axes.legend()
+
+
+def _parts(axes: Any, prediction: Mapping[str, Any]) -> None:
+    from p3s.report.costs import KIND_NAMES, KINDS, stacks_of
+
+    stacks = stacks_of(prediction).rows
+    found = [kind for kind in KINDS if any(stack.kinds.get(kind) for stack in stacks)]
+    _stacked(
+        axes,
+        [stack.n for stack in stacks],
+        {KIND_NAMES[kind]: [stack.kinds.get(kind, 0.0) * stack.n for stack in stacks]
+         for kind in found},
+        [_PARTS[kind] for kind in found],
+    )  # fmt: skip
+
+
+def _phases(axes: Any, prediction: Mapping[str, Any]) -> None:
+    from p3s.report.costs import stacks_of
+
+    found = stacks_of(prediction)
+    names = [f"{name} ({found.names[:at].count(name) + 1})" if found.names.count(name) > 1 else name
+             for at, name in enumerate(found.names)]  # fmt: skip
+    colours = [*_PHASES[: len(names)]]
+    if names and len(names) > len(colours) - 1:
+        colours = [*_PHASES[: len(names) - 1], GREY]
+    _stacked(
+        axes,
+        [stack.n for stack in found.rows],
+        {name: [stack.phases[at] * stack.n for stack in found.rows]
+         for at, name in enumerate(names)},
+        colours,
+    )  # fmt: skip
+
+
+#: Pictures by name, in the order in which they are offered.
+PLOTS: dict[str, Callable[[Any, Mapping[str, Any]], None]] = {
+    "speedup": lambda axes, prediction: _speedup(axes, points_of(prediction)),
+    "time": _time,
+    "efficiency": _efficiency,
+    "parts": _parts,
+    "phases": _phases,
+}
+
+
+def _comparison(axes: Any, found: Comparison) -> None:
+    counts = [pair.n for pair in found.counts]
+    axes.set_yscale("log")
+    for name, colour, mark, times, ends in (
+        ("A", BLUE, "o-", [p.a_s for p in found.counts], [p.a_interval for p in found.counts]),
+        ("B", ORANGE, "s-", [p.b_s for p in found.counts], [p.b_interval for p in found.counts]),
+    ):
+        _band(axes, [(n, *pair) for n, pair in zip(counts, ends, strict=True)], colour, "")
+        axes.plot(counts, times, mark, color=colour, linewidth=1.2, label=name)
+    _counts_below(axes, counts)
+    axes.set_ylabel("run time [s]")
+    axes.legend()
+
+
+# ---- pieces ----------------------------------------------------------------------------------
+
+
+def _band(
+    axes: Any, ends: Sequence[tuple[int, float | None, float | None]], colour: str, name: str
+) -> None:
+    """Shade between the ends where they are known; a single count gets a bar.
+
+    Without a name it is not in the legend.
+    """
+    known = [(n, low, high) for n, low, high in ends
+             if low is not None and high is not None and low > 0]  # fmt: skip
+    counts, lows, highs = ([end[k] for end in known] for k in range(3))
+    if len(known) > 1:
+        axes.fill_between(counts, lows, highs, color=colour, alpha=0.2, linewidth=0,
+                          label=name or None)  # fmt: skip
+    elif known:
+        axes.vlines(counts, lows, highs, color=colour, alpha=0.4, linewidth=3, label=name or None)
+
+
+def _curve(axes: Any, values: Sequence[tuple[int, float, bool]]) -> None:
+    """Draw a line with round points where it is predicted, square ones where it was measured."""
+    axes.plot([n for n, _, _ in values], [y for _, y, _ in values], "-", color=BLUE, linewidth=1.2)
+    for measured, mark, colour, name in (
+        (False, "o", BLUE, "predicted"),
+        (True, "s", ORANGE, "measured"),
+    ):
+        some = [(n, y) for n, y, was in values if was is measured]
+        if some:
+            axes.plot([n for n, _ in some], [y for _, y in some], mark, color=colour, label=name)
+
+
+def _counts_below(axes: Any, counts: Sequence[int]) -> None:
+    """Put the process counts on a logarithmic axis, those that have room."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    axes.set_xscale("log", base=2)
+    if len(counts) == 1:
+        axes.set_xlim(counts[0] / 2, counts[0] * 2)
+    span = math.log(counts[-1] / counts[0]) or 1.0
+    shown: list[int] = []
+    for n in counts:
+        if not shown or math.log(n / shown[-1]) >= _APART * span:
+            shown.append(n)
+    axes.xaxis.set_major_locator(FixedLocator(shown))
+    axes.xaxis.set_minor_locator(NullLocator())
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _at: f"{value:g}"))
+    axes.set_xlabel("processes")
+    axes.grid(True, alpha=0.3)
+
+
+def _stacked(
+    axes: Any, counts: Sequence[int], parts: Mapping[str, Sequence[float]], colours: Sequence[str]
+) -> None:
+    """Stack the core time of parts per process count: in ideal scaling all bars are alike."""
+    from matplotlib.ticker import FuncFormatter
+
+    bottom = [0.0] * len(counts)
+    handles = []
+    for (name, values), colour in zip(parts.items(), colours, strict=True):
+        bars = axes.bar(range(len(counts)), values, 0.8, bottom=bottom, color=colour,
+                        edgecolor="white", linewidth=0.4)  # fmt: skip
+        # a name that begins with an underscore would be left out of the legend
+        handles.append((bars, f" {_shortened(name)}"))
+        bottom = [below + value for below, value in zip(bottom, values, strict=True)]
+    width = axes.figure.get_figwidth()
+    step = max(1, math.ceil(len(counts) * _APART * SIZE[0] / width / 1.4))
+    axes.set_xticks(range(0, len(counts), step), [str(n) for n in counts[::step]])
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _at: f"{value:g}"))
+    axes.set_xlabel("processes")
+    axes.set_ylabel("processes x time [s]")
+    axes.grid(True, axis="y", alpha=0.3)
+    if handles:
+        bars, names = zip(*reversed(handles), strict=True)
+        if width < 5:  # no room beside it
+            axes.figure.legend(bars, names, loc="outside lower center", ncols=2)
+        else:
+            axes.legend(bars, names, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _shortened(name: str, limit: int = 28) -> str:
+    return name if len(name) <= limit else f"{name[: limit - 1]}…"

@@ -1,0 +1,83 @@
+"""Where a report comes from: program, runs, replays, and the commands to make it again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from p3s import __version__
+from p3s.report.points import checked_rows
+from p3s.report.text import percent, seconds, visible
+from p3s.report.values import amount, mapping, words
+from p3s.study import Study
+
+Replays = Mapping[int, Mapping[str, Any]]
+
+
+def shown_command(parts: Sequence[str], limit: int) -> str:
+    """Return a launcher command as it is typed; {np} needs no quotes."""
+    return visible(shlex.join(parts).replace("'{np}'", "{np}"), limit)
+
+
+def plain(value: Any) -> str:
+    """Return a value of JSON as words."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {plain(entry)}" for key, entry in value.items())
+    if isinstance(value, (list, tuple)):
+        return "; ".join(plain(entry) for entry in value) or "none"
+    return str(value)
+
+
+def facts_of(study: Study, manifest: Mapping[str, Any], replays: Replays,
+             prediction: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return pairs of what and its value: program, version, runs, replays, estimator, machine."""
+    facts = [
+        ("program", shown_command(study.command(), 400)),
+        ("p3s", __version__),
+        ("study made", visible(str(manifest.get("created", "?")))),
+    ]
+    for run in study.runs():
+        detail = [run.status, f"launcher ran for {seconds(amount(run.info.get('wall_s')))}"]
+        if run.info.get("oversubscribed"):
+            detail.append(f"ranks shared {run.info.get('cores', '?')} cores")
+        if run.info.get("mpi"):
+            detail.append(plain(run.info["mpi"]))
+        facts.append((f"traced at {run.np} (run {run.rep})", visible(", ".join(detail))))
+    for n, replayed in replays.items():
+        nodes = visible(", ".join(dict.fromkeys(str(k) for k in replayed.get("nodes") or () if k)))
+        detail = [f"on {nodes or '?'}",
+                  f"{visible(str(replayed.get('iterations', '?')))} iterations"]
+        share = amount(replayed.get("measured_share"))
+        if share is not None:
+            detail.append(f"{percent(share)} of the events measured")
+        facts.append((f"replayed at {n}", ", ".join(detail)))
+    if estimator := words(prediction.get("estimator")):
+        why = words(prediction.get("estimator_why"))
+        facts.append(("communication", estimator + (f": {why}" if why else "")))
+    for key, value in mapping(prediction.get("machine")).items():
+        if isinstance(value, (str, int, float)):
+            facts.append((f"machine: {visible(str(key))}", visible(plain(value), 400)))
+    return facts
+
+
+def commands_of(study: Study, prediction: Mapping[str, Any]) -> list[str]:
+    """Return the commands that make the report again, in the order to type them."""
+    name = shlex.quote(visible(study.root.resolve().name) or "study")
+    command = shown_command(study.command(), 2000)
+    traced = ",".join(map(str, study.counts()))
+    rows = checked_rows(prediction)
+    asked = [row["n"] for row in rows if row["n"] not in study.counts()]
+    counts = ",".join(map(str, asked or [row["n"] for row in rows]))
+    most = max((run.rep for run in study.runs()), default=0) + 1
+    repeats = f" -r {most}" if most > 1 else ""
+    knee = amount(prediction.get("knee_efficiency"))
+    knee_text = "" if knee in (None, 0.5) else f" --knee {knee:g}"
+    return [
+        f"p3s characterize -n {traced}{repeats} -o {name} -- {command}",
+        f"p3s model {name}",
+        f"p3s predict {name} -n {counts}{knee_text}",
+        f"p3s report {name}",
+    ]

@@ -1,0 +1,138 @@
+"""The result of a prediction in sentences, and its few most important figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from p3s.report.counts import core_hours, factors
+from p3s.report.points import checked_rows, row_is_doubtful
+from p3s.report.text import factor, interval, percent, seconds, visible
+from p3s.report.values import amount, count, mapping, rows, words
+
+Rows = Sequence[Mapping[str, Any]]
+_BECAUSE = {"compute": "computation that does not shrink", "transfer": "data on its way",
+            "waiting": "waiting for each other", "software": "the MPI library itself"}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure at the top of the page: what it is, its value, and a line below."""
+
+    name: str
+    value: str
+    below: str
+    tone: str = ""
+
+
+def verdict_of(prediction: Mapping[str, Any]) -> str:
+    """Return the result in a few sentences; no knee is named in times that are doubtful."""
+    return " ".join(verdict_sentences(prediction))
+
+
+def verdict_sentences(prediction: Mapping[str, Any]) -> list[str]:
+    """Return the result, the most important sentence first."""
+    found = checked_rows(prediction)
+    doubtful = any(map(row_is_doubtful, found))
+    first, last = found[0], found[-1]
+    if first is last:
+        said = [f"At {last['n']} processes the program takes {seconds(last['time_s'])}"
+                f"{_between(last)}."]
+    else:
+        change = f"{factor(last['speedup'])} as fast" if last["speedup"] >= 1 else "slower"
+        said = [f"From {first['n']} to {last['n']} processes the program becomes {change} "
+                f"({seconds(first['time_s'])} to {seconds(last['time_s'])}), an efficiency of "
+                f"{percent(last['efficiency'])}."]
+        said += [] if doubtful else _knee(prediction, found)
+    phases = sorted(last["phases"], key=phase_time, reverse=True)
+    whole = sum(map(phase_time, phases))
+    if phases and whole > 0:
+        top = phases[0]
+        kind = "communication" if _amount(top, "comm_s") > _amount(top, "compute_s") \
+            else "computation"
+        said.append(f"Phase {visible(str(top['name']))} takes most of the time at {last['n']} "
+                    f"({percent(phase_time(top) / whole)}, mostly {kind}).")
+    said += _limit(prediction, last)
+    if doubtful:
+        said[0] = f"Not representative: {said[0][0].lower()}{said[0][1:]}"
+    return said
+
+
+def _between(row: Mapping[str, Any]) -> str:
+    low, high = amount(row.get("low_s")), amount(row.get("high_s"))
+    return "" if low is None or high is None or low == high else f" ({interval(low, high)})"
+
+
+def _knee(prediction: Mapping[str, Any], found: Rows) -> list[str]:
+    threshold = amount(prediction.get("knee_efficiency"))
+    threshold = 0.5 if threshold is None else threshold
+    limit, knee = percent(threshold), count(prediction.get("knee"))
+    best = mapping(prediction.get("recommended"))
+    n, efficiency = count(best.get("n")), amount(best.get("efficiency"))
+    worth = []
+    if n is not None and n < found[-1]["n"]:
+        at = "" if efficiency is None else f" (efficiency {percent(efficiency)})"
+        worth = [f"Up to {n} processes are worth it{at}."]
+    if knee == found[-1]["n"]:
+        return [f"Efficiency is below {limit} at {knee} processes.", *worth]
+    if knee:
+        return [f"Efficiency is below {limit} from {knee} processes on.", *worth]
+    below = [str(row["n"]) for row in found if row["efficiency"] < threshold]
+    if below:
+        return [f"Efficiency is below {limit} at {', '.join(below)} processes, above it later."]
+    return [f"Efficiency stays above {limit} up to there."]
+
+
+def _limit(prediction: Mapping[str, Any], last: Mapping[str, Any]) -> list[str]:
+    """Return what costs most of the lost core time, if something does."""
+    limits = rows(prediction.get("limits"))
+    if not limits:
+        return []
+    share, because = amount(limits[0].get("share")), _BECAUSE.get(str(limits[0].get("because")))
+    if not share or because is None:
+        return []
+    return [f"What limits it first: {words(str(limits[0].get('name', '?')))}, with "
+            f"{percent(share)} of the core time lost at {last['n']} processes, mostly {because}."]
+
+
+def phase_time(phase: Mapping[str, Any]) -> float:
+    """Return the time of a phase of a row, 0 where it is not known."""
+    time = amount(phase.get("time_s"))
+    return _amount(phase, "compute_s") + _amount(phase, "comm_s") if time is None else time
+
+
+def _amount(phase: Mapping[str, Any], key: str) -> float:
+    return amount(phase.get(key)) or 0.0
+
+
+def figures(prediction: Mapping[str, Any]) -> list[Figure]:
+    """Return the figures at the top of the page; a figure that is not known is left out."""
+    found = checked_rows(prediction)
+    last = found[-1]
+    doubt = "doubtful" if row_is_doubtful(last) else ""
+    shown = [Figure("Run time", seconds(last["time_s"]), _or_none(_between(last)[2:-1]), doubt)]
+    if len(found) > 1:
+        ends = factors(last)
+        shown.append(Figure("Speedup", factor(last["speedup"]),
+                            ends if "to" in ends else f"over {found[0]['n']:,} processes", doubt))
+        ideal = last["n"] / found[0]["n"]
+        shown.append(Figure("Efficiency", percent(last["efficiency"]),
+                            f"ideal would be {factor(ideal)}", doubt))
+    best = mapping(prediction.get("recommended"))
+    n, efficiency = count(best.get("n")), amount(best.get("efficiency"))
+    if n is not None:
+        below = "" if efficiency is None else f"efficiency {percent(efficiency)}"
+        shown.append(Figure("Worth using", f"{n:,}", below or "processes"))
+    knee, limit = count(prediction.get("knee")), amount(prediction.get("knee_efficiency"))
+    if limit is not None and len(found) > 1 and not any(map(row_is_doubtful, found)):
+        shown.append(Figure(f"Below {percent(limit)} from", f"{knee:,}" if knee else "never",
+                            "processes on" if knee else f"up to {last['n']:,} processes"))
+    cost = amount(last.get("cost_core_h"))
+    if cost is not None:
+        shown.append(Figure("Core-hours", core_hours(cost), "one core per process"))
+    return shown
+
+
+def _or_none(text: str) -> str:
+    return text or "no interval is known"

@@ -1,0 +1,89 @@
+"""Studies with a made prediction, for tests of what shows them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import models
+from made_predictions import made_prediction
+
+from p3s.report.view import View, view_of
+from p3s.study import SCHEMA_VERSION, Study, write_json
+
+HELD = {
+    "possible": True,
+    "n": 4,
+    "p2p_triples": {"true": 12, "predicted": 13, "equal": 11},
+    "collectives": {"true": 4, "predicted": 4, "equal": 4},
+    "weights": {"phases": 2, "exact": 1},
+    "work": {"mean_abs_error": 0.03, "max_abs_error": 0.25},
+}
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "</style><style>*{display:none}",
+    "</pre><iframe src=//example.org>",
+    "\"'><svg onload=alert(1)>",
+    "{{ 7*7 }}{% for x in y %}",
+    "javascript:alert(1)",
+    "\x1b[31mred\x1b]0;title\x07",
+    "abc\u202egnp.exe",
+    "&lt;b&gt;&#60;",
+    "\ud800lone",
+    "a\x00b",
+    "x" * 5000,
+    "</title><math><mi href='javascript:alert(1)'>",
+    "--><a href=http://example.org>x</a><!--",
+]  # fmt: skip
+
+
+def put_study(
+    root: Path,
+    result: dict[str, Any],
+    command: list[str] | None = None,
+    model: dict[str, Any] | None = None,
+) -> Study:
+    """Make a study with one run, a model, and ``result`` as its prediction."""
+    study = Study.create(root, command or ["mpiexec", "-n", "{np}", "./app"])
+    run = study.runs_dir(2)
+    run.mkdir(parents=True)
+    base = {"schema_version": SCHEMA_VERSION}
+    write_json(run / "run.json", {"schema": "p3s.run", **base, "status": "complete", "wall_s": 8.0})
+    write_json(study.model_path, {**(model or models.built("jacobi2d")), "holdout": HELD})
+    write_json(study.prediction_path, result)
+    return study
+
+
+def shown(study: Study) -> View:
+    """Return what a report shows of a study, also where its prediction lacks keys."""
+    return view_of(study, json.loads(study.prediction_path.read_bytes()))
+
+
+def hostile_prediction() -> dict[str, Any]:
+    """Return a prediction with hostile text wherever a file or program can put a name."""
+    made = copy.deepcopy(made_prediction(phases=len(HOSTILE)))
+    for row in made["counts"]:
+        for k, phase in enumerate(row["phases"]):
+            phase["name"] = HOSTILE[k % len(HOSTILE)]
+        row["estimators"] = {
+            name: {**entry, "why_not": HOSTILE[0], "notes": HOSTILE}
+            for name, entry in zip(HOSTILE, row["estimators"].values(), strict=False)}
+        row["estimator"] = HOSTILE[1]
+        row["interval_parts"] = {name: [0.9, 1.1] for name in HOSTILE}
+    for k, entry in enumerate([*made["limits"], *made["phase_laws"], *made["residuals"]]):
+        entry.update(dict.fromkeys(("name", "text", "what", "because"), HOSTILE[k % len(HOSTILE)]))
+    for k, entry in enumerate(made["phase_laws"]):
+        for law in entry["parts"].values():
+            law["text"] = HOSTILE[k % len(HOSTILE)]
+    made["recommended"]["why"] = HOSTILE[0]
+    for key in ("low_confidence", "not_representative", "not_modelled", "notes"):
+        made[key] = list(HOSTILE)
+    for key in ("estimator", "estimator_why", "interval_how"):
+        made[key] = HOSTILE[0]
+    made["verdict_share"] = {name: {"events": 0.1, "bytes": 0.1, "work": 0.1} for name in HOSTILE}
+    made["machine"] = {name: name for name in HOSTILE}
+    return made

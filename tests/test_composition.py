@@ -1,0 +1,411 @@
+"""The composition: intervals from parts, residuals, knee, limits, laws per phase, start and end."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade import phase, put_scaled
+from made_predictions import made_prediction
+from test_predict import REPLAYED, times_at
+
+from p3s.errors import P3SError
+from p3s.predict import compose
+from p3s.predict.estimated import ESTIMATORS, Communication
+from p3s.predict.estimates import AUTO, choose
+from p3s.predict.intervals import combine, model_part, own_parts, total
+from p3s.predict.knee import crossing, recommended
+from p3s.predict.limits import limits
+from p3s.predict.measured import Measured
+from p3s.predict.phase_laws import phase_laws
+from p3s.predict.residual import residual_part, residuals
+from p3s.predict.rows import slowest_rank
+from p3s.predict.times import PhaseTimes, computation, with_communication
+from p3s.study import Study, write_json
+
+WHY = "all nodes are one machine"
+
+
+def times_of(compute: Any, comm: Any, n: int | None = None, **more: Any) -> PhaseTimes:
+    """Return times from arrays (ranks, phases), without any spread."""
+    work, talk = np.array(compute, dtype=float), np.array(comm, dtype=float)
+    phases = [{**phase(k), "kind": "loop"} for k in range(work.shape[1])]
+    head = {"share": {"exact": {"events": 1, "bytes": 1, "work": 1}}}
+    return replace(
+        PhaseTimes(n or len(work), phases, work, talk, talk, talk, np.zeros(work.shape[1]), head,
+                   why_not=""), **more)  # fmt: skip
+
+
+# ---- the run time ----------------------------------------------------------------------------
+
+
+def test_a_delay_that_others_wait_for_is_counted_once() -> None:
+    """Rank 0 computes 10 s in phase 0, rank 1 in phase 1; each waits for the other."""
+    times = times_of([[10, 2], [2, 10]], [[0, 8], [8, 0]], waiting=np.array([[0, 8.0], [8, 0]]))
+    row = compose({2: times}, {}, {}, [2])["counts"][0]
+    assert row["time_s"] == 20.0, "not 10 + 10 and the waiting on top"
+    assert [entry["time_s"] for entry in row["phases"]] == [10.0, 10.0]
+    assert row["waiting_s"] == 8.0 and row["compute_s"] == 12.0
+    assert total(times.compute + times.comm, "thesis") == 20.0
+    uneven = times_of([[9, 1], [1, 9]], [[0, 0], [0, 0]])
+    assert total(uneven.compute, "simulation") == 10.0 and total(uneven.compute, "thesis") == 18.0
+
+
+def test_of_ranks_that_need_equally_long_the_busiest_is_shown() -> None:
+    times = times_of([[1.0], [7.0], [8.0]], [[9.0], [2.9999], [1.999]])
+    assert slowest_rank(times) == 2, "the others wait for it"
+    assert slowest_rank(times_of([[1.0], [7.0]], [[9.0], [2.9]])) == 0
+
+
+# ---- intervals -------------------------------------------------------------------------------
+
+
+def test_parts_are_joined_by_the_squares_of_their_logarithms_side_by_side() -> None:
+    low, high = combine([(0.9, 1.0), (0.8, 1.5), None, (1.0, 1.2)])
+    assert low == pytest.approx(math.exp(-math.hypot(math.log(0.9), math.log(0.8))))
+    assert high == pytest.approx(math.exp(math.hypot(math.log(1.5), math.log(1.2))))
+    assert combine([]) == (1.0, 1.0) and combine([(0.0, 1.0)])[0] == 0.0
+
+
+def test_work_and_cost_are_told_apart() -> None:
+    """The interval of a phase's time joined both in quadrature; work_error says the work's part."""
+    told = {"compute_low": 0.5, "compute_high": 2.0, "work_error": 0.3}
+    times = times_of([[8.0]], [[2.0]], phases=[{**phase(0), **told}],
+                     comm_low=np.array([[1.0]]), comm_high=np.array([[4.0]]), n=2)  # fmt: skip
+    parts = own_parts(times) or {}
+    assert parts["work"] == pytest.approx(((5.6 + 2) / 10, (10.4 + 2) / 10))
+    below, above = math.sqrt(0.25 - 0.09), math.sqrt(1 - 0.09)
+    assert parts["cost"] == pytest.approx(((8 * (1 - below) + 2) / 10, (8 * (1 + above) + 2) / 10))
+    assert parts["replay"] == pytest.approx((0.9, 1.2))
+    old = replace(times, phases=[{**phase(0), **told, "work_error": None}])
+    assert own_parts(old) == {"work": None, "cost": (0.6, 1.8), "replay": (0.9, 1.2)}
+    row = compose({2: old}, {}, {}, [2])["counts"][0]
+    assert row["low_s"] == pytest.approx(10 * combine([(0.6, 1), (0.9, 1)])[0])
+    assert row["interval_parts"]["work"] is None is row["interval_parts"]["model"]
+
+
+def test_other_estimators_widen_the_interval_and_lost_waiting_does_not() -> None:
+    waiting = np.array([[0.0], [4.0]])
+    chosen = times_of([[9.0], [5.0]], [[1.0], [5.0]], waiting=waiting, transfer=waiting * 0 + 1,
+                      software=waiting * 0)  # fmt: skip
+    thesis = replace(chosen, estimator="thesis", comm=np.array([[1.5], [1.0]]), waiting=None)
+    assert model_part(chosen, {"thesis": thesis}) == pytest.approx((1.0, 1.05))
+    machine = replace(chosen, estimator="machine", comm=np.array([[0.5], [4.0]]))
+    others = {"thesis": thesis, "machine": machine, "simgrid": "is not installed"}
+    assert model_part(chosen, others) == pytest.approx((0.95, 1.05))
+    worse = replace(machine, why_not=WHY)
+    assert model_part(chosen, {"machine": worse}) is None, "it is no better placed to tell"
+    assert model_part(replace(chosen, why_not=WHY), {"machine": worse}) is not None
+    result = compose({2: chosen}, {}, {}, [2], others={2: {"simulation": chosen, **others}})
+    row = result["counts"][0]
+    assert row["interval_parts"]["model"] == pytest.approx([0.95, 1.05])
+    assert list(row["estimators"]) == list(ESTIMATORS)
+    assert row["estimators"]["machine"]["time_s"] == pytest.approx(9.5)
+    assert row["waiting_s"] == 0.0, "of the rank that computes most"
+    assert row["estimators"]["thesis"]["waiting_s"] is None
+    assert row["estimators"]["simgrid"]["why_not"] == "is not installed"
+    assert row["estimators"]["simgrid"]["time_s"] is None
+
+
+def measured(n: int, wall: float, work: float, shared: bool = False) -> Measured:
+    return Measured(n, wall, wall, work, shared)
+
+
+def test_residuals_beyond_the_other_parts_widen_their_own_side() -> None:
+    """At 2 the run takes 30 % longer where 10 % are explained; at 4 it is 5 % faster, explained."""
+    times = {n: times_at(n, 8.0 / n) for n in (2, 4, 8)}
+    runs = {2: measured(2, 4.0 * 1.3, 4.0), 4: measured(4, 2.0 * 0.95, 2.0)}
+    result = compose(times, runs, dict.fromkeys(times, REPLAYED), [2, 4])
+    walls = [entry for entry in result["residuals"] if entry["what"] == "run time"]
+    assert [entry["ratio"] for entry in walls] == pytest.approx([1.3, 0.95])
+    assert len(result["residuals"]) == 4 and all(e["representative"] for e in result["residuals"])
+    more = math.sqrt(math.log(1.3) ** 2 - math.log(1.1) ** 2)
+    for row in result["counts"]:
+        assert row["interval_parts"]["residual"] == pytest.approx([1.0, math.exp(more)])
+    last = result["counts"][-1]
+    assert last["high_s"] == pytest.approx(1.3), "as far off as the run that was measured"
+    assert last["low_s"] == pytest.approx(0.9)
+
+
+def test_on_shared_cores_the_computation_is_compared() -> None:
+    """Half of the time is computation, which takes 40 % longer; run times do not tell."""
+    half = times_at(4, 1.0)
+    times = {4: replace(half, comm=half.comm + 1.0, comm_low=half.comm + 1.0,
+                        comm_high=half.comm + 1.0)}  # fmt: skip
+    result = compose(times, {4: measured(4, 9.0, 1.4, shared=True)}, {4: REPLAYED}, [4])
+    row = result["counts"][0]
+    assert [e["representative"] for e in result["residuals"]] == [False, True]
+    more = math.exp(math.sqrt(math.log(1.4) ** 2 - math.log(1.1) ** 2)) - 1
+    assert row["interval_parts"]["residual"] == pytest.approx([1.0, 1.0 + 0.5 * more])
+    assert compose(times, {}, {4: REPLAYED}, [4])["counts"][0]["interval_parts"]["residual"] is None
+    assert residual_part([], [], {}) == (None, {})
+    nothing = compose({4: times_at(4, 0.0)}, {4: measured(4, 1.0, 0.0)}, {4: REPLAYED}, [4])
+    assert nothing["residuals"][0]["ratio"] is None
+    assert residuals([]) == []
+
+
+def test_a_run_that_is_nothing_like_the_model_is_noted() -> None:
+    def notes(ratio: float) -> list[str]:
+        result = compose({4: times_at(4, 1.0)}, {4: measured(4, ratio, 1.0)}, {4: REPLAYED}, [4])
+        assert result["low_confidence"] == []
+        return [note for note in result["notes"] if "as long as the model says" in note]
+
+    assert notes(1.4) == [] == notes(0.7)
+    assert len(notes(1.6)) == 1 and "took 3 times as long" in notes(3.0)[0]
+
+
+# ---- knee, recommended count, cost -----------------------------------------------------------
+
+
+def curve(*points: tuple[int, float]) -> list[dict[str, Any]]:
+    return [{"n": n, "efficiency": e, "time_from": "model", "model_representative": True}
+            for n, e in points]  # fmt: skip
+
+
+def test_the_recommended_count_is_the_largest_efficient_one() -> None:
+    rows = curve((2, 1.0), (8, 0.8), (32, 0.6), (128, 0.4))
+    found = recommended(rows, 0.5) or {}
+    assert found["n"] == 32 and found["efficiency"] == 0.6
+    assert "falls to 50 % at about 64" in found["why"]
+    assert (recommended(rows, 0.5, lambda n: n < 32) or {})["n"] == 8
+    assert "not predicted" in (recommended(rows[:3], 0.5) or {})["why"]
+    assert (recommended(rows, 0.9) or {})["n"] == 2
+    assert recommended(rows[:1], 0.5) is None and recommended(rows, 1.1) is None
+    doubtful = [{**row, "model_representative": False} for row in rows]
+    assert recommended(doubtful, 0.5) is None
+    assert crossing(rows[0], rows[1], 0.5) is None
+
+
+def test_cost_is_one_core_per_process() -> None:
+    row = compose({8: times_at(8, 450.0)}, {}, {8: REPLAYED}, [2])["counts"][0]
+    assert row["cost_core_h"] == pytest.approx(1.0)
+
+
+# ---- what limits scaling ---------------------------------------------------------------------
+
+
+def growing(n: int) -> PhaseTimes:
+    """Phase 0 scales; phase 1 waits log2 n s; phase 2 computes 0.1 s everywhere."""
+    compute = np.tile([64.0 / n, 1.0 / n, 0.1], (n, 1))
+    waiting = np.tile([0.0, 0.1 * math.log2(n), 0.0], (n, 1))
+    times = times_of(compute, waiting, n)
+    return replace(times, waiting=waiting, transfer=waiting * 0, software=waiting * 0)
+
+
+def test_limits_say_which_phase_by_what_and_from_which_count() -> None:
+    counts = (4, 16, 64, 256)
+    result = compose({n: growing(n) for n in counts}, {}, {}, [4])
+    first, second = result["limits"]
+    lost = [256 * 0.8 - 4 * 0.2, 256 * 0.1 - 4 * 0.1]
+    assert (first["phase"], first["because"]) == (1, "waiting")
+    assert (second["phase"], second["because"]) == (2, "compute")
+    assert [first["share"], second["share"]] == pytest.approx([v / sum(lost) for v in lost])
+    # 66.2 core seconds may be lost: between 64 (37.6) and 256 (204) on the logarithm of n
+    spare = 4 * (16 + 0.25 + 0.2 + 0.1)
+    part = (spare - (64 * 0.6 - 0.8)) / (256 * 0.8 - 64 * 0.6)
+    assert first["n"] == math.ceil(64 * 4**part) and second["n"] is None
+    assert "waiting for other ranks" in first["text"] and f"{first['n']} processes" in first["text"]
+    assert "50 %" not in second["text"]
+
+
+def test_limits_without_the_parts_of_communication_and_of_weak_scaling() -> None:
+    def rows(comm: float) -> list[dict[str, Any]]:
+        return [{"n": n, "model_s": 1.0, "phases": [
+            {"phase": 0, "name": "x", "time_s": 1.0 + more, "compute_s": 1.0, "comm_s": more,
+             "transfer_s": None, "waiting_s": None, "software_s": None}]}
+            for n, more in ((2, 0.0), (8, comm))]  # fmt: skip
+
+    (strong,) = limits(rows(0.1), 0.5)
+    assert strong["because"] == "compute" and strong["n"] is not None
+    (weak,) = limits(rows(0.1), 0.5, weak=True)
+    assert weak["because"] == "transfer" and weak["n"] is None and weak["share"] == 1.0
+    assert limits(rows(1.5), 0.5, weak=True)[0]["n"] in range(3, 9)
+    assert limits(rows(0.0), 0.5, weak=True) == [] == limits(rows(0.0)[:1], 0.5)
+    assert limits(rows(1.5), 0.0)[0]["n"] is None
+
+
+# ---- laws per phase --------------------------------------------------------------------------
+
+
+def test_laws_of_phases_go_through_the_counts() -> None:
+    rows = compose({n: growing(n) for n in (4, 16, 64, 256)}, {}, {}, [4])["counts"]
+    laws = {law["phase"]: law["parts"] for law in phase_laws(rows)}
+    assert laws[0]["compute"]["text"] == "64/n" and laws[0]["compute"]["latex"] == "64 \\, n^{-1}"
+    assert laws[1]["waiting"]["text"] == "0.1*log2(n)" and laws[1]["waiting"]["error"] < 1e-6
+    assert laws[2]["time"]["text"] == "0.1" and laws[2]["transfer"]["text"] == "0"
+    assert laws[0]["time"]["counts"] == [4, 16, 64, 256]
+    assert phase_laws(rows[:2])[0]["parts"]["time"]["text"] == "", "two counts tell no law"
+    jumping = json.loads(json.dumps(rows))
+    for row, value in zip(jumping, (1.0, 90.0, 2.0, 80.0), strict=True):
+        row["phases"][0]["time_s"] = value
+    found = phase_laws(jumping)[0]["parts"]["time"]
+    assert found["text"] == "" and found["error"] is None
+
+
+# ---- start, end and rest ---------------------------------------------------------------------
+
+SLOTS = ["before", "loop", "between", "loop too", "after"]
+
+
+def put_ordered(study: Study, n: int = 2, order: bool = True) -> None:
+    """Write a trace of two loops with 1, 10, 2, 20 and 4 s before each call of rank r, times r+1.
+
+    Before the loops 3 calls communicate, after them 1, between them none.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [(rank, number, repeat, ns * (rank + 1)) for rank in range(n)
+            for number, repeat, ns in ((0, 3, 1e9 / 3), (1, 10, 1e9), (0, 1, 2e9), (2, 20, 1e9),
+                                       (0, 1, 4e9))]  # fmt: skip
+    phases = [{**phase(0, 1), "parent": None, "crm_i_ns": 5.0}, {**phase(1), "parent": 0},
+              {**phase(2, 20), "parent": 0}]  # fmt: skip
+    put_scaled(study, n, rows, phases)
+    part = next(study.scaled_dir(n).glob("*.parquet"))
+    table = pq.read_table(part)
+    table = table.append_column("slot", pa.array(list(range(5)) * n, pa.int32()))
+    kinds = ["collective", "send", "other", "send", "collective"]
+    pq.write_table(table.append_column("kind", pa.array(kinds * n)), part)
+    loops = [{"loop": 1, "parent": 0, "at": [3], "walk": None},
+             {"loop": 2, "parent": 0, "at": [5], "walk": None},
+             {"loop": 3, "parent": 0, "at": [1], "walk": {"by": "peer"}}]  # fmt: skip
+    items = [{"op": "MPI_Bcast", "at": [1], "slots": [{}]}, {"op": "MPI_Send", "at": [3, 0],
+             "slots": [{}]}, {"op": "MPI_Wtime", "at": [4], "slots": [{}]}, {"op": "MPI_Send",
+             "at": [5, 1], "slots": [{}]}, {"op": "MPI_Reduce", "at": [6], "slots": [{}]}]
+    if order:
+        write_json(study.scaled_dir(n) / "order.json", {
+            "schema": "p3s.order", "schema_version": 1, "n": n, "loops": loops,
+            "items": items})  # fmt: skip
+
+
+def said(n: int = 2) -> Communication:
+    comm = np.array([[8.0, 1.0, 2.0]] * n)
+    return Communication("simulation", n, (0, 1, 2), comm, comm, comm, comm, comm * 0, comm * 0)
+
+
+def test_start_end_and_rest_are_told_apart_and_nothing_is_lost(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
+    put_ordered(study)
+    alone = computation(study, 2)
+    assert [p["phase"] for p in alone.phases] == [-1, 0, 1, 2, -2]
+    assert alone.compute.tolist() == [[1, 2, 10, 20, 4], [2, 4, 20, 40, 8]]
+    times = with_communication(alone, said())
+    assert times.comm.tolist() == [[6, 0, 1, 2, 2]] * 2, "8 s of phase 0, by its 3 and 1 calls"
+    row = compose({2: times}, {}, {}, [2])["counts"][0]
+    kinds = {entry["kind"]: entry for entry in row["phases"] if entry["kind"] != "loop"}
+    assert {kind: entry["time_s"] for kind, entry in kinds.items()} == {
+        "start": 8.0, "rest": 4.0, "end": 10.0}  # fmt: skip
+    assert kinds["start"]["crm_i_s"] is None, "the thesis's law is of the whole of phase 0"
+    assert row["time_s"] == sum(e["time_s"] for e in row["phases"]) == 8 + 4 + 21 + 42 + 10
+
+
+def test_a_part_without_time_at_any_count_is_left_out(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
+    put_ordered(study)
+    times = computation(study, 2)
+    times.compute[:, 1] = 0.0
+    row = compose({2: times}, {}, {}, [2])["counts"][0]
+    assert [entry["kind"] for entry in row["phases"]] == ["start", "loop", "loop", "end"]
+
+
+def test_without_an_order_phase_0_stays_whole(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
+    put_ordered(study, order=False)
+    times = with_communication(computation(study, 2), said())
+    assert [p["kind"] for p in times.phases] == ["rest", "loop", "loop"]
+    assert times.compute.tolist() == [[7, 10, 20], [14, 20, 40]]
+    assert times.comm.tolist() == said().comm.tolist()
+
+
+def test_what_is_not_of_the_trace_is_refused(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
+    put_ordered(study)
+    alone = computation(study, 2)
+    for wrong in (said(3), replace(said(), phases=(0, 1, 9)), replace(said(), phases=(0, 1, -1))):
+        with pytest.raises(P3SError, match="run p3s predict again"):
+            with_communication(alone, wrong)
+    path = study.scaled_dir(2) / "order.json"
+    write_json(path, {"schema": "p3s.order", "schema_version": 1, "loops": [{}], "items": []})
+    with pytest.raises(P3SError, match=r"order\.json: damaged"):
+        computation(study, 2)
+
+
+# ---- the choice of an estimator --------------------------------------------------------------
+
+
+def made(**why: str | None) -> dict[str, Any]:
+    """Return estimates of one count: a text is why it tells nothing, None that it does."""
+    base = times_of([[1.0], [1.0]], [[1.0], [1.0]])
+    return {name: replace(base, estimator=name, why_not=why[name] or "")
+            if name in why else "is not there" for name in ESTIMATORS}  # fmt: skip
+
+
+def test_the_first_that_tells_at_every_count_is_chosen() -> None:
+    good, bad = {"simulation": None, "machine": None}, {"simulation": WHY, "machine": None}
+    assert choose({2: made(**good), 4: made(**good)}).name == "simulation"
+    both = choose({2: made(**good), 4: made(**bad)})
+    assert both.name == "machine" and f"simulation: n=4: {WHY}" in both.why
+    worse = choose({2: made(simulation=WHY, machine=WHY)})
+    assert worse.name == "simulation" and WHY in worse.why
+    missing = choose({2: made(thesis=None), 4: made(machine=None)})
+    assert missing.name == "machine" and missing.times[2].estimator == "thesis"
+    assert "not there at every count" in missing.why or "different ones" in missing.why
+    with pytest.raises(P3SError, match="nothing says how long"):
+        choose({2: made()})
+
+
+def test_the_one_that_is_asked_for_is_taken_or_refused() -> None:
+    found = {2: made(simulation=None, thesis=WHY)}
+    chosen = choose(found, "thesis")
+    assert chosen.name == "thesis" and WHY in chosen.why
+    with pytest.raises(P3SError, match="estimator simgrid: n=2: is not there"):
+        choose(found, "simgrid")
+    assert choose(found, AUTO).name == "simulation"
+
+
+# ---- the layout ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("representative", [True, False])
+def test_made_predictions_have_the_keys_of_composed_ones(representative: bool) -> None:
+    """Readers are tested with made ones: what they find there must be what is written."""
+    times = {n: replace(growing(n), why_not="" if representative else WHY) for n in (4, 8, 16, 32)}
+    timed = {"x": [1.0, 1.0], "covered": [1.0, 1.0], "outside": 1.0, "below": False}
+    for one in times.values():
+        one.phases[:] = [{**entry, **timed} for entry in one.phases]
+    others = {n: {"simulation": one, "thesis": replace(one, estimator="thesis", waiting=None)}
+              for n, one in times.items()}  # fmt: skip
+    real = compose(times, {4: measured(4, 17.0, 16.0)}, {}, [4], others=others)
+    like = made_prediction((4, 8, 16, 32), 3, measured=[4], representative=representative)
+    assert set(real) == set(like)
+    assert set(real["counts"][0]) == set(like["counts"][0])
+    loop = next(p for p in like["counts"][0]["phases"] if p["kind"] == "loop")
+    assert set(real["counts"][0]["phases"][0]) == set(loop)
+    for key in ("residuals", "phase_laws", "limits"):
+        assert {k for entry in real[key] for k in entry} == {k for e in like[key] for k in e}, key
+    for one, other in zip(real["counts"][0]["estimators"].values(),
+                          like["counts"][0]["estimators"].values(), strict=True):  # fmt: skip
+        assert set(one) == set(other)
+    assert (real["recommended"] is None) is not representative
+    text = json.dumps(real, allow_nan=False)
+    assert json.loads(text)["schema_version"] == like["schema_version"] == 2
+
+
+def test_a_large_prediction_is_composed_in_seconds() -> None:
+    import time
+
+    counts = [2**k for k in range(2, 12)]
+    rng = np.random.default_rng(1)
+    times = {}
+    for n in counts:
+        some = rng.uniform(0.5, 1.5, (min(n, 64), 500))
+        times[n] = times_of(some / n, some * 1e-3, n)
+    began = time.process_time()
+    result = compose(times, {}, {}, counts[:4])
+    assert len(result["counts"]) == 10 and len(result["counts"][0]["phases"]) == 500
+    assert time.process_time() - began < 10.0

@@ -1,0 +1,488 @@
+"""Exports of the scaled trace: whole runs, SimGrid's traces, GOAL, timelines."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import corpus
+import numpy as np
+import pytest
+
+from p3s.characterize.signature import _write_tables, signature_json
+from p3s.cli.main import run as p3s
+from p3s.errors import P3SError, UsageError
+from p3s.export import goal, simgrid
+from p3s.export.check import executable, steps_of_programs
+from p3s.export.place import check_free, new_directory, new_file
+from p3s.export.platform import lines_of, settings, write_platform
+from p3s.export.program import programs_of_steps
+from p3s.export.scaled import Options, to_goal, to_simgrid
+from p3s.export.whole import WholeRun
+from p3s.model import build
+from p3s.predict.network import Curve, line, rough_network
+from p3s.scale import write_scaled
+from p3s.study import Study, write_json
+from replay.collectives.expand import expand
+from replay.collectives.library import library_of
+from replay.order.builder import Builder
+from replay.order.sections import read_sections
+from replay.steps import Op
+
+LIBRARY = library_of("openmpi", "4.1")
+PROGRAMS = {
+    "halo": (corpus.jacobi2d(iters=4), (4, 8, 16), 24),
+    "transpose": (corpus.fft2d(iters=2), (4, 8, 16), 16),
+    "exchange": (corpus.hypercube(iters=3), (4, 8, 16), 16),
+}
+needs_simgrid = pytest.mark.skipif(shutil.which("smpirun") is None,
+                                   reason="SimGrid (smpirun) is not installed")
+
+
+def messages_only(call: str, world: bool) -> bool:
+    return False
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory):
+    """Studies of PROGRAMS with a scaled trace, made once each: name -> (study, n)."""
+    known: dict[str, Study] = {}
+
+    def of(name: str) -> tuple[Study, int]:
+        program, counts, n = PROGRAMS[name]
+        if name not in known:
+            study = Study.create(tmp_path_factory.mktemp(name), ["mpiexec", "-n", "{np}", "./x"])
+            for count in counts:
+                table = corpus.table(program, count)
+                study.signature_path(count).parent.mkdir(exist_ok=True)
+                _write_tables(table, study.signature_path(count))
+                write_json(study.signature_path(count), signature_json(table))
+            build(study.root)
+            write_scaled(study.root, n)
+            known[name] = study
+        return known[name], n
+
+    return of
+
+
+def truth(name: str) -> dict[int, list[tuple[str, int, int]]]:
+    """What each rank of the program itself does: (call, partner, bytes); no completions."""
+    program, _, n = PROGRAMS[name]
+    run = corpus.run(program, n)
+    return {rank.rank: [(call.op, call.peer, call.bytes) for call in
+                        (run.calls[c] for c in rank.call.tolist())
+                        if re.search("send|recv|Send|Recv|Allreduce|Bcast|Alltoall", call.op)]
+            for rank in run.ranks}
+
+
+def plain(op: str) -> str:
+    return op.removeprefix("MPI_").lower()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_whole_run_does_what_the_program_does(name, studies) -> None:
+    study, n = studies(name)
+    run = WholeRun(study.scaled_dir(n), LIBRARY, lambda call, world: True)
+    programs = {p.rank: p for p in run.programs()}
+    assert sorted(programs) == list(range(n))
+    for rank, wanted in truth(name).items():
+        p = programs[rank]
+        found = []
+        for k in p.at.tolist():
+            if p.table.op[k] in (Op.REST, Op.WAIT):
+                continue
+            call = p.table.names[int(p.table.call[k])]
+            collective = p.table.op[k] == Op.COLLECTIVE
+            found.append((call, -1 if collective else int(p.table.peer[k]), int(p.table.bytes[k])))
+        assert found == [(op, -1 if plain(op) in ("allreduce", "bcast", "alltoall") else peer, size)
+                         for op, peer, size in wanted]
+        # Every request is completed once, after it was left behind.
+        assert len(set(p.done.tolist())) == len(p.done)
+        waits = np.repeat(np.arange(len(p)), np.diff(p.done_start))
+        assert (p.done < waits).all()
+        left = np.isin(p.table.op[p.at], (int(Op.ISEND), int(Op.IRECV), int(Op.ISSEND)))
+        assert left.sum() == len(p.done)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_collectives_become_the_messages_that_sections_have(name, studies) -> None:
+    study, n = studies(name)
+    run = WholeRun(study.scaled_dir(n), LIBRARY, messages_only)
+    found: Counter = Counter()
+    work = 0.0
+    for p in run.programs():
+        table, at = p.table, p.at
+        sends = at[np.isin(table.op[at], (int(Op.SEND), int(Op.ISEND)))]
+        found.update(zip([p.rank] * len(sends), table.peer[sends].tolist(),
+                         table.bytes[sends].tolist(), strict=True))
+        assert not (table.op[at] == Op.COLLECTIVE).any()
+        work += float(table.work_ns[at].sum())
+    wanted: Counter = Counter()
+    for section in read_sections(study.scaled_dir(n), turns=10**6, most_steps=10**6):
+        s = expand(section.steps, LIBRARY).steps
+        sends = np.isin(s.op, (int(Op.SEND), int(Op.ISEND), int(Op.SENDRECV)))
+        wanted.update(zip(s.rank[sends].tolist(), s.peer[sends].tolist(),
+                          s.bytes[sends].tolist(), strict=True))
+    assert found == wanted
+    trace = run.trace
+    inside = ~trace.is_op("MPI_Init")
+    assert work == pytest.approx(float((trace.work * trace.repeat)[inside].sum()), rel=1e-9)
+    assert run.left_out.keys() <= {
+        ("MPI_Comm_split", "communicators are not constructed in the replay"),
+        ("MPI_Cart_create", "communicators are not constructed in the replay")}
+    # It can be executed: the simulation comes to its end.
+    steps = steps_of_programs(run.programs(), n)
+    assert executable(list(run.programs()), n)[1] == []
+    sends = np.isin(steps.op, (int(Op.SEND), int(Op.ISEND)))
+    assert (steps.to[sends] >= 0).all()
+
+
+def two_ranks() -> Builder:
+    """All kinds of requests between two ranks, on two communicators."""
+    b = Builder(2, {1: (1, 0)})
+    for rank in range(2):
+        other = 1 - rank
+        b.add(rank, "MPI_Irecv", other, 64, tag=5, work_ns=1000.5)
+        b.add(rank, "MPI_Recv_init", other, 64, tag=5, comm=1)
+        b.add(rank, "MPI_Isend", other, 64, tag=5)
+        b.add(rank, "MPI_Send_init", other, 64, tag=5, comm=1)
+        b.add(rank, "MPI_Waitall")
+        b.add(rank, "MPI_Sendrecv", other, 8, tag=3, work_ns=7.0)
+        for _ in range(2):
+            b.add(rank, "MPI_Irecv", other, 0, tag=9)
+        for _ in range(2):
+            b.add(rank, "MPI_Ssend" if rank else "MPI_Issend", other, 0, tag=9)
+            b.add(rank, "MPI_Waitany", done=(6, 7) if rank else None)
+        b.add(rank, "MPI_Bcast", 1, 100)
+        b.add(rank, "MPI_Allreduce", nbytes=16)
+        b.add(rank, "REST", work_ns=3.0)
+    return b
+
+
+def lines(directory: Path, rank: int) -> list[str]:
+    return (directory / simgrid.file_of(rank)).read_text().splitlines()
+
+
+def test_simgrid_trace_by_hand(tmp_path: Path) -> None:
+    b = Builder(2, {1: (1, 0)})
+    for rank in range(2):
+        other = 1 - rank
+        b.add(rank, "MPI_Irecv", other, 64, tag=5, work_ns=1000.5)
+        b.add(rank, "MPI_Recv_init", other, 32, tag=5, comm=1)
+        b.add(rank, "MPI_Isend", other, 64, tag=5)
+        b.add(rank, "MPI_Send_init", other, 32, tag=5, comm=1)
+        b.add(rank, "MPI_Waitall", work_ns=2.0)
+        b.add(rank, "MPI_Sendrecv", other, 8, tag=3, work_ns=7.0)
+        b.add(rank, "MPI_Bcast", 1, 100)
+        b.add(rank, "MPI_Barrier")
+        b.add(rank, "REST", work_ns=3.0)
+    done = simgrid.write_trace(programs_of_steps(b.build()), 2, tmp_path)
+    assert (tmp_path / simgrid.INDEX).read_text() == "rank-000000.txt\nrank-000001.txt\n"
+    wanted = ["init", "compute 1000.5", "irecv 1 1 64", "irecv 1 2 32", "isend 1 1 64",
+              "isend 1 2 32", "compute 2", "wait 1 0 1", "wait 1 0 2", "wait 0 1 1", "wait 0 1 2",
+              "compute 7", "isend 1 0 8", "recv 1 0 8", "wait 0 1 0", "bcast 100 1", "barrier",
+              "compute 3", "finalize"]
+    assert lines(tmp_path, 0) == [f"0 {text}" for text in wanted]
+    assert done.actions == 2 * len(wanted) and not done.left_out and not done.changed
+
+
+def test_a_waitany_takes_the_oldest_request(tmp_path: Path) -> None:
+    b = Builder(3)
+    for other in (1, 2):
+        b.add(0, "MPI_Irecv", other, 8)
+        b.add(other, "MPI_Send", 0, 8)
+    for _ in range(2):
+        b.add(0, "MPI_Waitany")
+    steps = b.build()
+    simgrid.write_trace(programs_of_steps(steps), 3, tmp_path)
+    assert lines(tmp_path, 0)[1:-1] == ["0 irecv 1 0 8", "0 irecv 2 0 8", "0 wait 1 0 0",
+                                        "0 wait 2 0 0"]
+
+
+def test_what_is_changed_and_left_out_is_said(tmp_path: Path) -> None:
+    b = Builder(2)
+    for rank in range(2):
+        b.add(rank, "MPI_Issend", 1 - rank, 0)
+        b.add(rank, "MPI_Recv", 1 - rank, 0)
+        b.add(rank, "MPI_Wait")
+        b.add(rank, "MPI_Reduce_scatter", nbytes=8)
+    done = simgrid.write_trace(programs_of_steps(b.build()), 2, tmp_path)
+    assert done.changed == {"messages without bytes carry one byte": 2.0,
+                            "synchronous sends are plain sends": 2.0}
+    assert [(call, events) for (call, _), events in done.left_out.items()] == [
+        ("MPI_Reduce_scatter", 2.0)]
+
+
+def goal_ranks(text: str) -> list[list[tuple]]:
+    """Read a GOAL schedule: per rank (label, kind, amount, partner, tag, requires, irequires)."""
+    n = int(re.match(r"num_ranks (\d+)\n", text)[1])
+    ranks: list[list[tuple]] = []
+    for number, body in re.findall(r"^rank (\d+) {\n(.*?)^}$", text, re.M | re.S):
+        assert int(number) == len(ranks)
+        ops: dict[str, list] = {}
+        for entry in body.splitlines():
+            if not entry:
+                continue
+            if found := re.fullmatch(r"(l\d+): calc (\d+)", entry):
+                ops[found[1]] = ["calc", int(found[2]), -1, -1, [], []]
+            elif found := re.fullmatch(r"(l\d+): (send|recv) (\d+)b (?:to|from) (\d+) tag (\d+)",
+                                       entry):
+                ops[found[1]] = [found[2], int(found[3]), int(found[4]), int(found[5]), [], []]
+            else:
+                found = re.fullmatch(r"(l\d+) (i?requires) (l\d+)", entry)
+                assert found, entry
+                ops[found[1]][4 if found[2] == "requires" else 5].append(found[3])
+                assert found[3] in ops  # defined before
+        ranks.append([(label, *op) for label, op in ops.items()])
+    assert len(ranks) == n
+    return ranks
+
+
+def goal_ends(ranks: list[list[tuple]]) -> bool:
+    """Execute a schedule: sends return at once, receives when their message was sent."""
+    sent: Counter = Counter()
+    taken: Counter = Counter()
+    ended: list[set[str]] = [set() for _ in ranks]
+    begun: list[set[str]] = [set() for _ in ranks]
+    slot: dict[tuple[int, str], tuple] = {}
+    moved = True
+    while moved:
+        moved = False
+        for r, ops in enumerate(ranks):
+            for label, kind, _, peer, tag, needs, starts in ops:
+                if label in ended[r]:
+                    continue
+                if label not in begun[r]:
+                    if not (set(needs) <= ended[r] and set(starts) <= begun[r]):
+                        continue
+                    begun[r].add(label)
+                    moved = True
+                    if kind == "send":
+                        sent[r, peer, tag] += 1
+                    elif kind == "recv":
+                        taken[peer, r, tag] += 1
+                        slot[r, label] = (peer, r, tag, taken[peer, r, tag])
+                if kind == "recv" and sent[slot[r, label][:3]] < slot[r, label][3]:
+                    continue
+                ended[r].add(label)
+                moved = True
+    return all(len(done) == len(ops) for done, ops in zip(ended, ranks, strict=True))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_goal_has_all_messages_and_can_be_executed(name, studies, tmp_path: Path) -> None:
+    study, n = studies(name)
+    target = tmp_path / "x.goal"
+    done = to_goal(study, n, target, Options(), lambda text: None)
+    ranks = goal_ranks(target.read_text())
+    run = WholeRun(study.scaled_dir(n), LIBRARY, messages_only)
+    sends, receives = Counter(), Counter()
+    work = 0
+    for r, ops in enumerate(ranks):
+        for _, kind, amount, peer, tag, *_ in ops:
+            if kind == "send":
+                sends[r, peer, amount, tag] += 1
+            elif kind == "recv":
+                receives[peer, r, amount, tag] += 1
+            else:
+                work += amount
+    assert sends == receives and sends.total() > 0
+    table_sends = sum(int(np.isin(p.table.op[p.at], (int(Op.SEND), int(Op.ISEND))).sum())
+                      for p in run.programs())
+    assert sends.total() == table_sends
+    inside = ~run.trace.is_op("MPI_Init")
+    wanted = float((run.trace.work * run.trace.repeat)[inside].sum())
+    assert work == pytest.approx(wanted, rel=1e-3)
+    assert goal_ends(ranks)
+    assert done.records == sum(map(len, ranks)) and not done.partial
+
+
+def test_goal_by_hand(tmp_path: Path) -> None:
+    b = Builder(2)
+    for rank in range(2):
+        b.add(rank, "MPI_Irecv", 1 - rank, 8, work_ns=10.0)
+        b.add(rank, "MPI_Send", 1 - rank, 8)
+        b.add(rank, "MPI_Wait")
+    with new_file(tmp_path / "x.goal") as file:
+        goal.write_goal(programs_of_steps(b.build()), 2, file)
+    part = ["l1: calc 10", "l2: recv 8b from {} tag 0", "l2 requires l1",
+            "l3: send 8b to {} tag 0", "l3 irequires l2", "l4: calc 0", "l4 requires l3",
+            "l4 requires l2"]
+    wanted = ["num_ranks 2"]
+    for rank in range(2):
+        wanted += ["", f"rank {rank} {{", *(text.format(1 - rank) for text in part), "}"]
+    assert (tmp_path / "x.goal").read_text().splitlines() == wanted
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.goal"]
+
+
+@needs_simgrid
+def test_simgrid_replays_it_as_the_simulation_does() -> None:
+    from p3s.export.smpirun import replay
+    from p3s.predict.dependency.simulate import simulate
+
+    network = rough_network(inside_latency_ns=2000, inside_rate=12.5, inside_eager_bytes=16384)
+    node_of = np.arange(2)
+    steps = two_ranks().build()
+    steps = expand(steps, LIBRARY).steps
+    first = np.array([0.0, 500.0])
+    theirs = replay(steps, node_of, network, first_ns=first, patience_s=60)
+    ours = simulate(steps, node_of, network, first_ns=first)
+    assert theirs.end_ns.max() == pytest.approx(ours.end_ns.max(), rel=0.02)
+    assert (theirs.end_ns >= theirs.begin_ns - 1e-6).all()
+    assert theirs.written.changed["messages without bytes carry one byte"] == 4
+
+
+@needs_simgrid
+@pytest.mark.parametrize("name", [pytest.param("halo", marks=pytest.mark.slow), "exchange"])
+def test_simgrid_agrees_on_whole_runs(name, studies) -> None:
+    from p3s.export.smpirun import replay
+    from p3s.predict.dependency.simulate import simulate
+
+    study, n = studies(name)
+    steps = steps_of_programs(WholeRun(study.scaled_dir(n), LIBRARY, messages_only).programs(), n)
+    network = rough_network(inside_latency_ns=2000, inside_rate=12.5, inside_eager_bytes=16384)
+    network = replace(network, post=0.0)  # SimGrid has no cost of a completed request
+    node_of = np.arange(n)
+    theirs = replay(steps, node_of, network, patience_s=60)
+    ours = simulate(steps, node_of, network)
+    assert theirs.end_ns.max() == pytest.approx(ours.end_ns.max(), rel=0.02)
+
+
+@needs_simgrid
+def test_a_trace_that_waits_for_ever_is_an_error() -> None:
+    from p3s.export.smpirun import replay
+
+    b = Builder(2)
+    b.add(0, "MPI_Recv", 1, 8)
+    b.add(1, "MPI_Recv", 0, 8)
+    with pytest.raises(P3SError, match="SimGrid's replay"):
+        replay(b.build(), np.arange(2), rough_network(), patience_s=30)
+
+
+def test_order_that_cannot_be_executed_is_mended() -> None:
+    b = Builder(2)
+    for rank in range(2):
+        b.add(rank, "MPI_Recv", 1 - rank, 8)
+        b.add(rank, "MPI_Send", 1 - rank, 8)
+    programs = list(programs_of_steps(b.build()))
+    mended, notes = executable(programs, 2)
+    assert len(notes) == 1 and "earlier" in notes[0]
+    assert executable(mended, 2)[1] == []
+    b.add(0, "MPI_Recv", 1, 8)
+    assert "wait for each other for ever" in executable(list(programs_of_steps(b.build())), 2)[1][0]
+
+
+def test_platform_gives_the_costs_of_the_network(tmp_path: Path) -> None:
+    curve = Curve((0.0, 1000.0, 10000.0), (500.0, 700.0, 1600.0))
+    found = lines_of(curve)
+    for nbytes in (1.0, 400.0, 999.0, 1001.0, 9000.0, 50000.0):
+        piece = [line for line in found if line.above < nbytes][-1]
+        assert piece.ns + piece.per_byte * nbytes == pytest.approx(float(curve.at(nbytes)))
+    network = rough_network()
+    cluster, config = settings(network)
+    # Latency of the way and factors give transfer less what both calls take, up to eager_bytes.
+    pairs = [tuple(map(float, text.split(":"))) for text in config["smpi/lat-factor"].split(";")]
+    latency = 2 * float(cluster["lat"].removesuffix("s"))
+    assert latency * pairs[0][1] == pytest.approx(2000e-9 - 400e-9)
+    assert latency * pairs[-1][1] == pytest.approx(2000e-9)
+    assert config["smpi/os"].startswith("0:2e-07:0")
+    assert config["smpi/async-small-thresh"] == "16385"
+    write_platform(tmp_path, network, np.arange(8) // 2)
+    text = (tmp_path / "platform.xml").read_text()
+    assert 'radical="0-3"' in text and 'core="2"' in text and "SPLITDUPLEX" in text
+    assert (tmp_path / "hosts.txt").read_text().split() == [f"node-{k // 2}" for k in range(8)]
+    assert settings(rough_network(rate=1e9))[0]["bw"]
+    assert lines_of(line(300.0))[0].ns == 300.0
+
+
+def test_sections_of_some_turns(studies, tmp_path: Path) -> None:
+    study, n = studies("halo")
+    done = to_simgrid(study, n, tmp_path / "out", Options(turns=2), lambda text: None)
+    told = json.loads((tmp_path / "out" / "export.json").read_text())
+    assert told["schema"] == "p3s.export" and told["sections"] == done.sections
+    assert [s["turns"] for s in done.sections] == [1, 2]
+    for k in range(2):
+        inner = tmp_path / "out" / f"section-{k:03d}"
+        assert len((inner / simgrid.INDEX).read_text().split()) == n
+    whole = to_simgrid(study, n, tmp_path / "whole", Options(), lambda text: None)
+    assert whole.events > done.events and not whole.partial
+    names = {path.name for path in (tmp_path / "whole").iterdir()}
+    assert {"platform.xml", "hosts.txt", "trace.txt", "export.json"} < names
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_timeline(studies, tmp_path: Path) -> None:
+    from p3s.export.perfetto import to_perfetto
+
+    study, n = studies("halo")
+    target = tmp_path / "t.json"
+    to_perfetto(study, n, target, Options(turns=2, ranks_per_node=4), lambda text: None)
+    told = json.loads(target.read_text())
+    tracks: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    flows: dict[int, list[dict]] = defaultdict(list)
+    for event in told["traceEvents"]:
+        assert {"ph", "pid", "tid"} <= set(event)
+        if event["ph"] == "X":
+            assert event["dur"] >= 0 and event["ts"] >= 0 and event["name"]
+            tracks[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+        elif event["ph"] in "sf":
+            flows[event["id"]].append(event)
+        else:
+            assert event["ph"] == "M" and event["name"] in (
+                "process_name", "thread_name", "process_labels")
+    assert len(tracks) == n + 1
+    for spans in tracks.values():
+        spans.sort()
+        assert all(a[1] <= b[0] + 2e-3 for a, b in zip(spans, spans[1:], strict=False))
+    assert flows
+    for start, end in flows.values():
+        assert (start["ph"], end["ph"]) == ("s", "f") and start["ts"] <= end["ts"] + 1e-3
+    few = tmp_path / "few.json"
+    to_perfetto(study, n, few, Options(ranks=(0, 1)), lambda text: None)
+    assert {e["tid"] for e in json.loads(few.read_text())["traceEvents"] if e["pid"]} == {0, 1}
+
+
+def test_nothing_half_written_stays(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), new_directory(tmp_path / "d") as inside:
+        (inside / "a").write_text("x")
+        raise RuntimeError
+    with pytest.raises(RuntimeError), new_file(tmp_path / "f") as file:
+        file.write("x")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    for text in ("old", "new"):
+        with new_directory(tmp_path / "d") as inside:
+            (inside / "export.json").write_text(text)
+    assert (tmp_path / "d" / "export.json").read_text() == "new"
+    with pytest.raises(UsageError, match="there already"):
+        check_free(tmp_path / "d", False)
+    check_free(tmp_path / "d", True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "work.txt").write_text("precious")
+    with pytest.raises(UsageError, match="no export"):
+        check_free(tmp_path / "mine", True)
+    with pytest.raises(P3SError, match="cannot be written"), new_file(Path("/proc/x/y")):
+        pass
+
+
+def test_command(studies, tmp_path: Path, capsys) -> None:
+    study, n = studies("halo")
+    where = str(tmp_path / "x.goal")
+    assert p3s(["export", str(study.root), "--to", "goal", "-n", str(n), "-o", where]) == 0
+    said = capsys.readouterr()
+    assert said.out.strip() == where and "left out: " in said.err and "txt2bin" in said.err
+    again = ["export", str(study.root), "--to", "goal", "-n", str(n), "-o", where, "--json"]
+    assert p3s(again) == 2
+    capsys.readouterr()
+    assert p3s([*again, "--force"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["schema"] == "p3s.export" and told["to"] == "goal" and told["n"] == n
+    for words in (["--to", "vtk", "-n", "4"], ["--to", "goal"], ["--to", "goal", "-n", "2,4"],
+                  ["--to", "extra-p", "-n", "4"], ["--to", "goal", "-n", "4", "--turns", "0"],
+                  ["--to", "goal", "-n", "4", "--ranks", "0"],
+                  ["--to", "perfetto", "-n", "4", "--ranks", "4"]):
+        assert p3s(["export", str(study.root), *words]) == 2

@@ -1,0 +1,158 @@
+"""Exports of traced runs and of points: OTF2 read back by its own reader, Extra-P's JSON Lines."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from p3s.export import extrap
+from p3s.export.otf2_archive import library, write_archive
+from p3s.export.scaled import Exported
+from p3s.trace import Call, Comm, RankTrace, RunTrace, Site
+from p3s.trace.types import ANY_SOURCE, PROC_NULL
+
+NO_SITE = 0
+
+
+def call(op: str, peer: int = -1, nbytes: int = 0, tag: int = -1, comm: int = 0,
+         root: int = -1) -> Call:
+    return Call("MPI_" + op, NO_SITE, comm, peer, nbytes, 1, tag, root)
+
+
+def run_of(ranks: list[list[tuple[Call, int, int]]], done: list[list[tuple[int, int]]],
+           comms: tuple[Comm, ...], cancelled: dict[int, list[bool]] | None = None) -> RunTrace:
+    """A run of events (call, start, elapsed) per rank; done: (completing, posting) events."""
+    calls = list(dict.fromkeys(event[0] for events in ranks for event in events))
+    traces = []
+    for rank, events in enumerate(ranks):
+        pairs = np.array(done[rank], dtype=np.int64).reshape(-1, 2)
+        flags = (cancelled or {}).get(rank, [False] * len(pairs))
+        traces.append(RankTrace(
+            rank, True, np.array([calls.index(e[0]) for e in events], dtype=np.int32),
+            np.array([e[1] for e in events], dtype=np.int64),
+            np.array([e[2] for e in events], dtype=np.int64),
+            np.zeros(len(events), dtype=np.int64), done=pairs,
+            cancelled=np.array(flags, dtype=bool)))
+    return RunTrace(len(ranks), Path("run"), tuple(calls), comms, (Site("0" * 16, ()),), traces)
+
+
+def world(n: int) -> Comm:
+    return Comm(tuple(range(n)), "MPI_COMM_WORLD", -1, None, None, 0)
+
+
+def written(run: RunTrace, directory: Path) -> tuple[list[tuple[int, int, str, dict]], Exported]:
+    """Write an archive, read it back: (rank, time, record, its values) and what was told."""
+    otf2 = pytest.importorskip("otf2")
+    done = Exported("otf2", run.np, directory)
+    write_archive(library(), run, directory, done)
+    found = []
+    with otf2.reader.open(str(directory / "traces.otf2")) as reader:
+        assert reader.timer_resolution == 10**9
+        for location, event in reader.events:
+            values = {name: getattr(event, name) for name in (
+                "receiver", "sender", "msg_length", "msg_tag", "request_id", "communicator",
+                "region", "root", "collective_op", "size_sent") if hasattr(event, name)}
+            rank = int(location.group.name.removeprefix("MPI Rank "))
+            found.append((rank, event.time, type(event).__name__, values))
+    return found, done
+
+
+def test_otf2_has_regions_messages_requests_and_collectives(tmp_path: Path) -> None:
+    sub = Comm((2, 0), "MPI_Comm_split", 0, None, None, 0)
+    ranks = [
+        [(call("Init"), -100, 100), (call("Irecv", 2, 64, 7), 10, 1),
+         (call("Isend", 2, 32, 8), 12, 1), (call("Waitall", nbytes=2), 20, 30),
+         (call("Bcast", nbytes=100, root=2, comm=1), 60, 5), (call("Send", PROC_NULL, 8, 0), 70, 0),
+         (call("Ibarrier"), 71, 1), (call("Wait"), 75, 10), (call("Finalize"), 99, 0)],
+        [(call("Init"), -80, 80), (call("Recv", ANY_SOURCE, 8, 3), 5, 5),
+         (call("Ibarrier"), 70, 1), (call("Wait"), 75, 10), (call("Finalize"), 99, 0)],
+        [(call("Init"), -90, 90), (call("Send", 0, 64, 7), 15, 2),
+         (call("Sendrecv", 1, 8, 3), 17, 6), (call("Sendrecv_recv", 0, 32, 8), 23, 0),
+         (call("Bcast", nbytes=100, root=2, comm=1), 61, 2), (call("Ibarrier"), 70, 1),
+         (call("Wait"), 75, 10), (call("Finalize"), 99, 0)],
+    ]
+    done = [[(3, 1), (3, 2), (7, 6)], [(3, 2)], [(6, 5)]]
+    events, told = written(run_of(ranks, done, (world(3), sub)), tmp_path)
+    names = Counter(name for _, _, name, _ in events)
+    shown = sum(map(len, ranks)) - 1  # both halves of an exchange are one region
+    assert names["Enter"] == names["Leave"] == shown
+    assert names == {"Enter": shown, "Leave": shown, "MpiIrecvRequest": 1, "MpiIrecv": 1,
+                     "MpiIsend": 1, "MpiIsendComplete": 1, "MpiSend": 2, "MpiRecv": 1,
+                     "MpiCollectiveBegin": 2, "MpiCollectiveEnd": 2,
+                     "NonBlockingCollectiveRequest": 3, "NonBlockingCollectiveComplete": 3}
+    arrived = next(e for e in events if e[2] == "MpiIrecv")
+    # Clocks begin at the end of MPI_Init: 100 after the first time of all.
+    assert arrived[:2] == (0, 150) and arrived[3]["msg_length"] == 64
+    assert arrived[3]["communicator"].location(arrived[3]["sender"]).group.name == "MPI Rank 2"
+    received = next(e for e in events if e[2] == "MpiRecv")
+    assert received[:2] == (2, 123) and received[3]["msg_length"] == 32
+    casts = [e for e in events if e[2] == "MpiCollectiveEnd"]
+    assert {(rank, values["root"], values["size_sent"]) for rank, _, _, values in casts} == {
+        (0, 0, 100), (2, 0, 100)}
+    assert all(casts[0][3]["communicator"].location(r).group.name == f"MPI Rank {(2, 0)[r]}"
+               for r in range(2))
+    for rank in range(3):
+        times = [time for r, time, _, _ in events if r == rank]
+        assert times == sorted(times)
+    assert told.left_out == {("MPI_Recv", "whom it received from is not known"): 1.0}
+    assert told.partial and any("not synchronised" in note for note in told.notes)
+
+
+def test_otf2_of_cancelled_requests_and_hostile_names(tmp_path: Path) -> None:
+    odd = Comm((0, 1), "MPI_Comm_<é\u0000>", 0, None, None, 0)
+    ranks = [[(call("Irecv", 1, 8, 0, comm=1), 0, 1), (call("Wait"), 2, 5),
+              (call("Finalize"), 9, 0)],
+             [(call("File_write", nbytes=8, comm=1), 0, 3), (call("Finalize"), 9, 0)]]
+    events, told = written(run_of(ranks, [[(1, 0)], []], (world(2), odd), {0: [True]}), tmp_path)
+    names = Counter(name for _, _, name, _ in events)
+    assert names["MpiRequestCancelled"] == 1 and "MpiIrecv" not in names
+    assert told.events == 5
+
+
+def test_otf2_of_a_rank_without_events(tmp_path: Path) -> None:
+    events, _ = written(run_of([[(call("Finalize"), 0, 0)], []], [[], []], (world(2),)), tmp_path)
+    assert len(events) == 2
+
+
+def test_points_of_phases() -> None:
+    phases = {"work_unit": "cpu_ns", "phases": [
+        {"phase": 0, "name": "outside", "per_count": {
+            "4": {"weight": 1, "events": 8, "bytes": 16, "work": 4e9, "elapsed_ns": 4e9}}},
+        {"phase": 1, "name": "a -> b", "per_count": {
+            "16": {"weight": 7, "events": 160, "bytes": 320, "work": 16e9, "elapsed_ns": 8e9},
+            "4": {"weight": 7, "events": 40, "bytes": 80, "work": 16e9, "elapsed_ns": 8e9}}}]}
+    found = {(n, path, metric): value for n, path, metric, value in
+             extrap._phases(phases, {4})}
+    one = extrap.callpath(1, "a -> b")
+    assert one == "run->1 a - > b"
+    assert found[4, one, "calls"] == 10 and found[16, one, "bytes"] == 20
+    assert found[4, one, "computation"] == 4.0 and found[16, one, "computation"] == 1.0
+    assert found[4, one, "time"] == 6.0 and (16, one, "time") not in found
+    assert found[4, "run", "calls"] == 12 and found[4, "run", "computation"] == 5.0
+    assert found[16, one, "weight"] == 7.0
+
+
+def test_predicted_points() -> None:
+    from made_predictions import made_prediction
+
+    made = made_prediction((4, 8, 64), 2)
+    found = list(extrap._predicted(made))
+    assert {n for n, *_ in found} == {4, 8, 64}
+    row = made["counts"][2]
+    assert (64, "run", "predicted time", row["model_s"]) in found
+    phase = row["phases"][1]
+    path = extrap.callpath(phase["phase"], phase["name"])
+    assert (64, path, "predicted communication", phase["comm_s"]) in found
+
+
+def test_extrap_reads_the_lines(tmp_path: Path) -> None:
+    lines = [json.dumps({"params": {"p": n}, "callpath": extrap.callpath(1, "x"),
+                         "metric": "calls", "value": float(n)}) for n in (2, 4, 8, 16, 32)]
+    (tmp_path / "points.jsonl").write_text("\n".join(lines) + "\n")
+    reader = pytest.importorskip("extrap.fileio.file_reader.jsonlines_file_reader")
+    experiment = reader.read_jsonlines_file(str(tmp_path / "points.jsonl"))
+    assert len(experiment.coordinates) == 5

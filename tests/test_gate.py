@@ -1,0 +1,230 @@
+"""Conditions on a prediction: what they mean, what is refused, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_predictions import made_prediction
+
+from p3s.cli.main import run
+from p3s.errors import P3SError, UsageError
+from p3s.predict.gate import QUANTITIES, UNITS, check, parse
+from p3s.predict.saved import Prediction
+
+
+def prediction(**rows: Any) -> Prediction:
+    """Return a made prediction; ``rows`` are changes to the row at 512."""
+    data = made_prediction((4, 16, 64, 512))
+    data["counts"][-1].update(rows)
+    return Prediction.of(data)
+
+
+# 10.0 s at 512 with an interval of 8 to 12.5 s; 64 times the processes, 16 times as fast
+TEN = prediction(
+    time_s=10.0, low_s=8.0, high_s=12.5, speedup=16.0, speedup_low=12.8, speedup_high=20.0,
+    efficiency=0.125, cost_core_h=512 * 10 / 3600, waiting_s=2.5,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "met", "certain"),
+    [
+        ("time@512 > 9", True, False),
+        ("time@512 > 7.9 s", True, True),
+        ("time@512 >= 10", True, False),
+        ("time@512 > 10", False, False),
+        ("time@512 < 13 s", True, True),
+        ("time@512 <= 10000ms", True, False),
+        ("time@largest > 0.2 min", False, False),
+        ("12.6 s < time@512", False, True),
+        ("time.low@512 < 8.01", True, True),
+        ("time.high@512 > 12.49", True, True),
+        ("efficiency@512 < 0.6", True, True),
+        ("efficiency@512<60%", True, True),
+        ("efficiency.high@512 < 0.157", True, True),
+        ("efficiency.low@512 < 0.1", False, True),
+        ("speedup@512 > 15x", True, False),
+        ("speedup@512 < 1.5 * speedup@smallest", False, True),
+        ("cost@512 > 1.42", True, False),
+        ("cost.low@512 > 1.14 core-h", False, True),
+        ("waiting@512 > 2", True, None),
+        ("time@512 > 0.00277 h", True, False),
+        ("unknown > 1 %", True, True),
+        ("extrapolation > 32", False, True),
+        ("knee < 600", True, True),
+        ("knee <= 128", False, True),
+        ("recommended >= 64", True, True),
+    ],
+)
+def test_what_a_condition_means(text: str, met: bool, certain: bool | None) -> None:
+    found = check(parse(text), TEN)
+    assert (found.met, found.certain) == (met, certain)
+
+
+def test_an_efficiency_has_the_interval_of_its_speedup() -> None:
+    ((name, value),) = check(parse("efficiency@512 < 0.6"), TEN).values
+    assert name == "efficiency@512" and value.value == 0.125
+    assert value.low == pytest.approx(0.1) and value.high == pytest.approx(20 * 4 / 512)
+    ((_, cost),) = check(parse("cost@512 > 1"), TEN).values
+    assert cost.low == pytest.approx(512 * 8 / 3600)
+    assert cost.high == pytest.approx(512 * 12.5 / 3600)
+
+
+def test_a_factor_scales_the_limit_but_not_what_is_shown() -> None:
+    ((name, value),) = check(parse("2 * time@512 > 19"), TEN).values
+    assert name == "time@512" and value.value == 10.0
+    assert check(parse("2 * time@512 > 19"), TEN).met
+    assert not check(parse("2 * time@512 > 20"), TEN).met
+    assert not check(parse("0 * time@512 > 0"), TEN).met
+
+
+def test_another_prediction_is_the_base() -> None:
+    slow = prediction(time_s=11.5, low_s=11.0, high_s=12.0)
+    condition = parse("time@512 > 1.1 * base.time@512")
+    assert condition.needs_base
+    assert check(condition, slow, TEN).met and not check(condition, TEN, TEN).met
+    with pytest.raises(UsageError, match="--base"):
+        check(condition, slow)
+
+
+def test_a_knee_that_is_not_reached_is_above_the_largest_count() -> None:
+    free = Prediction.of(made_prediction((4, 16, 64, 512), knee=None))
+    assert [check(parse(text), free).met for text in ("knee < 512", "knee > 4096")] == [False, True]
+    assert check(parse("knee < 512"), free).certain is True
+    assert check(parse("knee < 4096"), free).certain is False
+
+
+def test_what_is_not_known_is_not_passed() -> None:
+    blank = prediction(low_s=None, high_s=None, speedup_low=None, speedup_high=None, waiting_s=None)
+    assert check(parse("time@512 > 9"), blank).certain is None
+    for text in ("time.high@512 > 9", "efficiency.low@512 < 1", "waiting@512 > 1"):
+        with pytest.raises(P3SError, match="known"):
+            check(parse(text), blank)
+    with pytest.raises(P3SError, match="recommended is not known"):
+        check(parse("recommended < 8"), Prediction.of(made_prediction(recommended=None)))
+    with pytest.raises(UsageError, match=r"no 1024 processes, it has 4, 16, 64, 512; .* -n 1024"):
+        check(parse("time@1024 > 1"), TEN)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "the end is no quantity"),
+        ("efficiency < 1", "of which count"),
+        ("foo@3 < 1", "'foo' is no quantity"),
+        ("time@4 < 3 %", "a time cannot be compared with a ratio"),
+        ("time@4 > cost@4", "a time cannot be compared with core hours"),
+        ("1 < 2", "names no quantity"),
+        ("time@4", "the end where one of"),
+        ("time@4 <", "the end is no quantity"),
+        ("time@4 == 3", "cannot be read"),
+        ("time@4 < 3 and time@8 < 2", "once per condition"),
+        ("time@4 < 3; rm -rf", "cannot be read"),
+        ("time@4.5 < 3", "comes a process count"),
+        ("time@0 < 3", "comes a process count"),
+        ("time@-4 < 3", "cannot be read"),
+        ("time@9999999999 < 3", "comes a process count"),
+        ("time@\u0664 < 3", "cannot be read"),
+        ("time@4 < 1e999", "too large"),
+        ("time.median@4 < 1", "low and high"),
+        ("compute.low@4 > 3", "has no interval"),
+        ("knee@4 < 2", "not of one count"),
+        ("base.foo@4 < 2", "no quantity"),
+        ("time@4 < __import__('os').system('true')", "cannot be read"),
+        ("x" * 501, "longer than"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_reason(text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
+        parse(text)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 800
+
+
+def test_any_text_is_read_or_refused() -> None:
+    words = [
+        *QUANTITIES, *UNITS, "@", "<", "<=", ">", ">=", "*", ".", "low", "base", "4", "1.5", "1e3",
+        "largest", "smallest", " ", "(", "{0}", "%s", "\x1b", "\u202e", "=", "-",
+    ]  # fmt: skip
+    chosen = random.Random(20)
+    read = 0
+    for _ in range(20_000):
+        text = "".join(chosen.choice(words) for _ in range(chosen.randint(1, 9)))
+        try:
+            condition = parse(text)
+        except UsageError:
+            continue
+        read += 1
+        assert parse(condition.text) == condition
+    assert read > 5  # it is not all refused
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "prediction.json"
+    TEN.save(path)
+    return path
+
+
+def test_exit_codes_and_lines(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["gate", str(saved), "--fail-if", "time@512 > 20 s"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == [
+        "passed", "time@512", ">", "20", "s", "time@512", "=", "10.0", "s", "(8.00", "s", "to",
+        "12.5", "s)",
+    ]  # fmt: skip
+    two = ["--fail-if", "time@512 > 20 s", "--fail-if", "efficiency@512 < 60 %"]
+    assert run(["gate", str(saved), *two]) == 4
+    shown = capsys.readouterr()
+    assert [line.split()[0] for line in shown.out.splitlines()] == ["gate", "passed", "FAILED"]
+    assert "1 of 2 conditions is true" in shown.err
+    assert run(["gate", str(saved), "--fail-if", "time@512 > 9 s"]) == 4
+    assert "FAILED?" in capsys.readouterr().out
+    assert run(["gate", str(saved)]) == 2
+    assert run(["gate", str(saved), "--fail-if", "time@9 > 1"]) == 2
+    assert run(["gate", str(saved), "--fail-if", "time@512 > base.time@512"]) == 2
+    assert run(["gate", str(saved.parent / "none"), "--fail-if", "time@512 > 1"]) == 1
+
+
+def test_low_confidence_is_exit_code_3_unless_the_gate_fails(
+    tmp_path: Path, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    doubtful = tmp_path / "doubtful.json"
+    reasons = ["20 % of the program has no rule"]
+    Prediction.of({**TEN.data, "low_confidence": reasons}).save(doubtful)
+    assert run(["gate", str(doubtful), "--fail-if", "time@512 > 20"]) == 3
+    assert "20 % of the program has no rule" in capsys.readouterr().err
+    assert run(["gate", str(doubtful), "--fail-if", "time@512 > 9"]) == 4
+    against = ["--base", str(doubtful), "--fail-if", "time@512 > 1.1*base.time@512"]
+    assert run(["gate", str(saved), *against]) == 3
+    assert "base: 20 %" in capsys.readouterr().err
+
+
+def test_what_is_not_representative_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "shared.json"
+    Prediction.of(made_prediction(representative=False)).save(path)
+    assert run(["gate", str(path), "--fail-if", "time@512 > 1 h"]) == 0
+    assert "mind that communication at all counts is not repr" in capsys.readouterr().err
+    assert run(["gate", str(path), "--fail-if", "time@512 > 1 h", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_representative"]
+
+
+def test_json_is_one_object_also_when_it_fails(
+    saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    knee = ["--fail-if", "time@512 > 9", "--fail-if", "knee > 4", "--fail-if", "waiting@512 > 3"]
+    assert run(["gate", str(saved), "--json", *knee]) == 4
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schema"], found["passed"], found["exit_code"]) == ("p3s.gate", False, 4)
+    first, second, third = found["conditions"]
+    assert first == {"fail_if": "time@512 > 9", "failed": True, "certain": False,
+                     "values": {"time@512": {"value": 10.0, "low": 8.0, "high": 12.5}}}
+    assert second["values"]["knee"]["value"] == TEN.data["knee"]
+    assert third["values"]["waiting@512"] == {"value": 2.5, "low": None, "high": None}
+    assert third["certain"] is None and not third["failed"]
+    assert run(["gate", str(saved), "--json", "--fail-if", "nonsense"]) == 2
+    assert json.loads(capsys.readouterr().out)["schema"] == "p3s.error"

@@ -1,0 +1,313 @@
+"""Every way a prediction is shown, with empty, one-point, huge, partial and hostile predictions."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_predictions import made_prediction
+
+from p3s.cli.main import run
+from p3s.errors import P3SError, UsageError
+from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS, Prediction
+from p3s.report.compare import as_text, compare
+from p3s.report.notebook import fragment
+from p3s.report.pictures import FORMATS, PLOTS, format_of, size_of, write_picture
+from p3s.report.png import write_png
+from p3s.report.points import points_of
+from p3s.report.spreadsheet import columns_csv, counts_csv, phases_csv
+from p3s.report.terminal import curve, render
+from p3s.report.text import seconds
+
+Json = dict[str, Any]
+
+NAMES = [
+    "</text></svg><script>alert(1)</script>", "<img src=x onerror=alert(1)>",
+    "=1+cmd|' /C calc'!A0", "\x1b[31mred\x1b]0;title\x07", "abc\u202egnp.exe", "$\\frac{",
+    "_hidden",
+    "\ud800lone", "a\x00b", "x" * 5000, "日本語", "%s{0}{{x}}", "",
+]  # fmt: skip
+HUGE = tuple(2**k for k in range(2, 12))
+
+
+def nulled(data: Json) -> Json:
+    """Return a prediction with everything null that may be."""
+    for row in data["counts"]:
+        for key in ("low_s", "high_s", "model_low_s", "model_high_s", "speedup_low",
+                    "speedup_high", "waiting_s", "transfer_s", "software_s", "measured_s",
+                    "measured_work_s"):  # fmt: skip
+            row[key] = None
+        row["interval_parts"] = dict.fromkeys(row["interval_parts"])
+        row.update(measured=False, time_from="model")
+        for estimate in row["estimators"].values():
+            estimate.update(dict.fromkeys(key for key in estimate if key.endswith("_s")))
+        for phase in row["phases"]:
+            for key in ("low_s", "high_s", "compute_low_s", "compute_high_s", "crm_i_s", "crm_c_s",
+                        "waiting_s", "transfer_s", "software_s"):  # fmt: skip
+                phase[key] = None
+    for residual in data["residuals"]:
+        residual["ratio"] = None
+    return {**data, "knee": None, "recommended": None, "extrapolation_ratio": None,
+            "limits": [{**limit, "n": None} for limit in data["limits"]], "traced_counts": [],
+            "phase_laws": [], "verdict_share": {}, "baseline_measured": False}  # fmt: skip
+
+
+def zeroed(data: Json) -> Json:
+    """Return a prediction in which nothing takes any time."""
+    def zero(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: 0.0 if re.search(r"_s$|speedup|efficiency$|cost_core", key) and
+                    isinstance(entry, float) else zero(entry) for key, entry in value.items()}
+        return [zero(entry) for entry in value] if isinstance(value, list) else value
+
+    return {**data, "counts": zero(data["counts"])}
+
+
+def hostile(data: Json) -> Json:
+    """Return a prediction with the worst of names in every place that takes a text."""
+    made = copy.deepcopy(data)
+    for row in made["counts"]:
+        for at, phase in enumerate(row["phases"]):
+            phase["name"] = NAMES[at % len(NAMES)]
+        row["estimators"] = {name[:40]: {**row["estimators"]["machine"], "notes": [name]}
+                             for name in NAMES}  # fmt: skip
+    for limit, name in zip(made["limits"], NAMES, strict=False):
+        limit.update(name=name, text=name)
+    made.update(estimator=NAMES[0], estimator_why=NAMES[1], interval_how=NAMES[3], notes=NAMES,
+                low_confidence=NAMES[:5], not_representative=NAMES, not_modelled=NAMES,
+                verdict_share={name: {"events": 0.1} for name in NAMES})  # fmt: skip
+    return made
+
+
+MADE: dict[str, Json] = {
+    "usual": made_prediction(),
+    "one point": made_prediction((8,), 1),
+    "no phases": made_prediction((4, 8), 0),
+    "nothing measured": made_prediction(measured=()),
+    "shared cores": made_prediction(representative=False),
+    "partial": nulled(made_prediction()),
+    "partial, one point": nulled(made_prediction((4,), 1)),
+    "zero": zeroed(made_prediction()),
+    "no limits": made_prediction(limits=[], phase_laws=[], residuals=[], notes=[], not_modelled=[]),
+    "empty": made_prediction((4,), 1, limits=[], phase_laws=[], residuals=[]),
+    "500 phases, 10 counts": made_prediction(HUGE, 500),
+    "200 counts": made_prediction(tuple(range(4, 204)), 2),
+    "hostile": hostile(made_prediction((4, 8, 64), 20)),
+}
+MADE["empty"]["counts"][0].update(phases=[], estimators={})
+
+
+def test_the_made_predictions_are_predictions() -> None:
+    for made in MADE.values():
+        Prediction.of(json.loads(json.dumps(made)))
+
+
+TEXTS: dict[str, Callable[[Json], str]] = {
+    "terminal": render,
+    "notebook": fragment,
+    "csv of counts": lambda data: counts_csv(Prediction.of(data)),
+    "csv of phases": lambda data: phases_csv(Prediction.of(data)),
+    "compare": lambda data: as_text(compare(Prediction.of(data), Prediction.of(data))),
+    "repr": lambda data: repr(Prediction.of(data)),
+    "json": lambda data: Prediction.of(data).to_json(),
+}
+
+
+@pytest.mark.parametrize("renderer", TEXTS)
+@pytest.mark.parametrize("name", MADE)
+def test_texts(renderer: str, name: str) -> None:
+    text = TEXTS[renderer](MADE[name])
+    text.encode("utf-8")
+    assert "nan" not in re.sub(r"[a-z]nan|nan[a-z]", "", text.lower())
+    if renderer not in ("json", "csv of phases"):
+        limit = 4_000 if name in ("usual", "one point") else 20_000
+        assert 20 < len(text) < (4 * limit if renderer in ("notebook", "csv of counts") else limit)
+    if renderer in ("terminal", "compare", "repr"):
+        assert all(line.isprintable() for line in text.split("\n"))
+        assert max(map(len, text.split("\n"))) < 700
+
+
+#: Predictions that differ in what a picture shows.
+DRAWN = ["one point", "no phases", "partial", "partial, one point", "zero", "empty",
+         "500 phases, 10 counts", "200 counts", "hostile"]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_every_plot(tmp_path: Path, name: str) -> None:
+    for plot in PLOTS:
+        path = tmp_path / f"{plot}.png"
+        write_picture(MADE[name], plot, path, (5.0, 2.5))
+        assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size > 2000
+
+
+@pytest.mark.parametrize("name", ["usual", "hostile"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_and_the_same_bytes_again(tmp_path: Path, name: str, kind: str) -> None:
+    first, second = tmp_path / f"a.{kind}", tmp_path / f"b.{kind}"
+    write_picture(MADE[name], "phases", first)
+    write_picture(MADE[name], "phases", second)
+    data = first.read_bytes()
+    assert data == second.read_bytes()
+    if kind == "svg":
+        tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(data).iter()}
+        assert "path" in tags and not tags & {"script", "image", "foreignObject", "a"}
+        assert {link[:1] for link in re.findall(rb'href="([^"]*)"', data)} <= {b"#"}
+    if kind == "pdf":
+        assert data.startswith(b"%PDF-1.") and b"CreationDate" not in data
+        assert b"/FontType 3" not in data and b"/Subtype /Type3" not in data
+
+
+def test_the_picture_beside_the_report(tmp_path: Path) -> None:
+    for name in ("usual", "partial, one point", "200 counts"):
+        write_png(points_of(MADE[name]), tmp_path / "speedup.png")
+        assert (tmp_path / "speedup.png").read_bytes()[:4] == b"\x89PNG"
+
+
+class _Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: set[str] = set()
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_a_notebook_shows_is_static(name: str) -> None:
+    page = _Tags(Prediction.of(MADE[name])._repr_html_())
+    assert set(page.tags) <= {
+        "div", "p", "b", "svg", "title", "line", "text", "polygon", "polyline", "rect", "circle",
+        "table", "thead", "tbody", "tr", "th", "td",
+    }  # fmt: skip
+    assert not {attr for attr in page.attributes if attr.startswith("on")}
+    assert not page.attributes & {"href", "src", "style", "xlink:href"}
+    points = page.tags.count("rect") + page.tags.count("circle")
+    assert points == len(MADE[name]["counts"])
+    assert page.tags.count("polygon") == (0 if "partial" in name or points == 1 else 1)
+
+
+def test_csv_holds_every_number_and_runs_nothing() -> None:
+    made = Prediction.of(MADE["hostile"])
+    rows = list(csv.DictReader(io.StringIO(counts_csv(made))))
+    assert list(rows[0]) == list(COUNT_COLUMNS)
+    assert [float(row["time_s"]) for row in rows] == [row["time_s"] for row in made.data["counts"]]
+    assert rows[-1]["measured_s"] == "" and rows[0]["representative"] == "true"
+    phases = list(csv.DictReader(io.StringIO(phases_csv(made), newline="")))
+    assert list(phases[0]) == ["n", *PHASE_COLUMNS] and len(phases) == 3 * 22
+    names = [row["name"] for row in phases]
+    assert "'=1+cmd|' /C calc'!A0" in names and "a\\x00b" in names and "日本語" in names
+    assert not any(name.lstrip().startswith(("=", "+", "-", "@")) for name in names)
+    assert columns_csv({"a": ["-1", "@x", " =2"], "b": [-1.5, None, True]}) == (
+        "a,b\n'-1,-1.5\n'@x,\n' =2,true\n"
+    )
+
+
+def test_the_terminal_says_the_result_first_and_what_limits() -> None:
+    lines = render(MADE["usual"]).splitlines()
+    assert lines[0].startswith("From 4 to 512 processes the program becomes 33.3x as fast")
+    text = "\n".join(lines)
+    assert "of the core time lost at 512 processes is in Allreduce, mostly waiting" in text
+    assert "estimator: simulation (costs of messages were measured" in text
+    others = MADE["usual"]["counts"][-1]["estimators"]
+    told = ", ".join(f"{name} {seconds(others[name]['time_s'])}" for name in ("machine", "thesis"))
+    assert f"other estimators at 512 processes: {told}" in text
+    assert "measured over model, run time: 1.03 at 4, 1.03 at 8, 1.03 at 16" in text
+    assert "left out: MPI_File_write_all" in text
+    table = [line.split()[0] for line in lines if re.match(r" +\d+ +[\d.]+ m?s", line)]
+    assert table == ["4", "8", "16", "32", "64", "128", "256", "512"]
+
+
+def test_the_terminal_counts_what_it_leaves_out() -> None:
+    text = render(MADE["200 counts"])
+    assert "40 of 200 counts; p3s report --csv has all" in text
+    many = made_prediction(notes=[f"note {k}" for k in range(40)])
+    assert "note: 28 more are in prediction.json" in render(many)
+    assert render(many).count("note: note ") == 12
+    assert max(map(len, curve(points_of(MADE["200 counts"])).splitlines())) < 90
+
+
+def test_marks_in_the_terminal() -> None:
+    text = render(MADE["shared cores"])
+    assert "(...) measured, but not representative" in text and "*     rests on" in text
+    assert text.startswith("Not representative: ")
+    assert "(...)" not in render(MADE["usual"]) and "rests on" not in render(MADE["usual"])
+    assert "unknown" in render(MADE["partial"])
+
+
+@pytest.mark.parametrize("text", ["", "3", "3x", "0x0", "1x1", "99x2", "nanx2", "3x2x1", "axb"])
+def test_sizes_that_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="3.4x2.4"):
+        size_of(text)
+
+
+def test_sizes_and_formats() -> None:
+    assert size_of("3.4x2.4") == (3.4, 2.4)
+    assert format_of(Path("a.b.PDF")) == "pdf"
+    for name in ("a", "a.gif", "a.png.txt", ".svg"):
+        with pytest.raises(UsageError, match="ends with .png, .svg, .pdf"):
+            format_of(Path(name))
+
+
+def test_a_picture_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(P3SError, match="cannot be written"):
+        write_picture(MADE["usual"], "speedup", tmp_path / "file" / "x.png")
+
+
+def test_pictures_and_csv_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from test_report import put_study
+
+    study = put_study(tmp_path / "study", MADE["usual"])
+    one, two = str(tmp_path / "speedup.pdf"), str(tmp_path / "parts.svg")
+    page = str(tmp_path / "page.html")
+    both = ["--picture", one, "--plot", "speedup", "--picture", two, "--plot", "parts"]
+    assert run(["report", str(study.root), "-o", page, *both, "--size", "3.4x2.4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["pictures"] == [one, two] and found["report"] == page
+    assert found["prediction"] == MADE["usual"]
+    assert Path(one).read_bytes()[:4] == b"%PDF" and Path(two).read_bytes()[:5] == b"<?xml"
+    assert "<html" in Path(page).read_text()
+    before = sorted(study.root.iterdir())
+    assert run(["report", str(study.root), "--csv", "--phases"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert len(rows) == 8 * 5 and rows[0]["kind"] == "start"
+    assert run(["report", str(study.root), "--csv"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 9
+    assert sorted(study.root.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--phases"], ["--csv", "--json"], ["--csv", "--picture", "x.png"], ["--plot", "speedup"],
+        ["--size", "3x2"], ["--picture", "x.gif"], ["--picture", "x.png", "--plot", "pie"],
+        ["--picture", "x.png", "--plot", "time", "--plot", "parts"],
+        ["--picture", "x.png", "--size", "0x0"],
+    ],
+)  # fmt: skip
+def test_options_that_do_not_fit_write_nothing(tmp_path: Path, options: list[str]) -> None:
+    from test_report import put_study
+
+    study = put_study(tmp_path / "study", MADE["usual"])
+    before = sorted(study.root.iterdir())
+    assert run(["report", str(study.root), *options]) == 2
+    assert sorted(study.root.iterdir()) == before

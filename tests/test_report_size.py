@@ -1,0 +1,61 @@
+"""Reports of large predictions: small enough, soon enough, and what is cut says so."""
+
+from __future__ import annotations
+
+import copy
+import time
+from pathlib import Path
+from typing import Any
+
+import models
+from made_predictions import made_prediction
+from report_studies import put_study
+
+from p3s.report.html import render
+from p3s.report.view import view_of
+
+MANY = tuple(2**k for k in range(1, 11))
+
+
+def model_of(phases: int, calls: int) -> dict[str, Any]:
+    """Return a model with that many phases of that many calls, no two with the same rule."""
+    model = models.built("jacobi2d")
+    loop = next(p for p in model["phases"] if p["parent"] is not None)
+    first = next(i for i in loop["items"] if model["items"][i]["kind"] == "send")
+    while len(model["phases"]) < phases:
+        phase = copy.deepcopy(loop)
+        phase.update(phase=len(model["phases"]), name=f"loop {len(model['phases'])}", items=[])
+        for _ in range(calls):
+            number = len(model["items"])
+            item = copy.deepcopy(model["items"][first])
+            item["site"] = f"copy{number}"
+            item["slots"][0]["elements"] = {"expr": ["num", number, 1], "points": 5, "free": 1}
+            item["share"] = {"events": 1e-4, "bytes": 1e-4, "time": 1e-4}
+            model["sites"][item["site"]] = [f"prog+0x{number:x}"]
+            phase["items"].append(number)
+            model["items"].append(item)
+        model["phases"].append(phase)
+    return model
+
+
+def test_500_phases_at_10_counts_are_small_and_soon_made(tmp_path: Path) -> None:
+    prediction = made_prediction(MANY, 500)
+    study = put_study(tmp_path / "study", prediction, model=model_of(500, 6))
+    start = time.process_time()
+    text = render(view_of(study, prediction))
+    taken = time.process_time() - start
+    assert len(text.encode()) < 5_000_000
+    assert taken < 5.0, "seconds of one core"
+    words = " ".join(text.split())
+    assert "302 more phases with" in words and "prediction.json" in words
+    assert "495 other phases" in words
+    assert "The laws of 442 more phases are in prediction.json." in words
+    assert "more phases: p3s model STUDY --all." in words
+
+
+def test_many_counts_are_thinned_out_and_it_says_so(tmp_path: Path) -> None:
+    prediction = made_prediction(tuple(range(2, 402)), 3)
+    text = render(view_of(put_study(tmp_path / "study", prediction), prediction))
+    assert "60 of 400 counts are listed" in text and "24 of 400 counts have a bar." in text
+    assert "<td>401</td>" in text, "the last count is listed"
+    assert len(text) < 2_000_000

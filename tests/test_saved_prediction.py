@@ -1,0 +1,227 @@
+"""prediction.json as published: its schema, the checker, and what reads it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_predictions import made_prediction
+
+from p3s.errors import Damaged, P3SError
+from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS, Prediction, read_prediction
+from p3s.schemas import first_problem, load_schema
+from p3s.schemas.check import CHECKED, TOLD
+from p3s.study import Study
+
+SCHEMA = load_schema("prediction-2")
+
+MADE = {
+    "usual": made_prediction(),
+    "one count": made_prediction((8,), 1),
+    "no phases": made_prediction((2, 4), 0),
+    "nothing measured": made_prediction(measured=()),
+    "shared cores": made_prediction(representative=False),
+    "large": made_prediction(tuple(2**k for k in range(2, 12)), 50),
+}
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to every value inside a value."""
+    entries = (
+        value.items() if isinstance(value, dict)
+        else enumerate(value) if isinstance(value, list) else ()
+    )  # fmt: skip
+    for key, entry in entries:
+        yield (*at, key)
+        yield from places(entry, (*at, key))
+
+
+def put(value: Any, at: tuple[Any, ...], new: Any) -> Any:
+    """Return a copy of a value with another one at a place; ``...`` takes a key away."""
+    made = copy.deepcopy(value)
+    inside = made
+    for key in at[:-1]:
+        inside = inside[key]
+    if new is ...:
+        del inside[at[-1]]
+    else:
+        inside[at[-1]] = new
+    return made
+
+
+def schemas_in(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield every schema inside a schema."""
+    yield schema
+    for key in ("properties", "$defs"):
+        for entry in schema.get(key, {}).values():
+            yield from schemas_in(entry)
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from schemas_in(schema[key])
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_made_predictions_follow_the_schema(name: str) -> None:
+    assert first_problem(MADE[name], SCHEMA) == ""
+    assert Prediction.of(MADE[name]).data == MADE[name]
+
+
+def test_every_key_of_a_made_prediction_is_documented() -> None:
+    def known(value: Any, schema: Any, at: str) -> None:
+        schema = SCHEMA["$defs"][schema["$ref"].split("/")[-1]] if "$ref" in schema else schema
+        if isinstance(value, list):
+            for entry in value:
+                known(entry, schema.get("items", {}), at)
+        elif isinstance(value, dict):
+            rest = schema.get("additionalProperties")
+            for key, entry in value.items():
+                assert key in schema["properties"] if rest is None else True, f"{at}.{key}"
+                known(entry, schema.get("properties", {}).get(key) or rest or {}, f"{at}.{key}")
+
+    known(MADE["usual"], SCHEMA, "")
+
+
+def test_the_schema_says_only_what_is_checked_and_describes_every_value() -> None:
+    for schema in schemas_in(SCHEMA):
+        assert set(schema) <= CHECKED | TOLD
+        for entry in schema.get("properties", {}).values():
+            assert "$ref" in entry or entry["description"][-1] == ".", entry
+        assert set(schema.get("required", ())) <= set(schema.get("properties", {}))
+
+
+def test_the_schema_is_a_schema_and_other_checkers_agree() -> None:
+    """Against the reference implementation on thousands of damaged predictions."""
+    jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    theirs = jsonschema.Draft202012Validator(SCHEMA)
+    for made in MADE.values():
+        assert theirs.is_valid(made)
+    whole = made_prediction((4, 64), 1)
+    ways = list(places(whole))
+    chosen = random.Random(8)
+    others: list[Any] = [
+        ..., None, True, False, 0, 1, -1, 2.0, 0.5, 10**30, "", "x", "model", "p3s.prediction",
+        [], [1, 2], [None], ["x"], {}, {"n": 1},
+    ]  # fmt: skip
+    valid = 0
+    for _ in range(1500):
+        way = chosen.choice(ways)
+        new = chosen.choice(others)
+        changed = put(whole, way, new)
+        good = theirs.is_valid(changed)
+        valid += good
+        assert (first_problem(changed, SCHEMA) == "") is good, (way, new)
+    assert 50 < valid < 1450
+
+
+@pytest.mark.parametrize(
+    ("way", "new", "said"),
+    [
+        (("counts", 1, "time_s"), "1", "counts[1].time_s is '1', not number"),
+        (("counts", 1, "time_s"), -1.0, "counts[1].time_s is -1.0, less than 0"),
+        (("counts", 0, "time_s"), math.nan, "counts[0].time_s is nan, not number"),
+        (("counts", 0, "low_s"), math.inf, "counts[0].low_s is inf, not number or null"),
+        (("counts", 0, "n"), 10**18, "counts[0].n is 1000000000000000000, more than 16777216"),
+        (("counts", 0, "n"), 4.5, "counts[0].n is 4.5, not integer"),
+        (("counts", 0, "n"), True, "counts[0].n is True, not integer"),
+        (("counts", 0, "n"), ..., "counts[0].n is missing"),
+        (("counts", 0, "phases", 2, "kind"), "coda", "counts[0].phases[2].kind is 'coda', not one"),
+        (("counts", 0, "estimators", "thesis"), 3, "counts[0].estimators.thesis is 3, not object"),
+        (("counts", 0, "interval_parts", "work"), [1.0], "work has 1 entries, not 2"),
+        (("counts",), [], "counts has 0 entries, not 1"),
+        (("counts",), {}, "counts is an object, not array"),
+        (("schema",), "p3s.model", "schema is 'p3s.model', not 'p3s.prediction'"),
+        (("recommended", "why"), "\x1b[31m", ""),
+        (("limits", 0, "because"), "\x1b[31m", r"because is '\x1b[31m', not one of"),
+        (("counts", 0, "n"), 4**900, "counts[0].n is a huge number, not integer"),
+        (("counts", 1, "n"), 4, "counts: 4 follows 4"),
+        (("baseline_n",), 8, "baseline_n is 8, not the smallest count, 4"),
+        (("knee",), 5, "knee is 5, not one of the counts"),
+        (("counts", 2, "low_s"), 1e9, "at 16 processes time_s is outside of its interval"),
+        (("counts", 2, "phases", 1, "high_s"), 0.0, "time_s of phase 1 is outside of its interval"),
+    ],
+)
+def test_what_is_wrong_is_said_where_it_is(way: tuple[Any, ...], new: Any, said: str) -> None:
+    changed = put(MADE["usual"], way, new)
+    if not said:
+        Prediction.of(changed)
+        return
+    with pytest.raises(Damaged, match=re.escape(said)) as caught:
+        Prediction.of(changed)
+    assert "run p3s predict again" in str(caught.value) and str(caught.value).isprintable()
+
+
+def test_no_damage_reaches_a_reader_as_anything_but_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "prediction.json"
+    data = bytearray(Prediction.of(MADE["one count"]).to_json().encode())
+    chosen = random.Random(5)
+    bytes_ = b'0123456789-e."[]{},:nt\x00\xff'
+    refused = 0
+    for _ in range(400):
+        changed = bytearray(data)
+        for _ in range(chosen.randint(1, 3)):
+            changed[chosen.randrange(len(changed))] = chosen.choice(bytes_)
+        path.write_bytes(changed[: chosen.choice((len(changed), chosen.randrange(len(changed))))])
+        try:
+            Prediction.load(path)
+        except P3SError as err:
+            refused += 1
+            assert "\n" not in str(err)
+    assert refused > 200
+
+
+def test_load_takes_a_study_or_a_file_and_save_gives_it_back(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "a study", ["mpiexec", "-n", "{np}", "./app"])
+    with pytest.raises(P3SError, match=r"no prediction yet.*p3s predict '.*a study' -n COUNTS"):
+        Prediction.load(study.root)
+    with pytest.raises(P3SError, match="no study here"):
+        Prediction.load(tmp_path)
+    with pytest.raises(P3SError, match="not there"):
+        Prediction.load(tmp_path / "none.json")
+    made = Prediction.of(MADE["usual"])
+    made.save(study.prediction_path)
+    assert Prediction.load(study.root) == Prediction.load(str(study.prediction_path)) == made
+    assert Prediction.load(study.root).source == study.prediction_path
+    assert read_prediction(study.root) == MADE["usual"]
+    assert json.loads(made.to_json()) == MADE["usual"]
+
+
+def test_an_older_version_names_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "prediction.json"
+    path.write_text(json.dumps({**MADE["usual"], "schema_version": 1}))
+    with pytest.raises(P3SError, match="older P3S; make it again: p3s predict .* -n COUNTS"):
+        Prediction.load(path)
+    path.write_text(json.dumps({**MADE["usual"], "schema_version": 3}))
+    with pytest.raises(P3SError, match="version 3"):
+        Prediction.load(path)
+
+
+def test_values_by_count_and_as_columns() -> None:
+    made = Prediction.of(MADE["usual"])
+    assert made.counts == (4, 8, 16, 32, 64, 128, 256, 512)
+    assert made.at(64)["n"] == 64
+    with pytest.raises(P3SError, match=r"100 processes are not in the prediction; it has 4, 8"):
+        made.at(100)
+    columns = made.columns()
+    assert tuple(columns) == COUNT_COLUMNS and columns["n"] == list(made.counts)
+    assert columns["time_s"][4] == made.at(64)["time_s"]
+    phases = made.phase_columns()
+    assert tuple(phases) == ("n", *PHASE_COLUMNS)
+    assert {len(column) for column in phases.values()} == {8 * 5}
+    assert phases["phase"][:5] == [-1, 1, 2, 3, -2] and set(phases["n"][:5]) == {4}
+
+
+def test_repr_is_one_line() -> None:
+    text = repr(Prediction.of(MADE["usual"]))
+    assert re.fullmatch(r"Prediction\(4 to 512 processes, 8 counts, 5 phases, speedup 33\.3 "
+                        r"\(29\.\d+ to 3\d\.?\d*\), estimator 'simulation'\)", text)  # fmt: skip
+    doubtful = made_prediction((8,), low_confidence=["why"], estimator="\x1b\n" * 99)
+    assert "low confidence" in repr(Prediction.of(doubtful))
+    assert repr(Prediction.of(doubtful)).isprintable() and len(repr(Prediction.of(doubtful))) < 200
