@@ -18,6 +18,7 @@ import typer
 from p3s import __version__
 from p3s.cli import (
     add,
+    baseline,
     characterize,
     check,
     compare,
@@ -110,6 +111,9 @@ for _module, _function, _short, _settings in _COMMANDS:
     app.command(epilog=_module.EPILOG, short_help=_short, **_named)(_function)
 app.add_typer(
     machine.app, name="machine", epilog=machine.EPILOG, short_help="Measure machines, compare them."
+)
+app.add_typer(
+    baseline.app, name="baseline", epilog=baseline.EPILOG, short_help="Regressions of run times."
 )
 
 

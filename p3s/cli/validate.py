@@ -150,9 +150,11 @@ def _table(result: dict[str, Any]) -> str:
         text.append("order: not compared, the run has too many events or the model no order")
     work = result.get("work") or {}
     if work.get("mean_abs_error") is not None:
+        median = work.get("median_abs_error")  # validations of before have none
         text.append(
             f"work: mean error {100 * work['mean_abs_error']:.1f} %, "
-            f"largest {100 * work['max_abs_error']:.1f} %"
+            + ("" if median is None else f"median {100 * median:.1f} %, ")
+            + f"largest {100 * work['max_abs_error']:.1f} %"
         )
     missing = result.get("unmodelled") or {}
     if missing:

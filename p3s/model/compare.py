@@ -14,6 +14,7 @@ from p3s.model.evaluate import Model, ScaledRows, generate, phase_weight
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.sequence import compare_order
 from p3s.model.tree import assign, phase_stages
+from p3s.scores import relative_error, scores
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
 Tally = Counter[tuple[Any, ...]]
@@ -108,9 +109,10 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
 
     Keys: p2p_triples and collectives {true, predicted, equal}; weights {phases, exact, each};
     order: as compare_order returns it;
-    work {mean_abs_error, max_abs_error} over the phases with more than 1 % of the work, as
-    relative errors of the total; unmodelled {events, share_of_time}; slots: per call site,
-    operation and tag {true, predicted, equal} calls and bytes; the items that differ.
+    work {mean_abs_error, median_abs_error, max_abs_error} over the phases with more than 1 % of
+    the work, as relative errors of the total (p3s.scores); unmodelled {events, share_of_time};
+    slots: per call site, operation and tag {true, predicted, equal} calls and bytes; the items
+    that differ.
     """
     split = {(s, o): bool(v) for s, o, v in model["tag_splits"]}
     rows = generate(model, t.np)
@@ -133,12 +135,12 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
     total = max(float(true_work.sum()), 1.0)
     each_work: list[dict[str, Any]] = [{"phase": int(k), "share": float(true_work[k] / total),
                   "true": float(true_work[k]), "predicted": float(pred_work[k]),
-                  "error": float((pred_work[k] - true_work[k]) / true_work[k])}
+                  "error": relative_error(float(pred_work[k]), float(true_work[k]))}
                  for k in range(n_phases) if true_work[k] > 0.01 * total]
     if true_work[n_phases] > 0.01 * total:  # work before events that no item explains
         each_work.append({"phase": None, "share": float(true_work[n_phases] / total),
                           "true": float(true_work[n_phases]), "predicted": 0.0, "error": -1.0})
-    errors = [abs(w["error"]) for w in each_work]
+    of_work = scores(w["error"] for w in each_work)
     return {
         "n": t.np,
         "p2p_triples": overlap(true_p2p, triples),
@@ -147,8 +149,9 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
                     "exact": sum(w["true"] == w["predicted"] for w in weights),
                     "each": weights},
         "order": compare_order(model, t, rows, ~left_out),
-        "work": {"mean_abs_error": float(np.mean(errors)) if errors else 0.0,
-                 "max_abs_error": float(np.max(errors)) if errors else 0.0,
+        "work": {"mean_abs_error": of_work.mean if of_work.count else 0.0,
+                 "median_abs_error": of_work.median if of_work.count else 0.0,
+                 "max_abs_error": of_work.largest if of_work.count else 0.0,
                  "total_error": float((pred_work.sum() - true_work.sum()) / total),
                  "each": each_work},
         "unmodelled": {"events": int(t.count[left_out].sum()),

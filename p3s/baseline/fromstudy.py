@@ -1,0 +1,96 @@
+"""Run times of a study: of its runs, and of what was predicted beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from p3s.baseline.read import Times
+from p3s.baseline.times import RunTime
+from p3s.errors import P3SError
+from p3s.study import Study
+
+#: How runs say that their work was counted in an emulator.
+_EMULATOR = "qemu"
+
+
+def times_of_study(study: Study) -> Times:
+    """Return every run of a study, from the end of MPI_Init to the start of MPI_Finalize.
+
+    The components "total", "compute" (CPU time of the busiest rank) and "comm" (the rest). Runs
+    that ended early are set aside; runs in an emulator have no times, native ones beside them do.
+    Errors: P3SError where no run has a time.
+    """
+    from p3s.predict.measured import run_times
+    from p3s.trace import read_run
+
+    runs: list[RunTime] = []
+    shared: set[int] = set()
+    for np in sorted({run.np for run in study.runs()} | {run.np for run in study.timed_runs()}):
+        for record in study.timed_runs(np) or study.runs(np):
+            if record.status != "complete":
+                runs.append(RunTime(np, None, record.rep, why=f"{record.path.name}: ended early"))
+                continue
+            trace = read_run(record.path)
+            if str(trace.work_origin).startswith(_EMULATOR):
+                runs.append(RunTime(np, None, record.rep, why="counted in an emulator"))
+                continue
+            found = run_times(trace)
+            if not found.wall_s > 0:
+                runs.append(RunTime(np, None, record.rep, why="recorded no time"))
+                continue
+            if record.info.get("oversubscribed", True):
+                shared.add(np)
+            code = record.info.get("exit_code")
+            runs.append(RunTime(np, found.wall_s, record.rep, exit_code=code))
+            if math.isfinite(found.work_s) and 0 < found.work_s < found.wall_s:
+                for part, seconds in (("compute", found.work_s),
+                                      ("comm", found.wall_s - found.work_s)):
+                    runs.append(RunTime(np, seconds, record.rep, component=part))
+    if not any(run.valid for run in runs):
+        raise P3SError(f"{study.root}: none of its runs has a run time"
+                       + (f" ({runs[0].why})" if runs else ""))
+    return Times(tuple(runs), tuple(_notes(shared)), {"command": _command(study)})
+
+
+def _command(study: Study) -> list[str]:
+    try:
+        return study.command()
+    except P3SError:
+        return []
+
+
+def _notes(shared: set[int]) -> list[str]:
+    if not shared:
+        return []
+    counts = ", ".join(map(str, sorted(shared)))
+    return [f"ranks shared cores at {counts} processes: such run times "
+            "say how this machine copes, not how the program scales"]
+
+
+def measured_of(prediction: Mapping[str, Any]) -> tuple[dict[int, list[float]], str]:
+    """Return the run times that a prediction names by count, and why there are none.
+
+    Only those that tell how fast the program is: runs whose ranks shared cores are left out. Of
+    each count least and largest of its repeats are known.
+    """
+    found: dict[int, list[float]] = {}
+    shared = 0
+    for row in prediction.get("counts", ()):
+        if row.get("measured_s") is None:
+            continue
+        if not row.get("representative") or row.get("time_from") != "measured":
+            shared += 1
+            continue
+        times = [float(row["measured_s"])]
+        high = row.get("high_s")
+        if isinstance(high, (int, float)) and high > times[0]:
+            times.append(float(high))
+        found[int(row["n"])] = times
+    if len(found) >= 2:
+        return found, ""
+    if shared:
+        return {}, ("no regression of run times: those of the small runs do not tell how fast the "
+                    "program is (ranks shared cores)")
+    return {}, "no regression of run times: fewer than two counts were run and predicted"

@@ -1,0 +1,224 @@
+"""A fitted baseline: what was fitted to what, saved as numbers; what it says of other counts."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p3s.baseline import threeterm
+from p3s.baseline.bootstrap import interval
+from p3s.baseline.choose import Choice, Trial, choose
+from p3s.baseline.families import FAMILIES, Array, Data, Fitted, fit, text_of
+from p3s.baseline.times import Point, Series
+from p3s.baseline.weights import weights_of
+from p3s.errors import Damaged, P3SError, UsageError
+
+BASELINE_SCHEMA = "p3s.baseline"
+BASELINE_VERSION = 1
+#: How many times the largest count the method was tried at: from 128 to 1,024 processes.
+TESTED_RATIO = 8.0
+#: Relative difference of the two solvers' predictions above which something is wrong.
+AGREE = 1e-4
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a baseline says of one count.
+
+    Seconds; ``low`` and ``high``: the 90 % interval, made wide enough for the curves of the other
+    families that the counts do not tell from this one (None where there is neither); ``ratio``:
+    how many times the largest fitted count it is.
+    """
+
+    n: int
+    seconds: float
+    low: float | None
+    high: float | None
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A chosen family with its numbers and everything its predictions rest on."""
+
+    choice: Choice
+    points: tuple[Point, ...]
+    inputs: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    weights: str = "relative"
+    reduction: str = "min"
+    notes: tuple[str, ...] = ()
+    machine: str = ""
+    created: str = ""
+    command: tuple[str, ...] = ()
+
+    @property
+    def fitted(self) -> Fitted:
+        """The family with its parameters."""
+        return self.choice.fitted
+
+    @property
+    def counts(self) -> list[int]:
+        """Counts that were fitted."""
+        return sorted({point.n for point in self.points})
+
+    @property
+    def turnover(self) -> float | None:
+        """Count from which the time rises; None where it never does, or no formula tells."""
+        p = self.fitted.parameters
+        if self.fitted.family == "three-term":
+            return threeterm.turnover(np.array([p["a"], p["b"], p["c"]]))
+        if self.fitted.family == "barnes-2" and not self.inputs and p["gamma"][2] > 0:
+            return float(2.0 ** min(-p["gamma"][1] / (2 * p["gamma"][2]), 1000.0))
+        return None
+
+    def ratio(self, n: int) -> float:
+        """How many times the largest fitted count ``n`` is."""
+        return n / max(self.counts)
+
+    def say(self, counts: Sequence[int], inputs: Mapping[str, float] | None = None, *,
+            method: str = "auto") -> list[Said]:
+        """Return what it says of counts; ``inputs`` needs a value of each of its inputs.
+
+        Errors: UsageError for missing or unknown inputs, P3SError where a time is no positive
+        number.
+        """
+        given = inputs or {}
+        if set(given) != set(self.inputs):
+            raise UsageError("this baseline depends on "
+                             + (", ".join(self.inputs) or "the count only")
+                             + "; give exactly these: --input NAME=VALUE")
+        row = np.array([[given[name] for name in self.inputs]]) if self.inputs else None
+        told = self.fitted.predict(list(counts), row)
+        for n, seconds in zip(counts, told, strict=True):
+            if not 0 < seconds < math.inf:
+                raise P3SError(f"{self.fitted.family} says {seconds:.3g} s of {n} processes: it "
+                               "does not hold there; choose another family (--family)")
+        ends = interval(self.points, self.fitted, counts, row, weights=self.weights,
+                        reduction=self.reduction, method=method)
+        curves = [*(ends or ()), *self._others(counts, row)]
+        if not curves:
+            return [Said(int(n), float(t), None, None, self.ratio(int(n)))
+                    for n, t in zip(counts, told, strict=True)]
+        low, high = np.min([told, *curves], axis=0), np.max([told, *curves], axis=0)
+        return [Said(int(n), float(told[i]), float(low[i]), float(high[i]), self.ratio(int(n)))
+                for i, n in enumerate(counts)]
+
+    def _others(self, counts: Sequence[int], row: Array | None) -> list[Array]:
+        """Return the curves of the families that cannot be told from the chosen one."""
+        data = Data.of(self.points, self.inputs)
+        found = []
+        for name in self.choice.alike:
+            try:
+                other = fit(name, data, weights_of(self.weights, data.seconds))
+                told = other.predict(list(counts), row)
+            except P3SError:
+                continue
+            if np.isfinite(told).all() and (told > 0).all():
+                found.append(told)
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON (p3s.baseline): reading it again predicts the same to the last bit."""
+        return {
+            "schema": BASELINE_SCHEMA, "schema_version": BASELINE_VERSION,
+            "family": self.fitted.family, "parameters": self.fitted.parameters,
+            "text": text_of(self.fitted), "inputs": list(self.inputs), "labels": dict(self.labels),
+            "why": self.choice.why, "held_out": list(self.choice.held),
+            "trials": [{"family": t.family, "error": t.error if math.isfinite(t.error) else None,
+                        "signed": list(t.signed), "n_params": t.n_params, "why_not": t.why_not}
+                       for t in self.choice.trials],
+            "weights": self.weights, "reduction": self.reduction,
+            "points": [{"n": p.n, "seconds": p.seconds, "repeats": list(p.repeats),
+                        "inputs": list(p.inputs)} for p in self.points],
+            "turnover": self.turnover, "notes": list(self.notes), "machine": self.machine,
+            "created": self.created, "command": list(self.command),
+        }
+
+    def save(self, path: Path) -> None:
+        """Write it, whole or not at all."""
+        from p3s.study import write_json
+
+        write_json(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: Path) -> Baseline:
+        """Read one; P3SError, one line, for another file, Damaged for one that is not whole."""
+        from p3s.study import read_json
+
+        found = read_json(path, BASELINE_SCHEMA, BASELINE_VERSION)
+        try:
+            return cls.from_json(found)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise Damaged(f"{path}: damaged ({type(error).__name__}: {str(error)[:80]}); fit it "
+                          "again: p3s baseline fit") from error
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Baseline:
+        """Return the baseline of a JSON object; KeyError, TypeError or ValueError for another."""
+        if found["family"] not in FAMILIES:
+            raise ValueError(f"no family {found['family']!r:.40}")
+        fitted = Fitted(found["family"], dict(found["parameters"]), tuple(found["inputs"]))
+        points = tuple(Point(int(p["n"]), float(p["seconds"]), tuple(map(float, p["repeats"])),
+                             tuple(map(float, p["inputs"]))) for p in found["points"])
+        trials = tuple(Trial(t["family"], math.inf if t["error"] is None else float(t["error"]),
+                             tuple(t["signed"]), int(t["n_params"]), str(t["why_not"]))
+                       for t in found["trials"])
+        choice = Choice(fitted, trials, tuple(found["held_out"]), str(found["why"]))
+        made = cls(choice, points, tuple(found["inputs"]), dict(found["labels"]),
+                   str(found["weights"]), str(found["reduction"]), tuple(found["notes"]),
+                   str(found["machine"]), str(found["created"]), tuple(found["command"]))
+        if len(made.counts) < 2 or any(not 0 < p.seconds < math.inf for p in points):
+            raise ValueError("no points that can have been fitted")
+        given = dict.fromkeys(made.inputs, 1.0)
+        row = np.array([[given[name] for name in made.inputs]]) if made.inputs else None
+        fitted.predict(made.counts, row)  # numbers that are missing show now
+        return made
+
+
+def fit_series(
+    series: Series,
+    families: Sequence[str] = (),
+    *,
+    weights: str = "relative",
+    hold: int | None = None,
+    command: Sequence[str] = (),
+) -> Baseline:
+    """Fit a series; see :func:`p3s.baseline.choose.choose`.
+
+    The three-term fit is made by both solvers, which must agree. Errors: P3SError where no family
+    can be fitted, or the solvers differ.
+    """
+    data = Data.of_series(series)
+    choice = choose(data, families, weights=weights, hold=hold)
+    if choice.fitted.family == "three-term":
+        check_solvers(data, weights)
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    notes, aside = list(series.notes), series.aside
+    if aside:
+        notes.append(f"{len(aside)} run{'s' * (len(aside) > 1)} set aside; {aside[0].n} processes: "
+                     f"{aside[0].why}")
+    return Baseline(choice, series.points, series.inputs, dict(series.labels), weights,
+                    series.reduction, tuple(notes), platform.node(), now, tuple(command))
+
+
+def check_solvers(data: Data, weights: str) -> float:
+    """Return how far the two solvers' three-term curves are apart at the fitted counts, relative.
+
+    Raises P3SError above 0.01 %.
+    """
+    w = weights_of(weights, data.seconds)
+    one = threeterm.value(threeterm.by_nnls(data.n, data.seconds, w), data.n)
+    other = threeterm.value(threeterm.by_levenberg_marquardt(data.n, data.seconds, w), data.n)
+    apart = float(np.max(np.abs(one - other) / data.seconds))
+    if not apart <= AGREE:
+        raise P3SError(f"three-term: the two solvers differ by {100 * apart:.3g} %; this is a bug "
+                       "in p3s: please report it with the run times")
+    return apart

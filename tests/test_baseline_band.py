@@ -1,0 +1,164 @@
+"""The baseline's band beside a prediction: what it is made of, where the two disagree, and why."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+from made_predictions import made_prediction
+
+from p3s.baseline import Band, band, beside, disagreements
+from p3s.errors import P3SError
+
+COUNTS = (4, 8, 16, 32, 64, 128, 256, 512)
+
+
+def falling(n: int) -> float:
+    return 0.2 + 100.0 / n
+
+
+def flat_band(told: dict[int, float], turnover: float | None = None) -> Band:
+    """Return a band of no width."""
+    values = tuple(told.values())
+    return Band(tuple(told), values, values, values, "made.", "amdahl", "", (4, 8, 16), 0.01,
+                turnover)
+
+
+def prediction_of(times: dict[int, float], **parts: dict[int, float]) -> dict[str, Any]:
+    """Return a prediction of two phases with these times."""
+    rows = []
+    for n, time in times.items():
+        second = parts.get("second", {}).get(n, 0.1 * time)
+        rows.append({
+            "n": n, "time_s": time, "low_s": time, "high_s": time, "model_s": time,
+            "measured": n <= 16, "measured_s": time if n <= 16 else None, "representative": True,
+            "time_from": "measured" if n <= 16 else "model",
+            "compute_s": parts.get("compute", {}).get(n, 100.0 / n),
+            "comm_s": time - parts.get("compute", {}).get(n, 100.0 / n),
+            "waiting_s": parts.get("waiting", {}).get(n, 0.0),
+            "phases": [{"phase": 0, "name": "halo", "time_s": time - second},
+                       {"phase": 1, "name": "Allreduce", "time_s": second}]})
+    return {"counts": rows, "traced_counts": [4, 8, 16]}
+
+
+def test_a_band_holds_what_the_times_say() -> None:
+    found = band({n: [falling(n), 1.1 * falling(n)] for n in (4, 8, 16, 32)}, COUNTS)
+    assert found.counts == COUNTS and found.trained == (4, 8, 16, 32)
+    assert found.family == "amdahl" and found.ratio == 16.0
+    for n in COUNTS:
+        low, mid, high = found.at(n)
+        assert 0 < low <= mid <= high and mid == pytest.approx(falling(n))
+    with pytest.raises(KeyError):
+        found.at(5)
+    text = found.sentence
+    assert "4, 8, 16 and 32 processes" in text and "16 times the largest" in text
+    assert "512 processes" in text
+
+
+def test_counts_of_a_band_default_to_doublings() -> None:
+    assert band({4: 1.0, 6: 0.8, 8: 0.7}).counts == (4, 6, 8, 16, 32, 64)
+
+
+def test_a_band_is_wide_where_forms_cannot_be_told_apart() -> None:
+    few = band({4: falling(4), 8: falling(8), 16: falling(16) * 1.01}, [512])
+    many = band({n: falling(n) * (1 + 0.005 * (-1) ** n) for n in range(4, 65, 3)}, [512])
+    assert few.high[0] / few.low[0] > many.high[0] / many.low[0]
+
+
+@pytest.mark.parametrize("times", [{}, {4: 1.0}, {4: [1.0, 1.0]}, {4: 1.0, 8: -1.0},
+                                   {4: 1.0, 8: math.nan}])
+def test_no_band(times: dict) -> None:
+    with pytest.raises(P3SError):
+        band(times)
+
+
+@pytest.mark.parametrize("phases", [1, 3, 40])
+@pytest.mark.parametrize("representative", [True, False])
+def test_beside_made_predictions(phases: int, representative: bool) -> None:
+    prediction = made_prediction(COUNTS, phases, representative=representative)
+    before = copy.deepcopy(prediction)
+    found = beside(prediction)
+    assert prediction == before
+    assert found.band is not None and found.band.counts == COUNTS
+    assert found.band.measured == representative
+    assert ("run times" if representative else "predicted times") in found.sentence
+    assert all(text.endswith(".") for text in found.sentences)
+
+
+@pytest.mark.parametrize("prediction", [
+    {}, {"counts": []}, made_prediction((4,), measured=[4]), made_prediction((4, 64), measured=[4]),
+    made_prediction((64, 128), measured=[])])
+def test_beside_predictions_with_too_little(prediction: dict) -> None:
+    found = beside(prediction)
+    assert found.band is None and found.disagreements == ()
+    assert len(found.sentences) == 1 and "fewer than two counts" in found.sentence
+
+
+def test_runs_that_shared_cores_are_not_taken_for_run_times() -> None:
+    prediction = prediction_of({n: falling(n) for n in COUNTS})
+    for row in prediction["counts"]:
+        if row["measured"]:
+            row.update(representative=False, time_from="model", measured_s=50.0)
+    found = beside(prediction)
+    assert found.band is not None and not found.band.measured
+    assert found.band.at(4)[1] == pytest.approx(falling(4))
+
+
+def test_where_the_two_agree() -> None:
+    found = beside(prediction_of({n: falling(n) for n in COUNTS}))
+    assert found.disagreements == ()
+    assert "differ by at most 25 %" in found.sentences[1]
+
+
+def test_a_phase_that_grows() -> None:
+    times = {n: falling(n) + (0.02 * n if n > 16 else 0.0) for n in (4, 8, 16, 32, 64)}
+    prediction = prediction_of(times, second={64: 1.6})
+    (at_64,) = [d for d in disagreements(prediction, flat_band({n: falling(n) for n in times}))
+                if d.n == 64]
+    assert at_64.ratio > 1.25 and not at_64.overlap
+    assert "phase 1 (Allreduce) grows from 10 % of the time at 16 processes to 53 %" \
+        in at_64.sentence
+
+
+def test_waiting_that_grows() -> None:
+    times = {4: 25.2, 16: 6.45, 64: 3.0}
+    prediction = prediction_of(times, waiting={64: 1.2})
+    (found,) = disagreements(prediction, flat_band({4: 25.2, 16: 6.45, 64: 1.76}))
+    assert any(why.startswith("waiting grows from 0 % to 40 %") for why in found.why)
+    for row in prediction["counts"]:
+        del row["waiting_s"]
+    (found,) = disagreements(prediction, flat_band({4: 25.2, 16: 6.45, 64: 1.76}))
+    assert any(why.startswith("communication grows from") for why in found.why)
+
+
+def test_a_knee_outside_the_form() -> None:
+    times = {4: 25.2, 16: 6.45, 64: 2.0, 256: 4.0}
+    found = disagreements(prediction_of(times), flat_band({4: 25.2, 16: 6.45, 64: 1.9, 256: 0.6}))
+    assert [d.n for d in found] == [256]
+    assert "the prediction is shortest at 64 processes" in found[0].sentence
+    assert "only falls" in found[0].sentence
+
+
+def test_a_turn_that_only_the_regression_makes() -> None:
+    times = {4: 25.2, 16: 6.45, 64: 1.76, 256: 0.6}
+    found = disagreements(prediction_of(times),
+                          flat_band({4: 25.2, 16: 6.45, 64: 1.76, 256: 2.6}, turnover=100.0))
+    assert [d.n for d in found] == [256] and found[0].ratio < 0.75
+    assert "the regression turns at 100 processes" in found[0].sentence
+    assert "shorter" in found[0].sentence
+
+
+def test_computation_that_takes_less_core_time() -> None:
+    times = {4: 25.2, 16: 6.45, 64: 1.0}
+    found = disagreements(prediction_of(times, compute={4: 25.0, 16: 6.25, 64: 0.8}),
+                          flat_band({4: 25.2, 16: 6.45, 64: 1.76}))
+    assert "the computation takes 49 % less core time" in found[0].sentence
+
+
+def test_without_a_reason_the_reach_is_told() -> None:
+    times = {4: 25.2, 16: 6.45, 256: 0.43}
+    found = disagreements(prediction_of(times), flat_band({4: 25.2, 16: 6.45, 256: 0.3}))
+    assert "16 times beyond its largest run, such regressions were tried up to 8" in \
+        found[0].sentence

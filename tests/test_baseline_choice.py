@@ -1,0 +1,168 @@
+"""Baselines: choice of a family by the largest counts, parts, intervals, saved models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_baseline import ABC, Q, data, noisy
+
+from p3s.baseline import threeterm
+from p3s.baseline.bootstrap import interval
+from p3s.baseline.choose import choose, held_out
+from p3s.baseline.families import FAMILIES, Data, fit
+from p3s.baseline.model import Baseline, fit_series
+from p3s.baseline.parts import fit_parts
+from p3s.baseline.times import Point, RunTime, from_mapping, series_of
+from p3s.baseline.weights import weights_of
+from p3s.errors import P3SError, UsageError
+
+# ---- choice, parts, intervals --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("family", "exact"), [
+    ("three-term", threeterm.value(np.array([5e-2, 900.0, 12.0]), Q)),
+    ("barnes-2", 2.0 ** (12 - 2.2 * np.log2(Q) + 0.16 * np.log2(Q) ** 2))])
+def test_the_largest_counts_choose_the_family_the_times_come_from(
+        family: str, exact: np.ndarray) -> None:
+    chosen = [choose(data(noisy(exact, 0.01, seed)), hold=3).fitted.family for seed in range(20)]
+    assert chosen.count(family) >= 18
+
+
+def test_what_is_held_out() -> None:
+    assert held_out([4, 8, 16]) == [16]
+    assert held_out(list(range(16, 129, 4))) == [120, 124, 128]
+    assert held_out([1, 2, 4, 8, 16, 32, 64, 128]) == [64, 128]
+    for hold in (0, 2):
+        with pytest.raises(UsageError):
+            held_out([4, 8, 16], hold)
+
+
+def test_few_counts_choose_among_what_they_can_test() -> None:
+    two = fit_series(from_mapping({4: 1.0, 8: 0.6}))
+    assert two.fitted.family == "amdahl" and two.choice.held_error is None
+    three = choose(Data.of_series(from_mapping({4: 1.0, 8: 0.6, 16: 0.4})))
+    assert three.fitted.family == "amdahl" and three.held == (16,)
+    assert "three-term" in three.alike  # cannot be tested with one count less
+
+
+def test_parts_extrapolated_by_themselves_beat_the_total() -> None:
+    far, truth = np.array([1024.0]), 900 / 1024 + 0.3 * 32
+    won = 0
+    for seed in range(20):
+        compute = noisy(900 / Q, 0.01, seed)
+        comm = noisy(0.3 * np.sqrt(Q), 0.01, seed + 1000)
+        each = {"compute": dict(zip(Q, compute, strict=True)),
+                "comm": dict(zip(Q, comm, strict=True))}
+        parts = fit_parts(each, ["power-law"]).predict(far)[0]
+        whole = [abs(fit(name, data(compute + comm), 1 / (compute + comm)).predict(far)[0]
+                     / truth - 1)
+                 for name in ("three-term", "amdahl", "power-law", "barnes-2")]
+        won += abs(parts / truth - 1) < min(whole)
+    assert won >= 19
+
+
+def test_parts_that_are_nothing_at_one_process() -> None:
+    found = fit_parts({"compute": {1: 8.0, 2: 4.0, 4: 2.0}, "comm": {1: 0.0, 2: 0.1, 4: 0.1}})
+    assert found.predict([8])[0] == pytest.approx(1.1, rel=1e-6)
+    with pytest.raises(P3SError, match="comm: 1 count"):
+        fit_parts({"comm": {1: 0.0, 2: 0.1}})
+
+
+def points_of(seconds: np.ndarray, q: np.ndarray = Q) -> list[Point]:
+    return [Point(int(n), float(t), (float(t),)) for n, t in zip(q, seconds, strict=True)]
+
+
+def test_intervals_hold_the_truth() -> None:
+    truth = np.array([5e-3, 900.0, 12.0])
+    true = threeterm.value(truth, np.array([576.0]))[0]
+    held = 0
+    for seed in range(100):
+        points = points_of(noisy(threeterm.value(truth, Q), 0.02, seed))
+        found = fit("three-term", Data.of(points), weights_of("relative", Data.of(points).seconds))
+        ends = interval(points, found, [576], draws=200, seed=seed)
+        assert ends is not None
+        held += ends[0][0] <= true <= ends[1][0]
+    assert held >= 75
+
+
+@pytest.mark.parametrize("method", ["configurations", "residuals", "jackknife"])
+def test_every_way_to_an_interval_holds_the_truth_and_repeats_itself(method: str) -> None:
+    truth = np.array([5e-3, 900.0, 12.0])
+    true = threeterm.value(truth, np.array([576.0]))[0]
+    held = 0
+    for seed in range(20):
+        points = points_of(noisy(threeterm.value(truth, Q), 0.02, seed))
+        found = fit("three-term", Data.of(points), 1 / Data.of(points).seconds)
+        first = interval(points, found, [576, 64], draws=60, method=method)
+        again = interval(points, found, [576, 64], draws=60, method=method)
+        assert first is not None and again is not None
+        np.testing.assert_array_equal(first, again)
+        held += first[0][0] <= true <= first[1][0]
+    assert held >= 14
+
+
+def test_no_interval_where_nothing_is_left_to_tell() -> None:
+    points = points_of(np.array([2.0, 1.1]), np.array([4.0, 8.0]))
+    assert interval(points, fit("amdahl", Data.of(points), np.ones(2)), [64]) is None
+    with pytest.raises(UsageError):
+        interval(points, fit("amdahl", Data.of(points), np.ones(2)), [64], method="guess")
+
+
+def test_repeats_are_drawn_too() -> None:
+    rng = np.random.default_rng(0)
+    times = {int(n): (t * (1 + 0.3 * rng.random(4))).tolist()
+             for n, t in zip(Q, threeterm.value(ABC, Q), strict=True)}
+    series = from_mapping(times)
+    found = fit("three-term", Data.of_series(series), np.ones_like(Q))
+    with_repeats = interval(series.points, found, [16], method="configurations")
+    alone = [Point(p.n, p.seconds, (p.seconds,)) for p in series.points]
+    without = interval(alone, found, [16], method="configurations")
+    assert with_repeats is not None and without is not None
+    assert with_repeats[1][0] > without[1][0]
+
+
+# ---- saved ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", [name for name, f in FAMILIES.items() if name != "explicit"])
+def test_a_saved_baseline_predicts_the_same_to_the_last_bit(family: str, tmp_path: Path) -> None:
+    if family in ("mlp", "forest", "svm", "rbf"):
+        pytest.importorskip("sklearn", reason="scikit-learn is not there")
+    times = {int(n): [float(t)] for n, t in zip(Q, noisy(threeterm.value(ABC, Q), 0.02, 5),
+                                                strict=True)}
+    made = fit_series(from_mapping(times), [family])
+    made.save(tmp_path / "b.json")
+    again = Baseline.load(tmp_path / "b.json")
+    n = [64, 256, 1000]
+    np.testing.assert_array_equal(again.fitted.predict(n), made.fitted.predict(n))
+    assert again.to_json() == made.to_json()
+    if family not in ("mlp", "forest", "svm", "rbf"):  # whose refits take their time
+        assert again.say(n) == made.say(n)
+        assert again.say([1024])[0].ratio == 8.0
+
+
+def test_inputs_are_asked_for() -> None:
+    runs = [RunTime(int(n), x * 100 / n, 0, (("size", x),)) for n in (4, 8, 16, 32)
+            for x in (1.0, 2.0, 3.0)]
+    made = fit_series(series_of(runs))
+    assert made.inputs == ("size",) and made.fitted.family == "barnes-2"
+    assert made.say([64], {"size": 5.0})[0].seconds == pytest.approx(500 / 64)
+    for wrong in ({}, {"size": 1.0, "more": 2.0}):
+        with pytest.raises(UsageError, match="--input"):
+            made.say([64], wrong)
+    one = fit_series(series_of(runs, where={"size": "2"}), ["amdahl"])
+    assert one.inputs == () and one.say([64])[0].seconds == pytest.approx(200 / 64)
+
+
+def test_the_interval_covers_forms_that_the_counts_do_not_tell_apart() -> None:
+    truth = np.array([5e-3, 900.0, 12.0])
+    times = {int(n): float(t) for n, t in zip(Q, noisy(threeterm.value(truth, Q), 0.02, 1),
+                                              strict=True)}
+    made = fit_series(from_mapping(times))
+    said = made.say([1024])[0]
+    assert said.low is not None and said.high is not None
+    for name in made.choice.alike:
+        other = fit(name, Data.of(made.points), 1 / Data.of(made.points).seconds)
+        assert said.low <= other.predict([1024])[0] <= said.high

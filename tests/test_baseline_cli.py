@@ -1,0 +1,350 @@
+"""``p3s baseline``: reading run times, bad input, the commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from p3s.baseline.fromstudy import times_of_study
+from p3s.baseline.read import Times, read, write
+from p3s.baseline.times import RunTime
+from p3s.cli.main import run
+from p3s.errors import Damaged, P3SError
+from p3s.study import Study, write_json
+from p3s.trace.types import Call, RankTrace, RunTrace
+
+GOOD = "n,repeat,seconds\n4,0,26\n4,1,25.5\n8,0,13.5\n16,0,7.25\n32,0,4.125\n"
+
+
+@pytest.fixture
+def times(tmp_path: Path) -> Path:
+    path = tmp_path / "times.csv"
+    path.write_text(GOOD)
+    return path
+
+
+def given(tmp_path: Path, text: str, name: str = "bad.csv") -> Path:
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+# ---- reading -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("a.csv", "n,seconds\n4,1.5\n4,1.25\n8,0.75\n"),
+    ("a.csv", "np;repeat;time [ms]\n4;0;1500\n4;1;1250\n8;0;750\n"),
+    ("a.csv", "# by hand\nranks\ttime_us\n4\t1.5e6\n\n4\t1250000\n8\t750000\n"),
+    ("a.csv", "q,time\n4,1.5 s\n4,1.25 s\n8,0.75 s\n"),
+    ("a.csv", "q,time,unit\n4,1500,ms\n4,1250,ms\n8,750,ms\n"),
+    ("a.txt", "p time_s\n4 1.5\n4 1.25\n8 0.75\n"),
+    ("a.json", '[{"n": 4, "seconds": 1.5}, {"n": 4, "seconds": 1.25}, {"n": 8, "seconds": 0.75}]'),
+    ("a.json", '{"runs": [{"np": 4, "ms": 1500}, {"np": 4, "ms": 1250}, {"np": 8, "ms": 750}]}'),
+])
+def test_many_ways_to_write_the_same_times(tmp_path: Path, name: str, text: str) -> None:
+    runs = read(given(tmp_path, text, name)).runs
+    assert [(r.n, r.repeat) for r in runs] == [(4, 0), (4, 1), (8, 0)]
+    assert [r.seconds for r in runs] == pytest.approx([1.5, 1.25, 0.75])
+
+
+def test_inputs_labels_and_runs_that_do_not_count(tmp_path: Path) -> None:
+    text = ("machine,n,size,seconds,exit_code,valid\nold,4,100,2,0,1\nold,8,100,x,0,1\n"
+            "old,8,200,1,139,1\nold,16,200,1,0,no\n")
+    runs = read(given(tmp_path, text)).runs
+    assert [r.labels for r in runs] == [(("machine", "old"),)] * 4
+    assert [r.inputs for r in runs] == [(("size", v),) for v in (100.0, 100.0, 200.0, 200.0)]
+    assert [r.why for r in runs] == ["", "no time in row 3", "exit code 139", "marked as not valid"]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.json", "t.parquet"])
+def test_what_is_written_is_read_again(tmp_path: Path, name: str) -> None:
+    runs = (RunTime(4, 1.5, 0, (("size", 2.0),), exit_code=0, started="2020-01-01T00:00:00Z"),
+            RunTime(8, None, 0, (("size", 2.0),), why="exit code 1", exit_code=1))
+    path = tmp_path / name
+    if name.endswith("parquet"):
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+
+        parquet.write_table(arrow.table({
+            "n": [4, 8], "repeat": [0, 0], "seconds": [1.5, None], "inputs": ['{"size": 2}'] * 2,
+            "exit_code": [0, 1], "started": ["2020-01-01T00:00:00Z", ""],
+            "why": ["", "exit code 1"]}), path)
+    else:
+        write(path, Times(runs))
+    assert read(path).runs == runs
+
+
+BAD = [
+    ("n,seconds\n4,1\n", "one count only"),
+    ("n,seconds\n4,1\n4,2\n4,3\n", "one count only (4 processes, 3 times)"),
+    ("n,seconds\n4,1\n8,-2\n", "row 3: the time is negative"),
+    ("n,seconds\n4,0\n8,1\n", "row 2: the time is zero"),
+    ("n,seconds\n4,nan\n8,nan\n", "no run that counts"),
+    ("n,seconds\n4,1e999\n8,1\n", "no finite"),
+    ("nodes,seconds\n4,1\n8,1\n", "no column for the process count"),
+    ("n,speed\n4,1\n8,1\n", "no column for the time"),
+    ("n,time\n4,1 s\n8,500 ms\n", "the time is in ms, that of row 2 in s"),
+    ("n,time,unit\n4,1,s\n8,500,ms\n", "give all run times in one unit"),
+    ("n,time\n4,1\n8,500 ms\n", "give all run times in one unit"),
+    ("n,time_s,time_ms\n4,1,1000\n8,1,1000\n", "both times, in different units"),
+    ("n,time_ms\n4,1 s\n8,1 s\n", "says another unit"),
+    ("n,time\n4,1 parsec\n8,1 parsec\n", "no unit of time"),
+    ("n,np,seconds\n4,4,1\n8,8,1\n", "both the process count"),
+    ("n,n,seconds\n4,4,1\n8,8,1\n", "same name"),
+    ("n,seconds\n4,one\n8,1\n", "'one' is no time"),
+    ("n,seconds\n4.5,1\n8,1\n", "no whole number"),
+    ("n,seconds\n0,1\n8,1\n", "no whole number of at least 1"),
+    ("n,seconds\n4,1,7\n8,1\n", "has 3 columns"),
+    ("n,seconds,valid\n4,1,perhaps\n8,1,yes\n", "neither true nor false"),
+    ("n,seconds,component\n4,1,cache\n8,1,cache\n", "component 'cache'"),
+    ("machine,n,seconds\nold,4,1\nnew,8,1\n", "--where machine="),
+    ("n,seconds\n", "no run times"),
+    ("", "no run times"),
+]
+
+
+@pytest.mark.parametrize(("text", "word"), BAD)
+def test_bad_times_end_in_one_line_and_exit_code_1(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, word: str) -> None:
+    path = given(tmp_path, text)
+    assert run(["baseline", "fit", str(path), "-o", str(tmp_path / "b.json")]) == 1
+    err = capsys.readouterr().err
+    assert word in err and err.count("\n") == 1 and err.startswith("p3s: ")
+    assert not (tmp_path / "b.json").exists()
+    assert run(["baseline", "predict", str(path), "-n", "64"]) == 1
+
+
+@pytest.mark.parametrize(("text", "word"), [
+    ("{", "is not JSON"), ("[1, 2]", "no list of runs"), ('{"runs": 3}', "no list of runs"),
+    ("[]", "holds no run"), ('{"schema": "p3s.prediction", "runs": []}', "is no p3s.times file"),
+    ('[{"n": 4, "seconds": NaN}]', "is not JSON"), ('[{"n": 4, "seconds": true}]', "is no time"),
+    ('[{"n": {}, "seconds": 1}]', "no number"), ('[{"n": 1e300, "seconds": 1}]', "no whole"),
+    ('[{"n": 4, "seconds": [1]}]', "is no time"), ("[" * 100_000, "is not JSON")])
+def test_bad_json(tmp_path: Path, text: str, word: str) -> None:
+    with pytest.raises(P3SError, match=word):
+        read(given(tmp_path, text, "bad.json"))
+
+
+def test_no_text_at_all(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(bytes(range(256)))
+    with pytest.raises(P3SError):
+        read(tmp_path / "x.csv")
+    (tmp_path / "x.parquet").write_bytes(b"PAR1 nothing PAR1")
+    with pytest.raises(P3SError, match="Parquet"):
+        read(tmp_path / "x.parquet")
+    with pytest.raises(P3SError, match="not there"):
+        read(tmp_path / "none.csv")
+
+
+# ---- commands ------------------------------------------------------------------------------
+
+
+def test_fit_then_predict(tmp_path: Path, times: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "b.json"
+    assert run(["baseline", "fit", str(times), "-o", str(file)]) == 0
+    text = capsys.readouterr().out
+    assert "error at 32" in text and "spread" in text
+    assert run(["baseline", "predict", str(file), "-n", "64,256", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "p3s.baseline_prediction"
+    assert [row["n"] for row in found["counts"]] == [64, 256]
+    assert [row["ratio"] for row in found["counts"]] == [2.0, 8.0]
+    for row in found["counts"]:
+        assert row["low_s"] <= row["time_s"] <= row["high_s"]
+        assert row["time_s"] == pytest.approx(1 + 100 / row["n"], rel=0.05)
+
+
+def test_far_out_is_of_low_confidence(times: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["baseline", "predict", str(times), "-n", "1024"]) == 3
+    got = capsys.readouterr()
+    assert "32 times the largest run" in got.err and "times the largest run" in got.out
+
+
+def test_errors_against_runs_at_the_targets(
+        tmp_path: Path, times: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    large = given(tmp_path, "n,seconds\n64,2.5625\n64,3\n128,x\n256,1.25\n", "large.csv")
+    assert run(["baseline", "predict", str(times), "-n", "64,128,200,256", "--against",
+                str(large), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["compared"]
+    errors = [row["error"] for row in found["targets"]]
+    assert errors[0] == pytest.approx(0.0, abs=0.05) and errors[1] is None and errors[2] is None
+    assert [row["why"] for row in found["targets"]] == ["", "no time in row 4", "not run", ""]
+    assert found["median"] == pytest.approx((abs(errors[0]) + abs(errors[3])) / 2)
+    assert run(["baseline", "predict", str(times), "-n", "64,128", "--against", str(large)]) == 0
+    assert "no time in row 4" in capsys.readouterr().out
+
+
+def test_forms_with_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f"{n},{size},{size * 10 / n}\n" for n in (4, 8, 16, 32) for size in (1, 2, 4))
+    path = given(tmp_path, "n,size,seconds\n" + rows, "t.csv")
+    assert run(["baseline", "predict", str(path), "-n", "64", "--input", "size=8", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"][0]["time_s"] == pytest.approx(80 / 64, rel=1e-6)
+    assert run(["baseline", "predict", str(path), "-n", "64"]) == 2
+    assert "size" in capsys.readouterr().err
+    assert run(["baseline", "predict", str(path), "-n", "64", "--family", "three-term"]) == 1
+    assert "--where size=VALUE" in capsys.readouterr().err
+    assert run(["baseline", "predict", str(path), "-n", "64", "--family", "three-term",
+                "--where", "size=2"]) == 0
+
+
+@pytest.mark.parametrize("words", [
+    ["-n", "64", "--family", "magic"], ["-n", "64", "--weights", "heavy"], ["-n", "x"],
+    ["-n", "64", "--reduce", "mode"], ["-n", "64", "--where", "size"], ["-n", "64", "--hold", "3"],
+    ["-n", "64", "--input", "size=big"], ["-n", "64", "--interval", "guess"], []])
+def test_usage(times: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert run(["baseline", "predict", str(times), *words]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("p3s: ") and err.count("\n") == 1
+
+
+def test_nothing_else_is_overwritten(times: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["baseline", "fit", str(times), "-o", str(times)]) == 2
+    assert times.read_text() == GOOD
+    assert run(["baseline", "fit", str(times), "-o", str(times.parent)]) == 2
+    assert run(["baseline", "run", "-n", "2", "-o", str(times.parent), "--", "mpiexec", "-n",
+                "{np}", "true"]) == 2
+
+
+@pytest.mark.parametrize("change", [
+    {"parameters": {}}, {"family": "magic"}, {"points": []}, {"points": [{"n": 4}]},
+    {"parameters": {"serial": "a", "parallel": 1, "n_params": 2}}, {"trials": [{}]}, {"inputs": 3},
+    {"schema_version": 9}])
+def test_damaged_baselines(tmp_path: Path, times: Path, change: dict,
+                           capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "b.json"
+    assert run(["baseline", "fit", str(times), "--family", "amdahl", "-o", str(file)]) == 0
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    capsys.readouterr()
+    assert run(["baseline", "predict", str(file), "-n", "64"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("p3s: ") and err.count("\n") == 1
+
+
+# ---- studies, running ----------------------------------------------------------------------
+
+
+def trace_of(wall_s: float, work_s: float, origin: str = "cpu") -> RunTrace:
+    """Return a run of one rank: MPI_Init, computation, MPI_Finalize."""
+    ends = np.array([-5, round(wall_s * 1e9)], dtype=np.int64)
+    rank = RankTrace(rank=0, complete=True, call=np.array([0, 1], dtype=np.int32), start_ns=ends,
+                     elapsed_ns=np.array([5, 0], dtype=np.int64),
+                     work=np.array([0, round(work_s * 1e9)], dtype=np.int64), failed_poll_ns=0)
+    return RunTrace(np=1, path=Path("."), comms=(), sites=(), ranks=(rank,), work_origin=origin,
+                    calls=tuple(Call(op, 0, 0, -1, 0, 1, -1, -1)
+                                for op in ("MPI_Init", "MPI_Finalize")))
+
+
+def study_of(root: Path, monkeypatch: pytest.MonkeyPatch,
+             runs: dict[tuple[int, int], tuple[RunTrace, str]], *, shared: bool) -> Study:
+    """Return a study whose captures read as these runs."""
+    study = Study.create(root, ["mpiexec", "-n", "{np}", "./a"])
+    traces = {}
+    for (n, rep), (trace, status) in runs.items():
+        directory = study.runs_dir(n, rep)
+        directory.mkdir(parents=True)
+        write_json(directory / "run.json", {
+            "schema": "p3s.run", "schema_version": 1, "np": n, "status": status, "exit_code": 0,
+            "wall_s": 9.0, "oversubscribed": shared, "cores": 2})
+        traces[directory] = trace
+    monkeypatch.setattr("p3s.trace.read_run", lambda path: traces[path])
+    return study
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_times_of_a_study(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    runs = {(4, 0): (trace_of(2.0, 1.5), "complete"), (4, 1): (trace_of(2.5, 1.5), "complete"),
+            (8, 0): (trace_of(1.25, 0.75), "complete"), (16, 0): (trace_of(0.1, 0.05), "partial"),
+            (16, 1): (trace_of(0.75, 0.5), "complete")}
+    study = study_of(tmp_path / "study", monkeypatch, runs, shared=shared)
+    found = times_of_study(study)
+    assert [(r.n, r.seconds, r.valid) for r in found.runs if r.component == "total"] == [
+        (4, 2.0, True), (4, 2.5, True), (8, 1.25, True), (16, None, False), (16, 0.75, True)]
+    assert [(r.n, r.seconds) for r in found.runs if r.component == "comm"] == [
+        (4, 0.5), (4, 1.0), (8, 0.5), (16, 0.25)]
+    assert any("ranks shared cores" in note for note in found.notes) == shared
+    assert run(["baseline", "predict", str(study.root), "-n", "64", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["fitted_counts"] == [4, 8, 16]
+    assert any("set aside" in note for note in told["notes"])
+
+
+def test_a_study_without_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                               capsys: pytest.CaptureFixture[str]) -> None:
+    runs = {(4, 0): (trace_of(2.0, 1.5, "qemu 7.2"), "complete")}
+    study = study_of(tmp_path / "study", monkeypatch, runs, shared=False)
+    assert run(["baseline", "predict", str(study.root), "-n", "64"]) == 1
+    assert "counted in an emulator" in capsys.readouterr().err
+    assert run(["baseline", "predict", str(tmp_path), "-n", "64"]) == 1
+    assert "no study here" in capsys.readouterr().err
+
+
+def test_a_run_that_fails_is_set_aside_and_the_others_count(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from p3s.baseline import collect as module
+
+    def once(command: object, n: int, timeout: object, pattern: object) -> RunTime:
+        return RunTime(n, None, why="exit code 1", exit_code=1) if n == 8 else RunTime(n, 8.0 / n)
+
+    monkeypatch.setattr(module, "_once", once)
+    path = tmp_path / "t.json"
+    words = ["mpiexec", "-n", "{np}", "./a"]
+    assert run(["baseline", "run", "-n", "4,8,16", "-r", "4", "-o", str(path), "--", *words]) == 3
+    there = read(path)
+    assert len(there.runs) == 12 and sum(not r.valid for r in there.runs) == 4
+    assert there.facts["command"] == words
+    assert run(["baseline", "run", "-n", "4,32", "-r", "1", "-o", str(path), "--", *words]) == 3
+    again = read(path).runs
+    assert len(again) == 14 and [r.repeat for r in again if r.n == 4] == [0, 1, 2, 3, 4]
+    assert run(["baseline", "run", "-n", "4", "-o", str(path), "--", *words, "other"]) == 2
+    assert len(read(path).runs) == 14
+    assert run(["baseline", "fit", str(path), "-o", str(tmp_path / "b.json")]) == 0
+    assert run(["baseline", "run", "-n", "8", "-o", str(tmp_path / "n.json"), "--", *words]) == 1
+    assert len(read(tmp_path / "n.json").runs) == 3
+
+
+def test_a_time_that_the_program_prints(tmp_path: Path) -> None:
+    from p3s.baseline.collect import _pattern, _printed
+
+    (tmp_path / "stdout.txt").write_text("start\n Time in seconds = 1.5\n Time in seconds = 2.5\n")
+    (tmp_path / "stderr.txt").write_text("loop 3 s\nlast: -1\n")
+
+    def found(text: str) -> tuple[float | None, str]:
+        pattern = _pattern(text)
+        assert pattern is not None
+        return _printed(pattern, tmp_path)
+
+    assert found(r"Time in seconds = +([0-9.]+)") == (2.5, "")
+    assert found(r"loop (\d+) s") == (3.0, "")
+    assert found(r"last: (\S+)")[1] == "printed -1 s as its time"
+    assert found(r"(start)")[1] == "printed 'start' as its time"
+    assert "is not in its output" in found(r"elapsed (\d+)")[1]
+    for wrong in ("([", "no group", "(a)(b)"):
+        with pytest.raises(P3SError):
+            _pattern(wrong)
+
+
+@pytest.mark.mpi
+def test_a_real_program_is_run_untraced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "t.csv"
+    words = ["mpiexec", "-n", "{np}", "sh", "-c", "sleep 0.2; echo took 0.$((8 / {np}))"]
+    assert run(["baseline", "run", "-n", "1,2", "-r", "2", "-o", str(path), "--timeout", "60",
+                "--time-from", r"took ([0-9.]+)", "--", *words]) == 0
+    runs = read(path).runs
+    assert [(r.n, r.seconds, r.exit_code) for r in runs] == [
+        (1, 0.8, 0), (2, 0.4, 0), (1, 0.8, 0), (2, 0.4, 0)]
+    failing = ["mpiexec", "-n", "{np}", "sh", "-c", "exit 7"]
+    assert run(["baseline", "run", "-n", "1", "-r", "1", "-o", str(tmp_path / "f.json"), "--",
+                *failing]) == 1
+    assert not read(tmp_path / "f.json").runs[0].valid
+
+
+def test_damaged_is_an_error_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(Damaged):
+        read(given(tmp_path, '{"runs": [', "cut.json"))
