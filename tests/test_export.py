@@ -141,6 +141,47 @@ def test_collectives_become_the_messages_that_sections_have(name, studies) -> No
     assert (steps.to[sends] >= 0).all()
 
 
+def shortened(trace, rank: int, op: str):
+    """The same trace with one event less in a row of a rank that has several."""
+    row = np.flatnonzero((trace.rank == rank) & trace.is_op(op) & (trace.repeat > 1))[0]
+    repeat = trace.repeat.copy()
+    repeat[row] -= 1
+    return replace(trace, repeat=repeat)
+
+
+def test_what_has_no_partner_is_left_out(studies) -> None:
+    study, n = studies("halo")
+    where = study.scaled_dir(n)
+    whole = WholeRun(where, LIBRARY, messages_only)
+    no_partner = "no call of the partner in the same stretch of the program matches it"
+    less = WholeRun(where, LIBRARY, messages_only, shortened(whole.trace, 5, "MPI_Isend"))
+    new = {key: value for key, value in less.left_out.items() if key not in whole.left_out}
+    assert new == {("MPI_Irecv", no_partner): 1.0}
+    less = WholeRun(where, LIBRARY, messages_only, shortened(whole.trace, 5, "MPI_Allreduce"))
+    new = {call: value for (call, why), value in less.left_out.items()
+           if (call, why) not in whole.left_out}
+    assert new == {"MPI_Allreduce": n - 1.0}
+    for run in (whole, less):
+        programs = list(run.programs())
+        assert executable(programs, n)[1] == []
+        work = sum(float(p.table.work_ns[p.at].sum()) for p in programs)
+        inside = ~run.trace.is_op("MPI_Init")
+        wanted = float((run.trace.work * run.trace.repeat)[inside].sum())
+        assert work == pytest.approx(wanted, rel=1e-9)
+
+
+def test_without_an_order_there_are_only_sections(tmp_path: Path) -> None:
+    from replay_patterns import halo
+
+    study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./x"])
+    halo(9).write(study.scaled_dir(9))
+    with pytest.raises(P3SError, match="--turns"):
+        to_simgrid(study, 9, tmp_path / "out", Options(), lambda text: None)
+    assert not (tmp_path / "out").exists()
+    done = to_simgrid(study, 9, tmp_path / "out", Options(turns=1), lambda text: None)
+    assert len(done.sections) == 1 and (tmp_path / "out" / "section-000" / "trace.txt").exists()
+
+
 def two_ranks() -> Builder:
     """All kinds of requests between two ranks, on two communicators."""
     b = Builder(2, {1: (1, 0)})
@@ -387,8 +428,10 @@ def test_platform_gives_the_costs_of_the_network(tmp_path: Path) -> None:
     # Latency of the way and factors give transfer less what both calls take, up to eager_bytes.
     pairs = [tuple(map(float, text.split(":"))) for text in config["smpi/lat-factor"].split(";")]
     latency = 2 * float(cluster["lat"].removesuffix("s"))
-    assert latency * pairs[0][1] == pytest.approx(2000e-9 - 400e-9)
-    assert latency * pairs[-1][1] == pytest.approx(2000e-9)
+    envelope = 16 / 12.5e9  # SMPI sends 16 bytes more
+    assert latency * pairs[0][1] == pytest.approx(2000e-9 - 400e-9 - envelope)
+    assert latency * pairs[-1][1] == pytest.approx(2000e-9 - envelope)
+    assert pairs[-1][0] == 16384 + 16
     assert config["smpi/os"].startswith("0:2e-07:0")
     assert config["smpi/async-small-thresh"] == "16385"
     write_platform(tmp_path, network, np.arange(8) // 2)

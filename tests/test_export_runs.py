@@ -125,15 +125,25 @@ def test_points_of_phases() -> None:
         {"phase": 1, "name": "a -> b", "per_count": {
             "16": {"weight": 7, "events": 160, "bytes": 320, "work": 16e9, "elapsed_ns": 8e9},
             "4": {"weight": 7, "events": 40, "bytes": 80, "work": 16e9, "elapsed_ns": 8e9}}}]}
-    found = {(n, path, metric): value for n, path, metric, value in
-             extrap._phases(phases, {4})}
+    found = {(n, path, metric): value for n, path, metric, value in extrap._phases(phases)}
     one = extrap.callpath(1, "a -> b")
     assert one == "run->1 a - > b"
     assert found[4, one, "calls"] == 10 and found[16, one, "bytes"] == 20
     assert found[4, one, "computation"] == 4.0 and found[16, one, "computation"] == 1.0
-    assert found[4, one, "time"] == 6.0 and (16, one, "time") not in found
     assert found[4, "run", "calls"] == 12 and found[4, "run", "computation"] == 5.0
     assert found[16, one, "weight"] == 7.0
+    times = {(n, path): value for n, path, _, value in extrap._phase_times(phases, {4})}
+    assert times == {(4, "run->0 outside"): 2.0, (4, one): 6.0}
+
+
+def test_every_metric_has_a_value_at_every_count() -> None:
+    points = [(2, "run", "calls", 4.0), (4, "run", "calls", 5.0), (4, "run->1", "calls", 1.0),
+              (4, "run->1", "calls", 3.0)]
+    told = [json.loads(text) for text in extrap.lines(points)]
+    assert [(t["params"], t["callpath"], t["metric"], t["value"]) for t in told] == [
+        ({"p": 2}, "run", "calls", 4.0), ({"p": 4}, "run", "calls", 5.0),
+        ({"p": 2}, "run->1", "calls", 0.0), ({"p": 4}, "run->1", "calls", 1.0),
+        ({"p": 4}, "run->1", "calls", 3.0)]
 
 
 def test_predicted_points() -> None:
@@ -150,9 +160,9 @@ def test_predicted_points() -> None:
 
 
 def test_extrap_reads_the_lines(tmp_path: Path) -> None:
-    lines = [json.dumps({"params": {"p": n}, "callpath": extrap.callpath(1, "x"),
-                         "metric": "calls", "value": float(n)}) for n in (2, 4, 8, 16, 32)]
-    (tmp_path / "points.jsonl").write_text("\n".join(lines) + "\n")
     reader = pytest.importorskip("extrap.fileio.file_reader.jsonlines_file_reader")
+    points = [(n, extrap.callpath(1, "x"), "calls", float(n)) for n in (2, 4, 8, 16, 32)]
+    points += [(8, "run", "calls", 3.0)]
+    (tmp_path / "points.jsonl").write_text("".join(extrap.lines(points)))
     experiment = reader.read_jsonlines_file(str(tmp_path / "points.jsonl"))
     assert len(experiment.coordinates) == 5

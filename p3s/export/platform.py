@@ -15,6 +15,8 @@ from replay.steps import Ints
 
 #: Bytes per ns of a link that is no limit.
 _NO_LIMIT = 1e4
+#: Bytes that SMPI adds to every message on its way.
+_ENVELOPE = 16
 PLATFORM, HOSTS = "platform.xml", "hosts.txt"
 
 
@@ -66,7 +68,8 @@ def settings(network: Network) -> tuple[dict[str, str], dict[str, str]]:
     inside = lines_of(near.transfer, (near.send, near.receive), eager)
     near_rate = max((1.0 / line.per_byte for line in inside if line.per_byte > 0),
                     default=_NO_LIMIT)
-    factor = [(line.above, line.ns / latency,
+    factor = [(line.above + _ENVELOPE * (line.above > 0),
+               max(line.ns - _ENVELOPE * line.per_byte, 0.0) / latency,
                1.0 / (line.per_byte * rate) if line.per_byte > 0 else 1.0) for line in transfer]
     send, receive = (_overhead(curve, eager) for curve in (far.send, far.receive))
     beyond = f"{_number(eager)}:{{}}:0"

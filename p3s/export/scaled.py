@@ -214,7 +214,8 @@ def _whole(study: Study, n: int, options: Options, keep: Callable[[str, bool], b
     from p3s.export.whole import WholeRun
 
     library = library_of_study(study, options.collectives)
-    run = WholeRun(study.scaled_dir(n), library, keep)
+    run = WholeRun(study.scaled_dir(n), library, keep,
+                   node_of=nodes_of(n, options.ranks_per_node))
     if run.events > MOST_EVENTS:
         raise UsageError(f"{study.scaled_dir(n)}: the whole run has {run.events:,} events, more "
                          f"than {MOST_EVENTS:,}; write some turns of each loop: --turns 3")
