@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from accuracy.cluster import BROADCAST
 from accuracy.programs import ROOT, Program
 
 _TIMEOUT_S = 600.0
@@ -63,7 +64,7 @@ def predicted(study: Path, counts: Sequence[int], machine: Path) -> dict[int, Pr
     """
     shutil.copyfile(machine, study / "machine.json")
     p3s("predict", study, "-n", ",".join(map(str, counts)), "--estimator", "machine",
-        "--no-replay", "--cores-per-node", 1)
+        "--no-replay", "--cores-per-node", 1, "--collectives", f"bcast={BROADCAST[1]}")
     rows = json.loads((study / "prediction.json").read_text())["counts"]
     return {row["n"]: Predicted(row["n"], row["model_s"], row["model_low_s"], row["model_high_s"],
                                 row["compute_s"], row["comm_s"])
