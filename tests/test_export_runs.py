@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from p3s.errors import P3SError
 from p3s.export import extrap
 from p3s.export.otf2_archive import library, write_archive
 from p3s.export.scaled import Exported
@@ -116,6 +118,12 @@ def test_otf2_of_cancelled_requests_and_hostile_names(tmp_path: Path) -> None:
 def test_otf2_of_a_rank_without_events(tmp_path: Path) -> None:
     events, _ = written(run_of([[(call("Finalize"), 0, 0)], []], [[], []], (world(2),)), tmp_path)
     assert len(events) == 2
+
+
+def test_without_the_package_one_line_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "otf2", None)
+    with pytest.raises(P3SError, match=r"pip install 'p3s\[otf2\]'"):
+        library()
 
 
 def test_points_of_phases() -> None:

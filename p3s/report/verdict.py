@@ -67,7 +67,7 @@ def _between(row: Mapping[str, Any]) -> str:
 def _knee(prediction: Mapping[str, Any], found: Rows) -> list[str]:
     threshold = amount(prediction.get("knee_efficiency"))
     threshold = 0.5 if threshold is None else threshold
-    limit, knee = percent(threshold), count(prediction.get("knee"))
+    limit, knee = f"{100 * threshold:.3g} %", count(prediction.get("knee"))
     best = mapping(prediction.get("recommended"))
     n, efficiency = count(best.get("n")), amount(best.get("efficiency"))
     worth = []
@@ -92,8 +92,12 @@ def _limit(prediction: Mapping[str, Any], last: Mapping[str, Any]) -> list[str]:
     share, because = amount(limits[0].get("share")), _BECAUSE.get(str(limits[0].get("because")))
     if not share or because is None:
         return []
-    return [f"What limits it first: {words(str(limits[0].get('name', '?')))}, with "
-            f"{percent(share)} of the core time lost at {last['n']} processes, mostly {because}."]
+    lost = f"{percent(share)} of the core time lost at {last['n']} processes, mostly {because}"
+    none: Mapping[str, Any] = {}
+    top = max(last["phases"], key=phase_time, default=none)
+    if top.get("phase", -3) == limits[0].get("phase"):
+        return [f"It makes up {lost}."]
+    return [f"What limits scaling first is {words(str(limits[0].get('name', '?')))}: {lost}."]
 
 
 def phase_time(phase: Mapping[str, Any]) -> float:
@@ -126,7 +130,7 @@ def figures(prediction: Mapping[str, Any]) -> list[Figure]:
         shown.append(Figure("Worth using", f"{n:,}", below or "processes"))
     knee, limit = count(prediction.get("knee")), amount(prediction.get("knee_efficiency"))
     if limit is not None and len(found) > 1 and not any(map(row_is_doubtful, found)):
-        shown.append(Figure(f"Below {percent(limit)} from", f"{knee:,}" if knee else "never",
+        shown.append(Figure(f"Below {100 * limit:.3g} % from", f"{knee:,}" if knee else "never",
                             "processes on" if knee else f"up to {last['n']:,} processes"))
     cost = amount(last.get("cost_core_h"))
     if cost is not None:

@@ -254,11 +254,12 @@ def simulated(ready: Prepared, costs: tuple[Network, Network, Network],
     overlap = math.isfinite(costs[0].rate) and len(np.unique(ready.node_of)) > 1
     for loop in ready.loops:
         even = folded(loop, _runner(ready, costs[0], notes), overlap=overlap)
+        # What had to be changed so that all ranks end is told once, for the typical costs.
         plain = [even if network == costs[0]
-                 else folded(loop, _runner(ready, network, notes), overlap=overlap)
+                 else folded(loop, _runner(ready, network, []), overlap=overlap)
                  for network in costs]
         typical = even.sums if variation is None or not variation.varies \
-            else _varied(ready, loop, costs[0], variation, even, notes, overlap)
+            else _varied(ready, loop, costs[0], variation, even, overlap)
         total[:PARTS] += typical
         total[PARTS] += np.maximum(typical[0] - np.maximum(even.sums[0] - plain[1].sums[0], 0), 0)
         total[PARTS + 1] += typical[0] + np.maximum(plain[2].sums[0] - even.sums[0], 0)
@@ -288,13 +289,13 @@ def _runner(ready: Prepared, network: Network, notes: list[str], *,
 
 
 def _varied(ready: Prepared, loop: Loop, network: Network, variation: Variation, even: Folded,
-            notes: list[str], overlap: bool) -> Floats:
+            overlap: bool) -> Floats:
     """Return the mean of some simulations in which computation varies."""
     windows = max(_LONGER * even.windows, _FEWEST_WINDOWS) if loop.chained else 0
     size = len(loop.full) + windows * (len(loop.window) if loop.window is not None else 0)
     repeats = int(np.clip(_STEPS // max(size, 1), *_REPEATS))
     total = np.zeros((PARTS, loop.cells))
     for repeat in range(repeats):
-        run = _runner(ready, network, notes, variation=variation, seed=repeat)
+        run = _runner(ready, network, [], variation=variation, seed=repeat)
         total += folded(loop, run, windows=windows, overlap=overlap).sums / repeats
     return total
