@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import timed_study as ts
 from test_compute_model import main_phase, put_compute
 
 from p3s.compute.gather import measured_at
-from p3s.compute.shared import factors_at, shared_work
+from p3s.compute.shared import factors_at, shared_work, steady
 from p3s.model.stage import load as load_model
 from p3s.scale import write_scaled
 
@@ -47,6 +48,16 @@ def test_what_is_shared_out_is_told_from_what_is_not(made: Any) -> None:
     assert work == pytest.approx(4 * found[0].work[row].mean() / 5)
     factor = factors_at(model, shared, 256)
     assert (np.delete(factor, row) == 1.0).all() and factor[row] > 0
+
+
+def test_a_place_that_is_reached_more_often_at_larger_counts_is_not_shared_out(made: Any) -> None:
+    """Stages of a reduction: log2(n) calls per turn; the same number everywhere is as before."""
+    _, model, found = made
+    shared = shared_work(model)
+    assert steady(shared, found) == shared
+    staged = [replace(m, calls=m.calls * np.log2(m.n)) for m in found]
+    assert steady(shared, staged) == {}
+    assert steady(shared, []) == shared
 
 
 def test_the_time_at_n_is_that_of_the_block_and_of_the_rest(made: Any) -> None:

@@ -22,9 +22,9 @@ EAGER_BYTES = 65536
 OVERHEAD = {"os": (4e-7, 2e-11), "ois": (4e-7, 2e-11), "or": (4e-7, 2e-11)}
 #: Whose choice of collective algorithms: the simulator's name, and family and version for P3S.
 COLLECTIVES = ("ompi", "openmpi", "4.1")
-#: The simulator makes a communicator with a broadcast of 4 bytes and a barrier. Its form of Open
-#: MPI's choice takes 18 us times the ranks for that broadcast at 8, 16, 64 and 256 of them: up to
-#: 40 % of these short runs. Another one instead: as the simulator and as P3S name it.
+#: Its form of Open MPI's broadcast takes 18 us times the ranks for 4 bytes at 8, 16, 64 and 256 of
+#: them, and it makes one for each communicator: up to 40 % of these short runs. Another one
+#: instead, as the simulator and as P3S name it.
 BROADCAST = ("binomial_tree", "binomial")
 _TIME = re.compile(r"Simulated time:\s*([0-9.eE+-]+)\s*seconds")
 #: A simulation of a few hundred ranks takes seconds, on a loaded machine a minute.

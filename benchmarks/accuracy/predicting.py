@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accuracy import cluster
+from accuracy.cluster import BROADCAST
 from accuracy.programs import ROOT, Program
 
 _TIMEOUT_S = 600.0
@@ -58,28 +58,17 @@ def p3s(*words: object, allowed: Sequence[int] = (0, 3)) -> str:
 
 
 def predicted(study: Path, counts: Sequence[int], machine: Path) -> dict[int, Predicted]:
-    """Return the predictions at ``counts`` with messages that cost what ``machine`` says."""
-    from p3s.predict.estimators import Setting, estimate_many
-    from p3s.study import Study
+    """Return the predictions at ``counts`` with messages that cost what ``machine`` says.
 
-    p3s("scale", study, "-n", ",".join(map(str, counts)))
-    opened = Study.open(study)
-    found = estimate_many("machine", opened, counts, machine=machine, jobs=1,
-                          setting=Setting(ranks_per_node=1,
-                                          collectives=f"bcast={cluster.BROADCAST[1]}"))
-    return {n: _run_time(opened, found[n]) for n in counts}
-
-
-def _run_time(study: Any, of: Any) -> Predicted:
-    """Return the run time: of the rank whose computation and communication take longest."""
-    from p3s.predict.times import compute_seconds
-
-    slot_of = {number: i for i, number in enumerate(of.phases)}
-    compute = compute_seconds(study.scaled_dir(of.n), of.n, slot_of).sum(axis=1)
-    comm = of.comm.sum(axis=1)
-    slowest = int((compute + comm).argmax())
-    return Predicted(of.n, float(compute[slowest] + comm[slowest]), None, None,
-                     float(compute[slowest]), float(comm[slowest]))
+    At counts that were traced it is the model's time, not the measured one.
+    """
+    shutil.copyfile(machine, study / "machine.json")
+    p3s("predict", study, "-n", ",".join(map(str, counts)), "--estimator", "machine",
+        "--no-replay", "--cores-per-node", 1, "--collectives", f"bcast={BROADCAST[1]}")
+    rows = json.loads((study / "prediction.json").read_text())["counts"]
+    return {row["n"]: Predicted(row["n"], row["model_s"], row["model_low_s"], row["model_high_s"],
+                                row["compute_s"], row["comm_s"])
+            for row in rows}
 
 
 def as_row(one: Predicted, truth_s: float) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from p3s.cli.common import (
 )
 from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.params import VALUE, WEAK
-from p3s.cli.replay import BUDGET, CORES, HOSTS, LAUNCHER, settings_of
+from p3s.cli.replay import BUDGET, COLLECTIVES, CORES, HOSTS, LAUNCHER, settings_of
 from p3s.errors import P3SError, UsageError
 
 EPILOG = """Words after -- are a launcher command; with it a new study is traced first.
@@ -69,6 +69,7 @@ def predict(
     cores_per_node: int = CORES,
     budget: str = BUDGET,
     launcher: str = LAUNCHER,
+    collectives: str = COLLECTIVES,
     param: list[str] = VALUE,
     weak: str = WEAK,
     machine: Path | None = MACHINE,
@@ -97,7 +98,7 @@ def predict(
     from p3s.study import Study
 
     wanted = parse_counts(counts)
-    settings = settings_of(hosts, cores_per_node, budget, launcher)
+    settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
     words = launcher_words(ctx)
     taken = _estimator(estimator, no_replay)
     if traced and not words:

@@ -10,7 +10,7 @@ import numpy as np
 from p3s.compute.gather import Measured
 from p3s.compute.model import OWN, Laws, expected_ns, measured_turn, predicted_turn, turns
 from p3s.compute.points import Point
-from p3s.compute.spread import Spread, between_ranks, between_turns
+from p3s.compute.spread import LEAST_OCCURRENCES, Spread, apart, between_ranks, between_turns
 from p3s.compute.thesis import crm
 
 Weight = Mapping[tuple[int, str, int], float]
@@ -61,7 +61,7 @@ def spread(laws: Laws, found: Sequence[Measured], k: int) -> Spread:
     """Return how the time of a phase varies between ranks and between turns.
 
     Ranks: least time of the repeats over what the laws say of the rank's work. Turns: single
-    occurrences of segments.
+    occurrences of segments, as far as ranks differ in them.
     """
     ns, expected, run = [], [], []
     rows = []
@@ -74,9 +74,12 @@ def spread(laws: Laws, found: Sequence[Measured], k: int) -> Spread:
         rows.append((quantile[of == k], least[of == k], count[of == k]))
     if not rows:
         return Spread()
-    turns_, seen = between_turns(*(np.concatenate(part) for part in zip(*rows, strict=True)))
+    quantile, least, count = (np.concatenate(part) for part in zip(*rows, strict=True))
+    turns_, seen = between_turns(quantile, least, count)
     ranks = between_ranks(np.concatenate(ns), np.concatenate(expected), np.concatenate(run))
-    return Spread(ranks, turns_, sum(map(len, ns)), seen)
+    many = (count >= LEAST_OCCURRENCES) & (least > 0)
+    number = float(np.average(count[many], weights=least[many])) if many.any() else 1.0
+    return Spread(ranks, apart(turns_, ranks, number), sum(map(len, ns)), seen)
 
 
 def alternatives(points: Sequence[Point]) -> dict[str, Any]:

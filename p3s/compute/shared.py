@@ -27,7 +27,8 @@ from p3s.model.work.workload import rank_work
 
 Model = Mapping[str, Any]
 #: Powers of n between the smallest and the largest traced count that are 1/n with a cost that falls
-#: or with some overhead; largest coefficient of variation of ranks that are alike.
+#: or with some overhead; largest coefficient of variation of ranks that are alike, and largest
+#: difference between their calls per turn.
 STEEPEST, FLATTEST, ALIKE = -1.7, -0.6, 0.1
 #: Ranks that the mean at a large count is taken from.
 _SAMPLE = 128
@@ -54,6 +55,21 @@ def shared_work(model: Model) -> dict[Place, float]:
             if STEEPEST <= power <= FLATTEST:
                 out[place] = float(mean[0][k] * first)
     return out
+
+
+def steady(shared: Mapping[Place, float], found: Sequence[Measured]) -> dict[Place, float]:
+    """Return those places that a rank comes to equally often per turn at all measured counts.
+
+    Where it comes there more often (stages of a reduction along a growing dimension), the work of
+    a turn has parts that go with 1/n and others that do not, and the model's law tells them apart.
+    """
+    calls: dict[Place, list[float]] = {}
+    for m in found:
+        for k, mean in enumerate(mean_of(m.calls)):
+            if mean > 0:
+                calls.setdefault(m.places[k], []).append(mean / m.weight[m.phase[k]])
+    return {place: value for place, value in shared.items()
+            if max(calls.get(place, [1.0])) <= (1 + ALIKE) * min(calls.get(place, [1.0]))}
 
 
 def mean_of(work: np.ndarray) -> np.ndarray:

@@ -25,6 +25,8 @@ LEAST_OCCURRENCES = 10
 MOST_IN_TAIL = 0.2
 #: Points at which integrals over the quantile function are taken.
 GRID = 4000
+#: Sums of ranks are the least of repeats, which lie closer together than single ones.
+MARGIN = 2.0
 
 
 @dataclass(frozen=True)
@@ -190,6 +192,29 @@ def between_turns(quantile_ns: np.ndarray, total_ns: np.ndarray, count: np.ndarr
     ratio = np.sort(quantile[good], axis=1) / mean[good, None]
     weight = total[good] / total[good].sum()
     return Distribution.of(QUANTILES, (weight @ ratio).tolist()), int(good.sum())
+
+
+def apart(turns: Distribution, ranks: Distribution, occurrences: float) -> Distribution:
+    """Return what of the spread between turns may be each rank's own.
+
+    Were the ratios of single occurrences drawn for every rank by itself, the sums of ranks would
+    differ by their deviation over the square root of ``occurrences`` (how many are in a sum).
+    Where sums differ by less, occurrences differ in the same way on all ranks (the first step of
+    a loop, a larger block that comes round): nobody waits for that. So the deviation of ``turns``
+    is taken to be at most MARGIN times what ``ranks``, the ratios of sums, allow.
+    """
+    own, sums = _deviation(turns), _deviation(ranks)
+    most = MARGIN * sums * np.sqrt(max(occurrences, 1.0))
+    if ranks == EVEN or own <= most:
+        return turns
+    values = tuple(1.0 + (value - 1.0) * most / own for value in turns.values)
+    return Distribution(turns.levels, values, turns.tail * most / own)
+
+
+def _deviation(of: Distribution) -> float:
+    """Return the standard deviation of a distribution."""
+    drawn = of.quantile((np.arange(GRID) + 0.5) / GRID)
+    return float(np.std(drawn))
 
 
 def _weighted_quantiles(values: np.ndarray, weight: np.ndarray, levels: Sequence[float]

@@ -76,7 +76,7 @@ def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Seque
     from p3s.compute.holdout import hold_out
     from p3s.compute.model import OWN, entry_json, fit_laws, gathered
     from p3s.compute.phases import phase_json
-    from p3s.compute.shared import share_points, shared_work
+    from p3s.compute.shared import share_points, shared_work, steady
 
     unit = str(model["work_unit"])
     weight = turned(gathered(found, far)[0])
@@ -85,7 +85,7 @@ def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Seque
     if unit in TIME_UNITS:
         scale = x_scale(model, min([m.n for m in found] or model["counts"]))
         found, far = by_count(found, far, scale)
-        shared = shared_work(model)
+        shared = steady(shared_work(model), found)
         found, far = share_points(shared, found, far, weight)
     points, small = gathered(found, far)
     laws = fit_laws(points, small, len(model["phases"]), unit)

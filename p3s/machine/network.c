@@ -24,7 +24,11 @@
 #include <time.h>
 
 enum { PING, STREAM, OVERHEAD, LATE, BUSY, END }; /* what rank 1 is asked to do */
-enum { MOST = 4 << 20, SIZES = 24, KEEP = 4096, WINDOW = 8 << 20, FEW = 2, MANY = 48, LEAST = 6 };
+enum { MOST = 4 << 20, SIZES = 56, KEEP = 4096, WINDOW = 8 << 20, FEW = 2, MANY = 48, LEAST = 6 };
+
+/* What is taken for a line: this share off, in the middle between sizes that are further apart. */
+#define STRAIGHT 0.08
+enum { NEAR = 64 };
 
 struct samples { int n, seen; double value[KEEP]; };
 struct order { int what, bytes, count; };
@@ -202,6 +206,18 @@ static int eager_limit(int what, double wait_ns)
     return low;
 }
 
+/* Half of a round trip, the least of some. */
+static double probe(int bytes)
+{
+    static struct samples some;
+    some.n = some.seen = 0;
+    for (int round = 0; round < 2; round++) {
+        ask(PING, bytes, 6);
+        ping(bytes, 6, &some);
+    }
+    return at(&some, 0);
+}
+
 static int many_of(int bytes)
 {
     int fit = WINDOW / (bytes ? bytes : 1);
@@ -225,6 +241,40 @@ static void serve(void)
     }
 }
 
+/* Sizes: 0, powers of two, both sides of the eager limit, and more of them where the time of a
+ * message does not lie near the line between its neighbours: where a library or network changes
+ * how it sends. Returns how many. */
+static int choose(int *sizes, int eager)
+{
+    double took[SIZES];
+    int n = 0, i = 0;
+
+    sizes[n++] = 0;
+    for (int bytes = 1; bytes <= MOST; bytes *= 2) {
+        sizes[n++] = bytes;
+        for (int more = eager; more <= eager + 1; more++)
+            if (more > bytes && more < 2 * bytes && more < MOST)
+                sizes[n++] = more;
+    }
+    for (int k = 0; k < n; k++)
+        took[k] = probe(sizes[k]);
+    while (i + 1 < n && n < SIZES) {
+        int low = sizes[i], high = sizes[i + 1], middle = low + (high - low) / 2;
+        double found = high - low > NEAR + high / 16 ? probe(middle) : -1;
+        double line = (took[i] + took[i + 1]) / 2;
+        if (found < 0 || (found > line * (1 - STRAIGHT) && found < line * (1 + STRAIGHT))) {
+            i++;
+            continue;
+        }
+        memmove(sizes + i + 2, sizes + i + 1, (size_t)(n - i - 1) * sizeof *sizes);
+        memmove(took + i + 2, took + i + 1, (size_t)(n - i - 1) * sizeof *took);
+        sizes[i + 1] = middle;
+        took[i + 1] = found;
+        n++;
+    }
+    return n;
+}
+
 static void measure(double budget_ns)
 {
     static int sizes[SIZES];
@@ -232,14 +282,13 @@ static void measure(double budget_ns)
         posting;
     double wait_ns = 1e6, begin = now();
 
-    for (int i = 1; i < SIZES; i++)
-        sizes[i] = 1 << (i - 1);
     int eager = eager_limit(BUSY, wait_ns);
     printf("eager %d\nunattended %d\n", eager, eager_limit(LATE, wait_ns));
 
+    int number = choose(sizes, eager);
     /* Rounds over all sizes, so that a disturbance does not meet one size alone. */
     for (int round = 0; round < 2 || now() - begin < budget_ns; round++) {
-        for (int i = 0; i < SIZES; i++) {
+        for (int i = 0; i < number; i++) {
             int bytes = sizes[i], count = bytes > (64 << 10) ? 8 : 32;
             ask(PING, bytes, count);
             ping(bytes, count, &one_way[i]);
@@ -263,7 +312,7 @@ static void measure(double budget_ns)
     }
     ask(END, 0, 0);
     printf("post %.1f %.1f\n", at(&posting, 0), at(&posting, 0.5));
-    for (int i = 0; i < SIZES; i++) {
+    for (int i = 0; i < number; i++) {
         double gap = (at(&many[i], 0) - at(&few[i], 0)) / (many_of(sizes[i]) - FEW);
         printf("size %d %d %.1f %.1f %.1f %.1f %.1f %.1f %.1f\n", sizes[i], one_way[i].seen,
                at(&one_way[i], 0), at(&one_way[i], 0.5), at(&sending[i], 0), at(&sending[i], 0.5),
