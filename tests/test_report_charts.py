@@ -167,8 +167,8 @@ def test_laws_and_limits_without_what_is_not_known() -> None:
 
 
 def test_numbers_stay_with_their_units_and_names_may_break() -> None:
-    assert unbroken("51 % of 3.00 ms to 4 s, 7 sites") == "51\u00a0% of 3.00\u00a0ms to 4\u00a0s, " \
-                                                          "7 sites"
+    found = unbroken("51 % of 3.00 ms to 4 s, 7 sites")
+    assert found == "51\u00a0% of 3.00\u00a0ms to 4\u00a0s, 7 sites"
     assert breakable("Isend+<b>") == "Isend+<wbr>&lt;b&gt;"
 
 
