@@ -20,7 +20,7 @@ from p3s.machine.network import ranges
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.estimators import Setting, available, estimate, estimate_many, several
 from p3s.predict.estimators.machine import library_for, networks
-from p3s.predict.estimators.variation import Variation, own_share
+from p3s.predict.estimators.variation import Variation, own_deviation
 from p3s.study import REPLAY_VERSION, Study, write_json
 
 BYTES = [0, 1000, 100_000]
@@ -292,26 +292,26 @@ def test_what_turns_have_in_common_makes_nobody_wait() -> None:
     common = np.where(np.arange(201) % 7 == 0, 2e6, 1e6)
     level = rng.uniform(0.8, 1.2, (8, 1))  # ranks that are slower for good are another thing
     own = rng.normal(0, 1e5, (8, 201))
-    assert own_share(run_of(level * common)) < 1e-6
-    assert own_share(run_of(level * (1e6 + own))) == pytest.approx(1.0, abs=0.02)
-    assert own_share(run_of(level * (1e6 + own[:1]))) < 1e-6
-    # standard deviations 0.35 of 1.14 in common and 0.1 of their own
-    wanted = np.sqrt(own.var() / (own.var() + common.var()))
-    assert own_share(run_of(common + own)) == pytest.approx(wanted, rel=0.05)
+    assert own_deviation(run_of(level * common)) < 1e-6
+    assert own_deviation(run_of(level * (1e6 + own))) == pytest.approx(0.1, rel=0.05)
+    assert own_deviation(run_of(level * (1e6 + own[:1]))) < 1e-6
+    assert own_deviation(run_of(common + own)) == pytest.approx(1e5 / common.mean(), rel=0.05)
 
 
 def test_without_ranks_to_compare_all_is_their_own() -> None:
     work = np.random.default_rng(5).uniform(1e6, 2e6, (4, 50))
-    assert own_share(run_of(work[:1])) == 1.0
-    assert own_share(run_of(work[:, :8])) == 1.0  # too few turns to tell
-    assert own_share(run_of(work, unit="instructions")) == 1.0
+    assert own_deviation(run_of(work[:1])) == np.inf
+    assert own_deviation(run_of(work[:, :8])) == np.inf  # too few turns to tell
+    assert own_deviation(run_of(work, unit="instructions")) == np.inf
 
 
-def test_the_share_scales_what_is_drawn() -> None:
+def test_no_more_is_drawn_than_is_their_own() -> None:
     spread = Spread(turns=Distribution.of((0.25, 0.5, 0.75), (0.5, 1.0, 1.5)))
     work, cell = np.full(20_000, 1e6), np.zeros(20_000, dtype=np.int64)
     off = [np.std(Variation((spread,), own).computing(work, cell, None, np.random.default_rng(1)))
-           for own in (1.0, 0.25, 0.0)]
-    assert off[1] == pytest.approx(off[0] / 4)
-    assert off[2] == 0.0
+           for own in (np.inf, 9.0, 0.1, 0.0)]
+    assert off[0] == off[1] > 3e5
+    assert off[2] == pytest.approx(1e5, rel=0.05)
+    assert off[3] == 0.0
     assert not Variation((spread,), 0.0).varies
+    assert Variation((spread,)).varies

@@ -61,9 +61,9 @@ def report(
     from p3s.report.html import write_html
     from p3s.report.png import write_png
     from p3s.report.terminal import render
-    from p3s.report.view import build_view
+    from p3s.report.view import view_of
 
-    view = build_view(study)
+    view = view_of(study, prediction.data, checked=True)
     page = output or study.report_path
     write_html(view, page)
     write_png(view.points, study.speedup_png_path)

@@ -26,7 +26,7 @@ RULE_HEAD = ["rule", "call", "destination", "volume (bytes)", "work", "verdict",
 
 
 #: Rules of a page, and those of them that are set as mathematics; the model has them all.
-MAX_RULES, MAX_MATHS = 1500, 400
+MAX_RULES, MAX_MATHS = 1000, 400
 #: Calls of a model above which the instruction table takes too long for a report.
 MAX_CALLS = 500
 

@@ -9,7 +9,7 @@ from typing import Any
 from p3s.report.counts import core_hours, factors
 from p3s.report.points import checked_rows, row_is_doubtful
 from p3s.report.text import factor, interval, percent, seconds, visible
-from p3s.report.values import amount, count, mapping, rows, words
+from p3s.report.values import amount, count, mapping, rows
 
 Rows = Sequence[Mapping[str, Any]]
 _BECAUSE = {"compute": "computation that does not shrink", "transfer": "data on its way",
@@ -31,8 +31,12 @@ def verdict_of(prediction: Mapping[str, Any]) -> str:
     return " ".join(verdict_sentences(prediction))
 
 
-def verdict_sentences(prediction: Mapping[str, Any]) -> list[str]:
-    """Return the result, the most important sentence first."""
+def verdict_sentences(prediction: Mapping[str, Any],
+                      places: Mapping[str, str] | None = None) -> list[str]:
+    """Return the result, the most important sentence first.
+
+    places: where the calls of a phase are in the program, by its number.
+    """
     found = checked_rows(prediction)
     doubtful = any(map(row_is_doubtful, found))
     first, last = found[0], found[-1]
@@ -51,9 +55,9 @@ def verdict_sentences(prediction: Mapping[str, Any]) -> list[str]:
         top = phases[0]
         kind = "communication" if _amount(top, "comm_s") > _amount(top, "compute_s") \
             else "computation"
-        said.append(f"Phase {visible(str(top['name']))} takes most of the time at {last['n']} "
+        said.append(f"Phase {_named(top, places)} takes most of the time at {last['n']} "
                     f"({percent(phase_time(top) / whole)}, mostly {kind}).")
-    said += _limit(prediction, last)
+    said += _limit(prediction, last, places)
     if doubtful:
         said[0] = f"Not representative: {said[0][0].lower()}{said[0][1:]}"
     return said
@@ -84,7 +88,14 @@ def _knee(prediction: Mapping[str, Any], found: Rows) -> list[str]:
     return [f"Efficiency stays above {limit} up to there."]
 
 
-def _limit(prediction: Mapping[str, Any], last: Mapping[str, Any]) -> list[str]:
+def _named(phase: Mapping[str, Any], places: Mapping[str, str] | None) -> str:
+    """Return the name of a phase, and where it is."""
+    place = (places or {}).get(str(phase.get("phase")))
+    return visible(str(phase.get("name", "?"))) + (f" ({place})" if place else "")
+
+
+def _limit(prediction: Mapping[str, Any], last: Mapping[str, Any],
+           places: Mapping[str, str] | None) -> list[str]:
     """Return what costs most of the lost core time, if something does."""
     limits = rows(prediction.get("limits"))
     if not limits:
@@ -97,7 +108,7 @@ def _limit(prediction: Mapping[str, Any], last: Mapping[str, Any]) -> list[str]:
     top = max(last["phases"], key=phase_time, default=none)
     if top.get("phase", -3) == limits[0].get("phase"):
         return [f"It makes up {lost}."]
-    return [f"What limits scaling first is {words(str(limits[0].get('name', '?')))}: {lost}."]
+    return [f"What limits scaling first is {_named(limits[0], places)}: {lost}."]
 
 
 def phase_time(phase: Mapping[str, Any]) -> float:

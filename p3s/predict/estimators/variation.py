@@ -1,13 +1,15 @@
 """How computation varies in the traced runs, for simulations.
 
 Only what differs between ranks makes them wait. Turns that are longer for all ranks at once (every
-seventh, say) are as variable in compute.json, so a traced run tells which share is each rank's own.
+seventh, say) vary as well, so a traced run tells how much of it is each rank's own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 _MOST_BYTES = 64 << 20
 #: Stretches between two calls that occur less often on a rank tell nothing about single turns.
 _LEAST_OCCURRENCES = 10
+#: Points at which a distribution is looked at for its deviation.
+_GRID = 4000
 #: Units of work that are times.
 _NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 
@@ -31,17 +35,27 @@ _NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 class Variation:
     """Variability of each phase, in the order of the columns of the cells (rank x phases).
 
-    ``own``: share of the deviations of turns that ranks do not have in common, 0 to 1.
+    ``own``: deviation of single turns (standard, of the ratio to the mean) that ranks do not have
+    in common; what is drawn deviates by no more.
     """
 
     spreads: tuple[Spread, ...]
-    own: float = 1.0
+    own: float = math.inf
+
+    @cached_property
+    def shares(self) -> tuple[float, ...]:
+        """What is drawn of the deviations of the turns of each phase, 0 to 1."""
+        grid = (np.arange(_GRID) + 0.5) / _GRID
+        found = []
+        for one in self.spreads:
+            deviation = float(np.std(one.turns.quantile(grid)))
+            found.append(min(self.own / deviation, 1.0) if deviation > 0 else 0.0)
+        return tuple(found)
 
     @property
     def varies(self) -> bool:
         """Whether there is any."""
-        return any(one.ranks != EVEN or (one.turns != EVEN and self.own > 0)
-                   for one in self.spreads)
+        return any(one.ranks != EVEN for one in self.spreads) or any(self.shares)
 
     def ranks(self, n: int, rng: np.random.Generator) -> Floats:
         """Return the lasting factor of every cell, mean 1; drawn by rank and phase."""
@@ -59,10 +73,10 @@ class Variation:
         drawn = np.array(work, dtype=np.float64)
         busy = np.flatnonzero(work > 0)
         phase = cell[busy] % len(self.spreads)
-        for k, one in enumerate(self.spreads):
-            if one.turns != EVEN:
+        for k, (one, share) in enumerate(zip(self.spreads, self.shares, strict=True)):
+            if share > 0:
                 mine = busy[phase == k]
-                drawn[mine] *= 1.0 + self.own * (one.turns.sample(rng, len(mine)) - 1.0)
+                drawn[mine] *= 1.0 + share * (one.turns.sample(rng, len(mine)) - 1.0)
         return drawn
 
 
@@ -84,7 +98,7 @@ def variation_of(study: Study, phases: Sequence[int]) -> Variation | None:
 
 
 def _own(study: Study) -> float:
-    """Return ``own_share`` of the largest traced run that is not too large; 1 if none tells."""
+    """Return ``own_deviation`` of the largest traced run that is not too large; inf: none tells."""
     from p3s.trace import read_run
 
     runs = [run for run in (study.timed_runs() or study.runs())
@@ -94,22 +108,19 @@ def _own(study: Study) -> float:
     small = [run for run in runs if sizes[run.path] <= _MOST_BYTES]
     chosen = max(small, key=lambda run: (run.np, -run.rep), default=None) or \
         min(runs, key=lambda run: sizes[run.path], default=None)
-    if chosen is None:
-        return 1.0
-    return own_share(read_run(chosen.path))
+    return math.inf if chosen is None else own_deviation(read_run(chosen.path))
 
 
-def own_share(run: Any) -> float:
-    """Return the share of the deviations of single turns that is each rank's own, 0 to 1.
+def own_deviation(run: Any) -> float:
+    """Return by how much single turns deviate on each rank for itself.
 
     ``run``: a RunTrace. A turn is the k-th time that a rank computes between the same two places;
     its deviation is its time over the rank's mean of these, less one. What ranks with as many of
-    them have in common is the mean of their k-th deviations. The result is the root of the
-    variance about that over the whole variance, weighted by time; 1 where no two ranks can be
-    compared or work is no time.
+    them have in common is the mean of their k-th deviations. The result is the root of the mean
+    square about that, weighted by time; inf where no two ranks can be compared or work is no time.
     """
     if run.work_unit not in _NS_UNITS:
-        return 1.0
+        return math.inf
     # Calls of one place in the program, to whatever partner.
     number_of: dict[tuple[str, int], int] = {}
     place_of = np.array([number_of.setdefault((call.op, call.site), len(number_of))
@@ -135,5 +146,5 @@ def own_share(run: Any) -> float:
             off = table / mean - 1.0
             weight = mean * len(rows) / (len(rows) - 1)  # the common part is a mean of the same
             own += float((weight * (off - off.mean(axis=0)) ** 2).sum())
-            whole += float((mean * off ** 2).sum())
-    return float(np.sqrt(min(own / whole, 1.0))) if whole > 0 else 1.0
+            whole += float(table.sum())
+    return float(np.sqrt(own / whole)) if whole > 0 else math.inf
