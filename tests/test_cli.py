@@ -20,7 +20,7 @@ from p3s.study import Study
 
 COMMANDS = [
     "characterize", "exec", "add", "model", "scale", "replay", "predict", "report", "validate",
-    "phases", "matrix", "check", "recover", "dump", "doctor", "submit",
+    "phases", "matrix", "check", "recover", "dump", "doctor", "submit", "gate", "compare",
 ]  # fmt: skip
 HEAVY = ["numpy", "scipy", "sympy", "pyarrow", "mpi4py", "matplotlib", "jinja2", "rich", "psutil",
          "elftools"]

@@ -163,6 +163,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     module("signature_runner.launch", run_traced=stand_in.run_traced)
     module("signature_runner.command", parse=stand_in.parse)
     monkeypatch.setattr("replay.run", stand_in.replay)
+    monkeypatch.setattr("p3s.cli.pipeline._no_launch", lambda _: "")
     module("p3s.validate", validate=stand_in.validate)
     monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize, raising=False)
@@ -473,7 +474,7 @@ def test_predict_makes_what_is_missing_and_only_that(
     assert [row["n"] for row in result["counts"]] == [2, 4, 8, 16]
     assert [call[:2] for call in stages.calls] == [
         ("model", True),
-        *[(stage, n) for n in (2, 4, 8, 16) for stage in ("scale", "replay")],
+        *[(stage, n) for stage in ("scale", "replay") for n in (2, 4, 8, 16)],
     ]
     stages.calls.clear()
     assert run(["predict", str(root), "-n", "16,32"]) == 0

@@ -63,6 +63,8 @@ def test_the_verdict_says_who_how_sure_and_where_it_turns() -> None:
     assert back[0].startswith("At 4 processes B is 1.20x as fast as A (100 s against 120 s), but")
     slower = compare(NEW, OLD).verdict
     assert slower[0].startswith("At 512 processes B is slower than A by 33.3 %")
+    far = compare(OLD, times({4: 100.0, 512: 9.0})).verdict
+    assert far[0].startswith("At 512 processes B takes 2.25x as long as A (9.00 s against 4.00 s)")
     same = compare(OLD, OLD)
     assert same.verdict == ["At 512 processes B takes as long as A (4.00 s against 4.00 s)."]
     assert not same.differences and {pair.change_s for pair in same.phases} == {0.0}

@@ -157,6 +157,10 @@ def test_a_run_that_is_nothing_like_the_model_is_noted() -> None:
 
     assert notes(1.4) == [] == notes(0.7)
     assert len(notes(1.6)) == 1 and "took 3 times as long" in notes(3.0)[0]
+    times = {4: replace(times_at(4, 1.0), why_not=WHY), 8: times_at(8, 0.5)}
+    result = compose(times, {4: measured(4, 3.0, 1.0)}, {8: REPLAYED}, [4])
+    assert any("compare a run with a model" in note for note in result["notes"])
+    assert not any("as long as the model says" in note for note in result["notes"])
 
 
 # ---- knee, recommended count, cost -----------------------------------------------------------
@@ -227,6 +231,10 @@ def test_limits_without_the_parts_of_communication_and_of_weak_scaling() -> None
     assert limits(rows(1.5), 0.5, weak=True)[0]["n"] in range(3, 9)
     assert limits(rows(0.0), 0.5, weak=True) == [] == limits(rows(0.0)[:1], 0.5)
     assert limits(rows(1.5), 0.0)[0]["n"] is None
+    dip = [*rows(1.5), *rows(0.0)[1:], *rows(1.5)[1:]]
+    for row, n in zip(dip, (2, 8, 32, 128), strict=True):
+        row["n"] = n
+    assert limits(dip, 0.5, weak=True)[0]["n"] in range(33, 129), "at 32 it is not below"
 
 
 # ---- laws per phase --------------------------------------------------------------------------

@@ -7,6 +7,8 @@ import csv
 import io
 import json
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -16,9 +18,11 @@ from typing import Any
 import pytest
 from made_predictions import made_prediction
 
+from p3s import Prediction
 from p3s.cli.main import run
 from p3s.errors import P3SError, UsageError
-from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS, Prediction
+from p3s.predict import saved
+from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS
 from p3s.report.compare import as_text, compare
 from p3s.report.notebook import fragment
 from p3s.report.pictures import FORMATS, PLOTS, format_of, size_of, write_picture
@@ -136,14 +140,18 @@ def test_texts(renderer: str, name: str) -> None:
         assert max(map(len, text.split("\n"))) < 700
 
 
-#: Predictions that differ in what a picture shows.
-DRAWN = ["one point", "no phases", "partial", "partial, one point", "zero", "empty",
-         "500 phases, 10 counts", "200 counts", "hostile"]
+#: Predictions that differ in what a picture shows, each with the plots that show it.
+DRAWN = {
+    "partial, one point": list(PLOTS), "zero": list(PLOTS), "hostile": ["phases"],
+    "500 phases, 10 counts": ["phases", "parts"], "200 counts": ["speedup", "phases"],
+    "no phases": ["parts", "phases"], "partial": ["efficiency", "parts"],
+    "empty": ["parts", "time"],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_every_plot(tmp_path: Path, name: str) -> None:
-    for plot in PLOTS:
+    for plot in DRAWN[name]:
         path = tmp_path / f"{plot}.png"
         write_picture(MADE[name], plot, path, (5.0, 2.5))
         assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size > 2000
@@ -203,6 +211,18 @@ def test_what_a_notebook_shows_is_static(name: str) -> None:
     assert page.tags.count("polygon") == (0 if "partial" in name or points == 1 else 1)
 
 
+def test_the_public_class_is_the_saved_one_and_costs_nothing_before_it_is_used() -> None:
+    assert issubclass(Prediction, saved.Prediction)
+    code = "import sys, p3s; sys.exit('p3s.report' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+    with pytest.raises(ImportError):
+        _import_of_nothing()
+
+
+def _import_of_nothing() -> None:
+    from p3s import Nothing  # type: ignore[attr-defined]  # noqa: F401
+
+
 def test_csv_holds_every_number_and_runs_nothing() -> None:
     made = Prediction.of(MADE["hostile"])
     rows = list(csv.DictReader(io.StringIO(counts_csv(made))))
@@ -223,7 +243,10 @@ def test_the_terminal_says_the_result_first_and_what_limits() -> None:
     lines = render(MADE["usual"]).splitlines()
     assert lines[0].startswith("From 4 to 512 processes the program becomes 33.3x as fast")
     text = "\n".join(lines)
-    assert "of the core time lost at 512 processes is in Allreduce, mostly waiting" in text
+    assert (
+        "of the core time lost at 512 processes is in Allreduce, mostly waiting; alone it keeps "
+        "efficiency below 50.0 % from 512 processes on"
+    ) in text
     assert "estimator: simulation (costs of messages were measured" in text
     others = MADE["usual"]["counts"][-1]["estimators"]
     told = ", ".join(f"{name} {seconds(others[name]['time_s'])}" for name in ("machine", "thesis"))

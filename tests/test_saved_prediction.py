@@ -97,7 +97,7 @@ def test_the_schema_says_only_what_is_checked_and_describes_every_value() -> Non
 
 
 def test_the_schema_is_a_schema_and_other_checkers_agree() -> None:
-    """Against the reference implementation on thousands of damaged predictions."""
+    """Against the reference implementation on hundreds of damaged predictions."""
     jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     theirs = jsonschema.Draft202012Validator(SCHEMA)
@@ -111,14 +111,14 @@ def test_the_schema_is_a_schema_and_other_checkers_agree() -> None:
         [], [1, 2], [None], ["x"], {}, {"n": 1},
     ]  # fmt: skip
     valid = 0
-    for _ in range(1500):
+    for _ in range(600):
         way = chosen.choice(ways)
         new = chosen.choice(others)
         changed = put(whole, way, new)
         good = theirs.is_valid(changed)
         valid += good
         assert (first_problem(changed, SCHEMA) == "") is good, (way, new)
-    assert 50 < valid < 1450
+    assert 50 < valid < 550
 
 
 @pytest.mark.parametrize(

@@ -94,21 +94,25 @@ def _word(finding: Finding) -> str:
 
 
 def _values(finding: Finding) -> str:
-    return ", ".join(f"{name} = {_text(value)}" for name, value in finding.values)
+    return ", ".join(f"{name} = {_text(name, value)}" for name, value in finding.values)
 
 
-def _text(value: Value) -> str:
+def _text(name: str, value: Value) -> str:
     import math
 
     from p3s.predict.gate import COST, RATIO, TIME
-    from p3s.report.text import seconds
+    from p3s.report.text import factor, percent, seconds
+
+    share = name.removeprefix("base.").startswith(("efficiency", "unknown"))
 
     def one(number: float) -> str:
         if value.kind == TIME:
             return seconds(number)
         if value.kind == COST:
             return f"{number:.3g} core-h"
-        return f"{number:.3g}" if value.kind == RATIO else f"{number:g}"
+        if value.kind == RATIO:
+            return percent(number) if share else factor(number)
+        return f"{number:g}"
 
     if math.isinf(value.value):
         return f"none up to {value.low:g}"

@@ -99,19 +99,28 @@ def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[str]:
     return [f"fitted without {left_out(holdout)} the model misses there {', '.join(wrong)}"]
 
 
-def unlike(residuals: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say where a run that tells took far longer, or far less, than the model says; a note.
+def unlike(residuals: Sequence[Mapping[str, Any]], base: int | None) -> list[str]:
+    """Say where a run that tells took far longer, or far less, than the model says; notes.
 
-    Its residual is in the interval, and a small run on a busy machine may well take longer.
+    ``base``: the smallest count, if its time is the measured one; others are relative to it.
     """
-    far = [entry for entry in residuals
-           if entry["what"] == "run time" and entry["representative"] and entry["ratio"]
-           and not 1 / RESIDUAL_LIMIT <= entry["ratio"] <= RESIDUAL_LIMIT]  # fmt: skip
-    if not far:
-        return []
-    worst = max(far, key=lambda entry: max(entry["ratio"], 1 / entry["ratio"]))
-    return [
-        f"at {worst['n']} processes the program took {worst['ratio']:.2g} times as long as the "
-        "model says, which makes the interval as wide: something in it is not modelled, or the "
-        "machine was busy with something else"
-    ]
+
+    def far(entry: Mapping[str, Any]) -> bool:
+        return bool(entry["what"] == "run time" and entry["ratio"]
+                    and not 1 / RESIDUAL_LIMIT <= entry["ratio"] <= RESIDUAL_LIMIT)  # fmt: skip
+
+    notes = []
+    told = [entry for entry in residuals if far(entry) and entry["representative"]]
+    if told:
+        worst = max(told, key=lambda entry: max(entry["ratio"], 1 / entry["ratio"]))
+        notes.append(
+            f"at {worst['n']} processes the program took {worst['ratio']:.2g} times as long as the "
+            "model says, which makes the interval as wide: something in it is not modelled, or the "
+            "machine was busy with something else"
+        )
+    if any(far(entry) and entry["n"] == base for entry in residuals):
+        notes.append(
+            f"speedups are relative to the measured time at {base} processes, which is far from "
+            "what the model says there: those of predicted counts compare a run with a model"
+        )
+    return notes

@@ -26,10 +26,10 @@ def limits(rows: Sequence[Row], threshold: float, *, weak: bool = False) -> list
     """Return the phases that lose core time from the smallest to the largest count, worst first.
 
     Lost core time of phase i at n: n t_i(n) - n0 t_i(n0), of the model; in ``weak`` scaling
-    n t_i(n) - n t_i(n0). ``share``: of what all phases that lose any lose together; ``n``: where
-    this phase alone, all others scaling ideally, would pull the efficiency below the threshold
-    (between two counts straight in log n), None if not up to the largest; ``because``: the part
-    that has grown most.
+    n t_i(n) - n t_i(n0). ``share``: of what all phases that lose any lose together; ``n``: from
+    which count on this phase alone, all others scaling ideally, keeps the efficiency below the
+    threshold (between two counts straight in log n), None if not at the largest; ``because``: the
+    part that has grown most.
     """
     if len(rows) < 2:
         return []
@@ -84,18 +84,17 @@ def _because(base: _Base, last: Point, key: int) -> str:
 
 
 def _where(table: Sequence[Point], base: _Base, key: int, threshold: float) -> int | None:
-    if threshold <= 0.0:
+    """Return from which count on the phase loses more than the threshold spares."""
+    if not 0.0 < threshold < 1.0 or base.time_s <= 0.0:
         return None
-    before = 0.0
-    for one, other in zip(table, table[1:], strict=False):
-        spare = base.spare(other[0], threshold)
-        now = base.lost(other, key, "time_s") / spare if spare > 0 else 0.0
-        if now > 1.0 and now > before:
-            share = max(1.0 - before, 0.0) / (now - before)
-            at = one[0] * math.exp(share * math.log(other[0] / one[0]))
-            return min(math.ceil(at), other[0])
-        before = now
-    return None
+    ratios = [base.lost(point, key, "time_s") / base.spare(point[0], threshold) for point in table]
+    below = [at for at, ratio in enumerate(ratios) if ratio <= 1.0]
+    if not below or below[-1] == len(table) - 1:
+        return None
+    one, other = below[-1], below[-1] + 1
+    share = (1.0 - ratios[one]) / (ratios[other] - ratios[one])
+    counts = table[one][0], table[other][0]
+    return min(math.ceil(counts[0] * (counts[1] / counts[0]) ** share), counts[1])
 
 
 def _text(
@@ -104,6 +103,6 @@ def _text(
     text = (f"phase {phase['name']}: {100 * share:.0f} % of the core time lost at {n} processes, "
             f"mostly {_WORDS[because]}")  # fmt: skip
     if at is not None:
-        text += (f"; alone it would bring the efficiency below {100 * threshold:.0f} % at "
-                 f"{at} processes")  # fmt: skip
+        text += (f"; alone it would bring the efficiency below {100 * threshold:.0f} % from "
+                 f"{at} processes on")  # fmt: skip
     return text

@@ -118,6 +118,7 @@ def compose(
     ratio = counts[-1] / max(traced) if traced else math.inf
     asked = [row for row in rows if row["n"] not in traced]
     share = verdict_share(last.head)
+    base = rows[0]["n"] if rows[0]["time_from"] == "measured" else None
     kept_in_mind = notes.notes(rows, times, replays, asked, share, ratio)
     return {
         "schema": PREDICTION_SCHEMA,
@@ -141,7 +142,7 @@ def compose(
         "low_confidence": [*doubts(unknown, ratio), *outside.doubts(asked), *missed(holdout)],
         "not_representative": shared,
         "not_modelled": notes.not_modelled(last, replays.get(counts[-1], {})),
-        "notes": [*shared, *unlike(residual), *kept_in_mind],
+        "notes": [*shared, *unlike(residual, base), *kept_in_mind],
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A prediction that was saved: read checked, asked by count, shown in a notebook."""
+"""A prediction that was saved: read checked, asked by count."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Prediction:
     """Run time, speedup and efficiency at several process counts, as in prediction.json.
 
     ``data``: the file's content (docs/formats.md; p3s/schemas/prediction-2.json); ``source``: the
-    file, None when it was not read from one. Times are in seconds.
+    file, None when it was not read from one. Times are in seconds. ``from p3s import Prediction``
+    is the same class with what notebooks show.
     """
 
     data: Mapping[str, Any]
@@ -113,13 +114,6 @@ class Prediction:
             f"{len(last['phases'])} phases, speedup {last['speedup']:.3g}{ends}, "
             f"estimator {self.data['estimator']!r:.40}{doubt})"
         )
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows: verdict, curve and table, static and without a script."""
-        # how it looks is the business of the report, which no computation here rests on
-        from p3s.report.notebook import fragment
-
-        return fragment(dict(self.data))
 
 
 def read_prediction(path: Path | str) -> dict[str, Any]:

@@ -203,12 +203,7 @@ def _verdict(pairs: Sequence[CountPair], n: int, phases: Sequence[PhasePair]) ->
     if not sign:
         said = [f"At {n} processes B takes as long as A {times}."]
     else:
-        change = "faster than A" if sign > 0 else "slower than A"
-        if pair.ratio and sign > 0:
-            change = f"{factor(1 / pair.ratio)} as fast as A"
-        elif pair.ratio:
-            change += f" by {percent(pair.ratio - 1)}"
-        said = [f"At {n} processes B is {change} {times}, {_sure(pair)}."]
+        said = [f"At {n} processes B {_change(pair.ratio, sign)} {times}, {_sure(pair)}."]
     said += _turning(pairs)
     worst = phases[0] if phases else None
     if worst is not None and sign and worst.change_s:
@@ -219,6 +214,17 @@ def _verdict(pairs: Sequence[CountPair], n: int, phases: Sequence[PhasePair]) ->
     if pair.doubtful:
         said[0] = f"Not representative: {said[0][0].lower()}{said[0][1:]}"
     return said
+
+
+def _change(ratio: float | None, sign: int) -> str:
+    """Return how much faster B is, or slower: a percentage where it is less than twice."""
+    if not ratio:  # one of them takes no time
+        return "is faster than A" if sign > 0 else "is slower than A"
+    if sign > 0:
+        return f"is {factor(1 / ratio)} as fast as A"
+    if ratio < 2:
+        return f"is slower than A by {percent(ratio - 1)}"
+    return f"takes {factor(ratio)} as long as A"
 
 
 def _sign(pair: CountPair) -> int:

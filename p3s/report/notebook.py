@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from p3s.predict import saved
 from p3s.report.counts import COUNTS_HEAD, count_rows, thinned
 from p3s.report.curve import axes_of
 from p3s.report.points import Point, points_of
@@ -19,6 +20,14 @@ LEFT, RIGHT, TOP, BOTTOM = 56.0, 16.0, 12.0, 34.0
 MAX_COUNTS, MAX_LABELS = 24, 10
 #: A blue and an orange that are legible on white and on black; all else has the colour of text.
 PREDICTED, MEASURED = "#3b82d6", "#d97526"
+
+
+class Prediction(saved.Prediction):
+    """A saved prediction that a notebook shows as verdict, curve and table."""
+
+    def _repr_html_(self) -> str:
+        """Return it as static HTML."""
+        return fragment(self.data)
 
 
 def fragment(prediction: Mapping[str, Any]) -> str:

@@ -9,8 +9,8 @@ from p3s.report.costs import KIND_NAMES, limits_of
 from p3s.report.counts import COUNTS_HEAD, count_rows, thinned
 from p3s.report.points import Point, checked_rows, points_of, row_is_doubtful
 from p3s.report.sure import estimates_of, residuals_of
-from p3s.report.text import seconds, visible
-from p3s.report.values import lines
+from p3s.report.text import percent, seconds, visible
+from p3s.report.values import amount, lines
 from p3s.report.verdict import verdict_sentences
 
 WIDTH, HEIGHT = 56, 13
@@ -40,8 +40,11 @@ def render(prediction: Mapping[str, Any]) -> str:
 
 def _limits(prediction: Mapping[str, Any], n: int) -> Iterator[str]:
     """Say which phases cost most of the core time that is lost, and from which count on."""
+    least = percent(amount(prediction.get("knee_efficiency")))
     for limit in limits_of(prediction, MAX_LIMITS):
-        since = f"; alone it would reach the knee at {limit.since}" if limit.since else ""
+        since = ""
+        if limit.since:
+            since = f"; alone it keeps efficiency below {least} from {limit.since} processes on"
         yield (
             f"limit: {limit.share_text} of the core time lost at {n} processes is in "
             f"{limit.name}, mostly {KIND_NAMES[limit.because]}{since}"
