@@ -13,6 +13,9 @@ READY := $(VENV)/.ready
 MPI := $(VENV)/mpi/choice
 STUDY := demo-study
 
+# Tests that start no MPI run beside each other.
+WORKERS ?= 2
+
 # What is measured in the demo: counts traced, counts predicted, the problem.
 SMALL ?= 2,4,8,16
 LARGE ?= 32,64
@@ -59,7 +62,8 @@ demo: examples
 	@echo "open $(CURDIR)/$(STUDY)/report.html"
 
 test: $(MPI)
-	$(RUN) python -m pytest -q -m "not slow"
+	$(RUN) python -m pytest -q -n $(WORKERS) -m "not slow and not mpi"
+	$(RUN) python -m pytest -q -m "not slow and mpi"
 
 test-all: $(MPI)
 	$(RUN) python -m pytest -q

@@ -158,6 +158,27 @@ def test_formulas_are_set_as_mathematics(browser: Any, pages: dict[str, Path]) -
     opened.check_quiet(pages["few"])
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", ["few", "one", "huge"])
+def test_nothing_in_a_table_runs_over_its_cell(
+    browser: Any, pages: dict[str, Path], name: str, width: int
+) -> None:
+    opened = Opened(browser, pages[name], viewport={"width": width, "height": 900})
+    over = opened.page.evaluate("""() => {
+        document.querySelectorAll('details').forEach(e => e.open = true);
+        const found = [];
+        for (const cell of document.querySelectorAll('td, th')) {
+            const box = cell.getBoundingClientRect();
+            for (const part of cell.children)
+                if (part.getBoundingClientRect().right > box.right + 1)
+                    found.push(cell.textContent.slice(0, 60));
+            if (cell.scrollWidth > cell.clientWidth + 1) found.push(cell.textContent.slice(0, 60));
+        }
+        return found;}""")
+    assert over == []
+    opened.check_quiet(pages[name])
+
+
 @pytest.mark.parametrize("name", ["few", "hostile", "huge"])
 def test_a_narrow_window_scrolls_tables_only(
     browser: Any, pages: dict[str, Path], name: str

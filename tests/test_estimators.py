@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from p3s.machine.network import ranges
 from p3s.predict.estimated import ESTIMATORS
 from p3s.predict.estimators import Setting, available, estimate, estimate_many, several
 from p3s.predict.estimators.machine import library_for, networks
+from p3s.predict.estimators.variation import Variation, own_share
 from p3s.study import REPLAY_VERSION, Study, write_json
 
 BYTES = [0, 1000, 100_000]
@@ -272,3 +274,44 @@ def test_whose_collectives_are_taken(tmp_path: Path) -> None:
         library_for(study, machine, Setting(library="mvapich 2"))
     with pytest.raises(P3SError, match="no collective"):
         library_for(study, machine, Setting(collectives="dance=ring"))
+
+
+def run_of(work: np.ndarray, unit: str = "cpu_ns") -> SimpleNamespace:
+    """Return a run whose ranks compute ``work`` (ranks, turns) ns before each call of one place.
+
+    Ranks call with different partners, as in a ring.
+    """
+    ranks, turns = work.shape
+    calls = tuple(SimpleNamespace(op="MPI_Sendrecv", site=1, peer=rank) for rank in range(ranks))
+    return SimpleNamespace(work_unit=unit, calls=calls, ranks=[
+        SimpleNamespace(call=np.full(turns, rank), work=work[rank]) for rank in range(ranks)])
+
+
+def test_what_turns_have_in_common_makes_nobody_wait() -> None:
+    rng = np.random.default_rng(5)
+    common = np.where(np.arange(201) % 7 == 0, 2e6, 1e6)
+    level = rng.uniform(0.8, 1.2, (8, 1))  # ranks that are slower for good are another thing
+    own = rng.normal(0, 1e5, (8, 201))
+    assert own_share(run_of(level * common)) < 1e-6
+    assert own_share(run_of(level * (1e6 + own))) == pytest.approx(1.0, abs=0.02)
+    assert own_share(run_of(level * (1e6 + own[:1]))) < 1e-6
+    # standard deviations 0.35 of 1.14 in common and 0.1 of their own
+    wanted = np.sqrt(own.var() / (own.var() + common.var()))
+    assert own_share(run_of(common + own)) == pytest.approx(wanted, rel=0.05)
+
+
+def test_without_ranks_to_compare_all_is_their_own() -> None:
+    work = np.random.default_rng(5).uniform(1e6, 2e6, (4, 50))
+    assert own_share(run_of(work[:1])) == 1.0
+    assert own_share(run_of(work[:, :8])) == 1.0  # too few turns to tell
+    assert own_share(run_of(work, unit="instructions")) == 1.0
+
+
+def test_the_share_scales_what_is_drawn() -> None:
+    spread = Spread(turns=Distribution.of((0.25, 0.5, 0.75), (0.5, 1.0, 1.5)))
+    work, cell = np.full(20_000, 1e6), np.zeros(20_000, dtype=np.int64)
+    off = [np.std(Variation((spread,), own).computing(work, cell, None, np.random.default_rng(1)))
+           for own in (1.0, 0.25, 0.0)]
+    assert off[1] == pytest.approx(off[0] / 4)
+    assert off[2] == 0.0
+    assert not Variation((spread,), 0.0).varies

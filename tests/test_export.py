@@ -24,7 +24,8 @@ from p3s.export.program import programs_of_steps
 from p3s.export.scaled import Options, to_goal, to_simgrid
 from p3s.export.whole import WholeRun
 from p3s.model import build
-from p3s.predict.network import Curve, line, rough_network
+from p3s.predict.network import Curve, Network, line, rough_network
+from p3s.predict.network import Path as PathOf
 from p3s.scale import write_scaled
 from p3s.study import Study, write_json
 from replay.collectives.expand import expand
@@ -33,11 +34,26 @@ from replay.order.builder import Builder
 from replay.order.sections import read_sections
 from replay.steps import Op
 
+
+def overlapped(rec: corpus.Recorder) -> None:
+    """A ring of persistent messages, and a reduction in rows that overlaps with it."""
+    left, right = (rec.rank - 1) % rec.n, (rec.rank + 1) % rec.n
+    row = rec.comm(tuple(r for r in range(rec.n) if r // 4 == rec.rank // 4))
+    rec("Comm_split", site="split")
+    for _ in range(4):
+        rec("Iallreduce", comm=row, nbytes=64)
+        rec("Recv_init", peer=left, nbytes=80, tag=3)
+        rec("Send_init", peer=right, nbytes=80, tag=3)
+        rec("Waitall", nbytes=3)
+        rec("Allreduce", nbytes=8)
+
+
 LIBRARY = library_of("openmpi", "4.1")
 PROGRAMS = {
     "halo": (corpus.jacobi2d(iters=4), (4, 8, 16), 24),
     "transpose": (corpus.fft2d(iters=2), (4, 8, 16), 16),
     "exchange": (corpus.hypercube(iters=3), (4, 8, 16), 16),
+    "overlapped": (overlapped, (8, 12, 16), 24),
 }
 needs_simgrid = pytest.mark.skipif(shutil.which("smpirun") is None,
                                    reason="SimGrid (smpirun) is not installed")
@@ -83,7 +99,7 @@ def plain(op: str) -> str:
     return op.removeprefix("MPI_").lower()
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", ["halo", "transpose", "exchange"])
 def test_a_whole_run_does_what_the_program_does(name, studies) -> None:
     study, n = studies(name)
     run = WholeRun(study.scaled_dir(n), LIBRARY, lambda call, world: True)
@@ -124,7 +140,7 @@ def test_collectives_become_the_messages_that_sections_have(name, studies) -> No
     wanted: Counter = Counter()
     for section in read_sections(study.scaled_dir(n), turns=10**6, most_steps=10**6):
         s = expand(section.steps, LIBRARY).steps
-        sends = np.isin(s.op, (int(Op.SEND), int(Op.ISEND), int(Op.SENDRECV)))
+        sends = s.is_op(Op.SEND, Op.ISEND, Op.SENDRECV, Op.START_SEND)
         wanted.update(zip(s.rank[sends].tolist(), s.peer[sends].tolist(),
                           s.bytes[sends].tolist(), strict=True))
     assert found == wanted
@@ -139,6 +155,47 @@ def test_collectives_become_the_messages_that_sections_have(name, studies) -> No
     assert executable(list(run.programs()), n)[1] == []
     sends = np.isin(steps.op, (int(Op.SEND), int(Op.ISEND)))
     assert (steps.to[sends] >= 0).all()
+
+
+def shortened(trace, rank: int, op: str):
+    """The same trace with one event less in a row of a rank that has several."""
+    row = np.flatnonzero((trace.rank == rank) & trace.is_op(op) & (trace.repeat > 1))[0]
+    repeat = trace.repeat.copy()
+    repeat[row] -= 1
+    return replace(trace, repeat=repeat)
+
+
+def test_what_has_no_partner_is_left_out(studies) -> None:
+    study, n = studies("halo")
+    where = study.scaled_dir(n)
+    whole = WholeRun(where, LIBRARY, messages_only)
+    no_partner = "no call of the partner in the same stretch of the program matches it"
+    less = WholeRun(where, LIBRARY, messages_only, shortened(whole.trace, 5, "MPI_Isend"))
+    new = {key: value for key, value in less.left_out.items() if key not in whole.left_out}
+    assert new == {("MPI_Irecv", no_partner): 1.0}
+    less = WholeRun(where, LIBRARY, messages_only, shortened(whole.trace, 5, "MPI_Allreduce"))
+    new = {call: value for (call, why), value in less.left_out.items()
+           if (call, why) not in whole.left_out}
+    assert new == {"MPI_Allreduce": n - 1.0}
+    for run in (whole, less):
+        programs = list(run.programs())
+        assert executable(programs, n)[1] == []
+        work = sum(float(p.table.work_ns[p.at].sum()) for p in programs)
+        inside = ~run.trace.is_op("MPI_Init")
+        wanted = float((run.trace.work * run.trace.repeat)[inside].sum())
+        assert work == pytest.approx(wanted, rel=1e-9)
+
+
+def test_without_an_order_there_are_only_sections(tmp_path: Path) -> None:
+    from replay_patterns import halo
+
+    study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./x"])
+    halo(9).write(study.scaled_dir(9))
+    with pytest.raises(P3SError, match="--turns"):
+        to_simgrid(study, 9, tmp_path / "out", Options(), lambda text: None)
+    assert not (tmp_path / "out").exists()
+    done = to_simgrid(study, 9, tmp_path / "out", Options(turns=1), lambda text: None)
+    assert len(done.sections) == 1 and (tmp_path / "out" / "section-000" / "trace.txt").exists()
 
 
 def two_ranks() -> Builder:
@@ -337,7 +394,8 @@ def test_simgrid_replays_it_as_the_simulation_does() -> None:
 
 
 @needs_simgrid
-@pytest.mark.parametrize("name", [pytest.param("halo", marks=pytest.mark.slow), "exchange"])
+@pytest.mark.parametrize("name", [pytest.param("halo", marks=pytest.mark.slow), "exchange",
+                                  "overlapped"])
 def test_simgrid_agrees_on_whole_runs(name, studies) -> None:
     from p3s.export.smpirun import replay
     from p3s.predict.dependency.simulate import simulate
@@ -383,12 +441,21 @@ def test_platform_gives_the_costs_of_the_network(tmp_path: Path) -> None:
         piece = [line for line in found if line.above < nbytes][-1]
         assert piece.ns + piece.per_byte * nbytes == pytest.approx(float(curve.at(nbytes)))
     network = rough_network()
-    cluster, config = settings(network)
-    # Latency of the way and factors give transfer less what both calls take, up to eager_bytes.
-    pairs = [tuple(map(float, text.split(":"))) for text in config["smpi/lat-factor"].split(";")]
-    latency = 2 * float(cluster["lat"].removesuffix("s"))
-    assert latency * pairs[0][1] == pytest.approx(2000e-9 - 400e-9)
-    assert latency * pairs[-1][1] == pytest.approx(2000e-9)
+    sizes = (1, 700, 16384, 16385, 10**6)
+    cluster, config = settings(network, sizes)
+    # Latency, 16 bytes more on the link, and what both calls take make the transfer.
+    latency = 2e9 * float(cluster["lat"].removesuffix("s"))
+    factors = [tuple(map(float, text.split(":"))) for text in config["smpi/lat-factor"].split(";")]
+    for nbytes in sizes:
+        factor = [x for above, x in factors if nbytes + 16 > above][-1]
+        soft = 400.0 if nbytes <= 16384 else 0.0
+        found = latency * factor + (nbytes + 16) / 12.5 + soft
+        assert found == pytest.approx(2000 + nbytes / 12.5, rel=1e-5)
+    assert config["smpi/bw-factor"] == "0:1"
+    free = Network({1: PathOf(curve, line(0.0), line(0.0), 1e4, False)})
+    pairs = [tuple(map(float, x.split(":")))[1] for x in settings(free)[1][
+        "smpi/bw-factor"].split(";")]
+    assert pairs == pytest.approx([0.5, 1.0]) and settings(free)[0]["sharing_policy"] == "FATPIPE"
     assert config["smpi/os"].startswith("0:2e-07:0")
     assert config["smpi/async-small-thresh"] == "16385"
     write_platform(tmp_path, network, np.arange(8) // 2)

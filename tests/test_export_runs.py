@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from p3s.errors import P3SError
 from p3s.export import extrap
 from p3s.export.otf2_archive import library, write_archive
 from p3s.export.scaled import Exported
@@ -118,6 +120,12 @@ def test_otf2_of_a_rank_without_events(tmp_path: Path) -> None:
     assert len(events) == 2
 
 
+def test_without_the_package_one_line_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "otf2", None)
+    with pytest.raises(P3SError, match=r"pip install 'p3s\[otf2\]'"):
+        library()
+
+
 def test_points_of_phases() -> None:
     phases = {"work_unit": "cpu_ns", "phases": [
         {"phase": 0, "name": "outside", "per_count": {
@@ -125,15 +133,25 @@ def test_points_of_phases() -> None:
         {"phase": 1, "name": "a -> b", "per_count": {
             "16": {"weight": 7, "events": 160, "bytes": 320, "work": 16e9, "elapsed_ns": 8e9},
             "4": {"weight": 7, "events": 40, "bytes": 80, "work": 16e9, "elapsed_ns": 8e9}}}]}
-    found = {(n, path, metric): value for n, path, metric, value in
-             extrap._phases(phases, {4})}
+    found = {(n, path, metric): value for n, path, metric, value in extrap._phases(phases)}
     one = extrap.callpath(1, "a -> b")
     assert one == "run->1 a - > b"
     assert found[4, one, "calls"] == 10 and found[16, one, "bytes"] == 20
     assert found[4, one, "computation"] == 4.0 and found[16, one, "computation"] == 1.0
-    assert found[4, one, "time"] == 6.0 and (16, one, "time") not in found
     assert found[4, "run", "calls"] == 12 and found[4, "run", "computation"] == 5.0
     assert found[16, one, "weight"] == 7.0
+    times = {(n, path): value for n, path, _, value in extrap._phase_times(phases, {4})}
+    assert times == {(4, "run->0 outside"): 2.0, (4, one): 6.0}
+
+
+def test_every_metric_has_a_value_at_every_count() -> None:
+    points = [(2, "run", "calls", 4.0), (4, "run", "calls", 5.0), (4, "run->1", "calls", 1.0),
+              (4, "run->1", "calls", 3.0)]
+    told = [json.loads(text) for text in extrap.lines(points)]
+    assert [(t["params"], t["callpath"], t["metric"], t["value"]) for t in told] == [
+        ({"p": 2}, "run", "calls", 4.0), ({"p": 4}, "run", "calls", 5.0),
+        ({"p": 2}, "run->1", "calls", 0.0), ({"p": 4}, "run->1", "calls", 1.0),
+        ({"p": 4}, "run->1", "calls", 3.0)]
 
 
 def test_predicted_points() -> None:
@@ -150,9 +168,9 @@ def test_predicted_points() -> None:
 
 
 def test_extrap_reads_the_lines(tmp_path: Path) -> None:
-    lines = [json.dumps({"params": {"p": n}, "callpath": extrap.callpath(1, "x"),
-                         "metric": "calls", "value": float(n)}) for n in (2, 4, 8, 16, 32)]
-    (tmp_path / "points.jsonl").write_text("\n".join(lines) + "\n")
     reader = pytest.importorskip("extrap.fileio.file_reader.jsonlines_file_reader")
+    points = [(n, extrap.callpath(1, "x"), "calls", float(n)) for n in (2, 4, 8, 16, 32)]
+    points += [(8, "run", "calls", 3.0)]
+    (tmp_path / "points.jsonl").write_text("".join(extrap.lines(points)))
     experiment = reader.read_jsonlines_file(str(tmp_path / "points.jsonl"))
     assert len(experiment.coordinates) == 5

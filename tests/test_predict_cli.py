@@ -19,7 +19,7 @@ from p3s.errors import P3SError
 from p3s.model.stage import load as load_model
 from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
 
-CELLS, COUNTS = 1 << 20, (4, 8, 16)
+CELLS, COUNTS = 1 << 20, (2, 4, 8)
 #: Messages between two hosts: 1 us, 0.5 ns per byte.
 NETWORK: dict[str, Any] = {
     "hosts": ["n0", "n1"], "mpi": "openmpi 4.1.4", "eager_bytes": 4000, "ranges": [],
@@ -72,52 +72,52 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def predicted(study: Study, *words: str) -> dict[str, Any]:
-    assert run(["predict", str(study.root), "-n", "32", "--json", *words]) in (0, 3)
+    assert run(["predict", str(study.root), "-n", "16", "--json", *words]) in (0, 3)
     return read_json(study.prediction_path, "p3s.prediction", PREDICTION_VERSION)
 
 
 def test_replays_are_made_once_and_taken(study: Study, replays: list[int]) -> None:
     put_machine(study.root / "machine.json")
     result = predicted(study)
-    assert replays == [4, 8, 16, 32] and result["estimator"] == "simulation"
+    assert replays == [2, 4, 8, 16] and result["estimator"] == "simulation"
     row = result["counts"][-1]
     assert row["comm_s"] == pytest.approx(2e-3)
     there = {name for name, entry in row["estimators"].items() if entry["time_s"] is not None}
     assert {"simulation", "machine", "thesis"} <= there
     assert row["interval_parts"]["model"][0] < 1.0, "the machine's messages are faster"
     again = predicted(study, "--estimator", "thesis")
-    assert replays == [4, 8, 16, 32] and again["estimator"] == "thesis"
+    assert replays == [2, 4, 8, 16] and again["estimator"] == "thesis"
     assert again["counts"][-1]["estimators"]["machine"]["why_not"] == "was not asked for"
 
 
 def test_without_a_replay_messages_cost_what_they_do_between_two_ranks(
     study: Study, replays: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["predict", str(study.root), "-n", "32", "--no-replay"]) == 1
+    assert run(["predict", str(study.root), "-n", "16", "--no-replay"]) == 1
     assert "p3s machine measure" in capsys.readouterr().err and not study.prediction_path.exists()
     put_machine(study.root / "machine.json")
     result = predicted(study, "--no-replay")
     assert replays == [] and result["estimator"] == "machine"
     assert {row["estimator"] for row in result["counts"]} == {"machine"}
     row = result["counts"][-1]
-    # ten turns of a message each way of 4 KiB and an allreduce among 32
+    # ten turns of a message each way of 4 KiB and an allreduce among 16
     assert 10 * 3e-6 < row["comm_s"] < 10 * 100e-6
     assert row["comm_s"] == pytest.approx(row["waiting_s"] + row["transfer_s"] + row["software_s"])
-    assert row["compute_s"] == pytest.approx(10 * ts.x_of(CELLS, 32) * 0.3e-9, rel=0.1)
+    assert row["compute_s"] == pytest.approx(10 * ts.x_of(CELLS, 16) * 0.3e-9, rel=0.1)
     assert row["estimators"]["simulation"]["time_s"] is None
 
 
 def test_replays_that_are_out_of_date_are_not_read(study: Study, replays: list[int]) -> None:
     put_machine(study.root / "machine.json")
     predicted(study)
-    for n in (8, 32):
+    for n in (4, 16):
         study.scaled_path(n).touch()
     result = predicted(study, "--no-replay")
     rows = {row["n"]: row["estimators"]["simulation"] for row in result["counts"]}
-    assert rows[4]["time_s"] is not None and rows[32]["time_s"] is None
-    assert "older than the scaled trace" in rows[8]["why_not"]
+    assert rows[2]["time_s"] is not None and rows[16]["time_s"] is None
+    assert "older than the scaled trace" in rows[4]["why_not"]
     predicted(study)
-    assert replays == [4, 8, 16, 32, 8, 32]
+    assert replays == [2, 4, 8, 16, 4, 16]
 
 
 def test_where_nothing_can_be_launched_the_machine_stands_in(
@@ -125,10 +125,10 @@ def test_where_nothing_can_be_launched_the_machine_stands_in(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("p3s.cli.pipeline._no_launch", lambda _: "no mpiexec on PATH")
-    assert run(["predict", str(study.root), "-n", "32"]) == 1
+    assert run(["predict", str(study.root), "-n", "16"]) == 1
     assert "nothing can be replayed here: no mpiexec on PATH" in capsys.readouterr().err
     put_machine(study.root / "machine.json")
-    assert run(["predict", str(study.root), "-n", "32", "--estimator", "thesis"]) == 1
+    assert run(["predict", str(study.root), "-n", "16", "--estimator", "thesis"]) == 1
     capsys.readouterr()
     assert predicted(study)["estimator"] == "machine" and replays == []
     assert "costs between two ranks stand in" in capsys.readouterr().err
@@ -139,7 +139,7 @@ def test_for_another_machine_its_messages_are_taken(
 ) -> None:
     synthetic(name="here").save(study.root / "machine.json")
     put_machine(tmp_path / "there.json")
-    other = ["predict", str(study.root), "-n", "32", "--machine", str(tmp_path / "there.json")]
+    other = ["predict", str(study.root), "-n", "16", "--machine", str(tmp_path / "there.json")]
     assert run([*other, "--json"]) in (0, 3)
     result = json.loads(capsys.readouterr().out)
     assert replays == [] and result["estimator"] == "machine"
@@ -147,7 +147,7 @@ def test_for_another_machine_its_messages_are_taken(
     assert result["residuals"] == [], "no run was made there"
     assert run([*other, "--json", "--hosts", "n0,n1"]) in (0, 3)
     result = json.loads(capsys.readouterr().out)
-    assert replays == [4, 8, 16, 32] and result["estimator"] == "simulation"
+    assert replays == [2, 4, 8, 16] and result["estimator"] == "simulation"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_for_another_machine_its_messages_are_taken(
 def test_options_that_cannot_be_are_usage_errors(
     study: Study, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["predict", str(study.root), "-n", "32", *words]) == 2
+    assert run(["predict", str(study.root), "-n", "16", *words]) == 2
     assert said in capsys.readouterr().err
 
 
@@ -177,5 +177,5 @@ def test_an_estimator_that_fails_says_why_and_the_others_go_on(
     result = predicted(study)
     assert result["estimator"] == "simulation"
     assert result["counts"][-1]["estimators"]["machine"]["why_not"] == "machine: no loop ends"
-    assert run(["predict", str(study.root), "-n", "32", "--no-replay"]) == 1
+    assert run(["predict", str(study.root), "-n", "16", "--no-replay"]) == 1
     assert "machine: no loop ends" in capsys.readouterr().err

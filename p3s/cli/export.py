@@ -26,7 +26,7 @@ Example:
   p3s export study --to extra-p
 Formats: simgrid, goal, extra-p, otf2, perfetto (docs/export.md)"""
 
-_SUFFIX = {"simgrid": ".ti", "goal": ".goal", "extra-p": ".jsonl", "otf2": ".otf2",
+_SUFFIX = {"simgrid": ".ti", "goal": ".goal", "extra-p": ".extra-p", "otf2": ".otf2",
            "perfetto": ".perfetto.json"}
 
 

@@ -38,8 +38,9 @@ class Collectives:
     """What every collective call of a run becomes; learn all kinds of ranks before expanding."""
 
     def __init__(self, trace: ScaledTrace, reason: Ints, library: Library,
-                 keep: Callable[[str, bool], bool], first_tag: int) -> None:
+                 keep: Callable[[str, bool], bool], first_tag: int, node_of: Ints) -> None:
         self.trace, self.library, self.keep, self.first_tag = trace, library, keep, first_tag
+        self.node_of = node_of
         self.mine = trace.is_kind(COLLECTIVE) & (reason == Reason.EXECUTED) & (trace.repeat > 0)
         rows = np.flatnonzero(self.mine)
         self.comms = np.unique(trace.comm[rows])
@@ -239,15 +240,18 @@ class Collectives:
         if name in VARYING:
             sizes = self._sizes(row, comm, sizes)
         blocking = blocking_of(call) == call
-        key = (name, blocking, sizes.tobytes() if name in VARYING else int(sizes[0]), p, root)
+        node = self.node_of[members]
+        key = (name, blocking, sizes.tobytes() if name in VARYING else int(sizes[0]), p, root,
+               node.tobytes())
         if key not in self._plans:
-            algorithm = chosen_name(self.library, name, sizes, blocking=blocking)
+            algorithm = chosen_name(self.library, name, sizes, node=node, blocking=blocking)
             expected = records_expected(name, algorithm, p)
             if expected > MOST_RECORDS:
                 return self._left(call, f"on {p:,} ranks it is about {expected:,} messages")
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
-            self._plans[key] = _Plan(schedule(self.library, name, sizes, root, blocking=blocking))
+            self._plans[key] = _Plan(schedule(self.library, name, sizes, root, node=node,
+                                              blocking=blocking))
         return self._plans[key]
 
     def _sizes(self, row: int, comm: int, usual: Ints) -> Ints:

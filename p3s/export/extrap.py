@@ -1,18 +1,20 @@
 """Points for Extra-P as JSON Lines: what was measured at each traced count, and what is predicted.
 
-One line is {"params": {"p": processes}, "callpath": ..., "metric": ..., "value": ...}. Predicted
-points have metrics of their own, so that a model is fitted to measured ones or to predicted ones.
+One line is {"params": {"p": processes}, "callpath": ..., "metric": ..., "value": ...}. Extra-P
+wants every metric of every call path at all coordinates of a file, so that amounts, run times and
+predictions, which are of different counts, have a file each; what does not occur at a count is 0.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
+from p3s.artefacts import write_bytes, write_json
 from p3s.errors import P3SError
-from p3s.export.place import new_file
+from p3s.export.place import new_directory
 from p3s.export.scaled import Exported
 from p3s.study import read_json
 
@@ -23,45 +25,58 @@ _NS_PER_S = 1e9
 _RUN = "run"
 _TIMES = frozenset({"cpu_ns", "wall_ns"})
 
+#: (processes, call path, metric, value); repeats are points of their own.
+Point = tuple[int, str, str, float]
+
 
 def to_extrap(study: Study, target: Path, say: Callable[[str], None]) -> Exported:
-    """Write all measured and predicted points of a study into a new file."""
+    """Write all measured and predicted points of a study into a new directory."""
     done = Exported("extra-p", max(study.counts(), default=0), target)
-    with new_file(target) as file:
-        for n, path, metric, value in points(study, done):
-            _line(file, n, path, metric, value)
-            done.records += 1
-    if not done.records:
-        raise P3SError(f"{study.root}: has no measured points; run p3s characterize")
-    done.command = f"extrap --json {target.name}"
-    done.notes += ["points of phases are means over the ranks; left out: their values per rank, "
-                   "call paths inside of phases",
-                   "all points are of strong scaling: Extra-P's default expects weak scaling"]
-    return done
-
-
-def points(study: Study, done: Exported) -> Iterator[tuple[int, str, str, float]]:
-    """Yield (processes, call path, metric, value) of all points."""
     alone: set[int] = set()
-    yield from _runs(study, done, alone)
+    files = {"times": list(_runs(study, done, alone))}
     if study.phases_path.exists():
-        yield from _phases(read_json(study.phases_path, "p3s.phases"), alone)
+        phases = read_json(study.phases_path, "p3s.phases")
+        files["times"] += _phase_times(phases, alone)
+        files["measured"] = list(_phases(phases))
     else:
         done.notes.append(f"no points of phases: {study.phases_path} is not there; run p3s phases")
     if study.prediction_path.exists():
         from p3s.predict.saved import read_prediction
 
-        yield from _predicted(read_prediction(study.prediction_path))
+        files["predicted"] = list(_predicted(read_prediction(study.prediction_path)))
     else:
         done.notes.append("no predicted points: there is no prediction; run p3s predict")
+    if not any(files.values()):
+        raise P3SError(f"{study.root}: has no points; run p3s characterize")
+    first = next(name for name in ("measured", "times", "predicted") if files.get(name))
+    done.command = f"extrap --json {target / first}.jsonl"
+    done.notes += ["points of phases are means over the ranks; left out: their values per rank, "
+                   "call paths inside of phases, intervals",
+                   "all points are of strong scaling: Extra-P's default expects weak scaling"]
+    with new_directory(target) as directory:
+        for name, points in files.items():
+            if points:
+                text = "".join(lines(points))
+                write_bytes(directory / f"{name}.jsonl", text.encode())
+                done.records += text.count("\n")
+        write_json(directory / "export.json", done.to_json())
+    return done
 
 
-def _line(file: IO[str], n: int, path: str, metric: str, value: float) -> None:
-    file.write(json.dumps({"params": {"p": n}, "callpath": path, "metric": metric,
-                           "value": value}, allow_nan=False) + "\n")
+def lines(points: Iterable[Point]) -> Iterator[str]:
+    """Yield a line per point, and one of 0 where a metric has no point at a count of others."""
+    found: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for n, path, metric, value in points:
+        found.setdefault((path, metric), {}).setdefault(n, []).append(float(value))
+    counts = sorted({n for at in found.values() for n in at})
+    for (path, metric), at in found.items():
+        for n in counts:
+            for value in at.get(n, [0.0]):
+                yield json.dumps({"params": {"p": n}, "callpath": path, "metric": metric,
+                                  "value": value}, allow_nan=False) + "\n"
 
 
-def _runs(study: Study, done: Exported, alone: set[int]) -> Iterator[tuple[int, str, str, float]]:
+def _runs(study: Study, done: Exported, alone: set[int]) -> Iterator[Point]:
     """Yield the run time of every run whose ranks had cores of their own; ``alone``: the counts."""
     from p3s.predict.measured import OFF_CORE_LIMIT, run_times
     from p3s.trace import read_run
@@ -86,7 +101,17 @@ def _runs(study: Study, done: Exported, alone: set[int]) -> Iterator[tuple[int, 
                           + " processes, where ranks shared cores or waited for one")
 
 
-def _phases(phases: Mapping[str, Any], alone: set[int]) -> Iterator[tuple[int, str, str, float]]:
+def _phase_times(phases: Mapping[str, Any], alone: set[int]) -> Iterator[Point]:
+    """Yield the time of the phases at these counts, mean over the ranks."""
+    if phases["work_unit"] in _TIMES:
+        for phase in phases["phases"]:
+            for count, at in phase["per_count"].items():
+                if int(count) in alone:
+                    seconds = (at["work"] + at["elapsed_ns"]) / int(count) / _NS_PER_S
+                    yield int(count), callpath(phase["phase"], phase["name"]), "time", seconds
+
+
+def _phases(phases: Mapping[str, Any]) -> Iterator[Point]:
     """Yield amounts of the run and its phases: means over the ranks, weights of the busiest."""
     unit = phases["work_unit"]
     work, factor = ("computation", 1 / _NS_PER_S) if unit in _TIMES else (str(unit), 1.0)
@@ -101,15 +126,13 @@ def _phases(phases: Mapping[str, Any], alone: set[int]) -> Iterator[tuple[int, s
             for metric, value in means.items():
                 totals[n, metric] = totals.get((n, metric), 0.0) + value
                 yield n, path, metric, value
-            if n in alone and unit in _TIMES:
-                yield n, path, "time", (at["work"] + at["elapsed_ns"]) / n / _NS_PER_S
     for (n, metric), value in sorted(totals.items()):
         yield n, _RUN, metric, value
     for n in sorted({n for n, _ in totals}):
         yield n, _RUN, "weight", 1.0
 
 
-def _predicted(prediction: Mapping[str, Any]) -> Iterator[tuple[int, str, str, float]]:
+def _predicted(prediction: Mapping[str, Any]) -> Iterator[Point]:
     """Yield the predicted times of the run and its phases."""
     metrics = {"compute_s": "predicted computation", "comm_s": "predicted communication"}
     for row in prediction["counts"]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Nanoseconds are the clock's ticks.
 _TICKS = 10**9
+#: Bytes of events that OTF2 keeps of each rank before it writes them: the least it allows.
+_CHUNK = 256 * 1024
 _NO_REQUEST = frozenset({"MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Rsend", "MPI_Recv",
                          "MPI_Mrecv", "MPI_Sendrecv", "MPI_Sendrecv_replace", ops.SENDRECV_RECV})
 _COLLECTIVE = {"Reduce_scatter_block": "REDUCE_SCATTER_BLOCK"}
@@ -39,6 +41,13 @@ def library() -> Any:
                        "run: pip install 'p3s[otf2]'") from err
 
 
+def _errors(otf2: Any) -> tuple[type[Exception], ...]:
+    """Return what the library raises: its own errors, and those of the C library below it."""
+    import importlib
+
+    return otf2.error.Error, importlib.import_module("_otf2").ErrorCodes.Error
+
+
 def to_otf2(study: Study, n: int, target: Path, say: Callable[[str], None]) -> Exported:
     """Write the first complete run at ``n`` processes as an archive in a new directory."""
     from p3s.trace import read_run
@@ -50,8 +59,13 @@ def to_otf2(study: Study, n: int, target: Path, say: Callable[[str], None]) -> E
         raise P3SError(f"{study.root}: no complete run at {n} processes; traced: {counts}")
     done = Exported("otf2", n, target)
     say(f"{n} processes: {runs[0].path}")
+    run = read_run(runs[0].path)
     with new_directory(target) as directory:
-        write_archive(otf2, read_run(runs[0].path), directory, done)
+        try:
+            write_archive(otf2, run, directory, done)
+        except _errors(otf2) as err:
+            why = " ".join(str(err).split())[:160]
+            raise P3SError(f"{target}: OTF2 cannot write the archive: {why}") from err
         write_json(directory / "export.json", done.to_json())
     return done
 
@@ -64,7 +78,8 @@ def write_archive(otf2: Any, run: RunTrace, directory: Path, done: Exported) -> 
         if len(rank.start_ns):
             first = min(first, int(rank.start_ns.min()))
         several[rank.rank] = int(rank.thread.max()) + 1 if rank.thread is not None else 1
-    with otf2.writer.open(str(directory), archive_name="traces", timer_resolution=_TICKS) as out:
+    with otf2.writer.open(str(directory), archive_name="traces", timer_resolution=_TICKS,
+                          chunk_size_events=_CHUNK) as out:
         out.creator = "P3S"
         made = _Definitions.of(otf2, out, run, several)
         for rank in run.ranks:
@@ -168,12 +183,13 @@ def _write_rank(otf2: Any, out: Any, made: _Definitions, run: RunTrace, rank: Ra
         writer.leave(end, region)
     done.events += len(calls)
     done.records += len(calls)
-    for key, number in records.left_out.items():
-        done.left_out[key] = done.left_out.get(key, 0.0) + number
-    lost = float(rank.counted_events)
-    if lost:
-        done.left_out["MPI calls", "the capture only counted them"] = \
-            done.left_out.get(("MPI calls", "the capture only counted them"), 0.0) + lost
+    for (call, why), number in records.left_out.items():
+        done.lacks(call, why, number)
+    if rank.counted_events:
+        done.lacks("MPI calls", "the capture only counted them", float(rank.counted_events))
+    if rank.failed_polls:
+        done.lacks("MPI_Test", "polls that found nothing are only counted",
+                   float(rank.failed_polls))
     if rank.problem:
         done.notes.append(f"rank {rank.rank}: {rank.problem}")
 

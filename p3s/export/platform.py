@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -11,10 +11,15 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from p3s.predict.network import Curve, Network
+from p3s.predict.network import Path as Path_
 from replay.steps import Ints
 
 #: Bytes per ns of a link that is no limit.
 _NO_LIMIT = 1e4
+#: Bytes that SMPI adds to every message on its way.
+_ENVELOPE = 16
+#: Sizes for which there are factors: those in the trace, if not too many, and powers of this.
+_MOST_SIZES, _GRID, _LARGEST = 500, 1.2, 1e9
 PLATFORM, HOSTS = "platform.xml", "hosts.txt"
 
 
@@ -48,13 +53,16 @@ def lines_of(curve: Curve, less: Sequence[Curve] = (), until: float = math.inf) 
     return found
 
 
-def settings(network: Network) -> tuple[dict[str, str], dict[str, str]]:
+def settings(network: Network, sizes: Sequence[int] = ()) -> tuple[dict[str, str], dict[str, str]]:
     """Return attributes of the cluster and settings of SMPI that give a network's costs.
 
     The one-way time of a message is its transfer: what the sender's call takes passes before
     SimGrid begins the transfer, and what the receiver's takes behind it, so that the latency of
-    eager messages is less by as much. Factors on latency and bandwidth per size follow the
-    transfer's curve between nodes; inside of nodes they apply too, to the latency and rate there.
+    eager messages is less by as much. Factors per size make the rest, of the transfer between
+    nodes; inside of nodes they apply too, to the latency and rate there. Where links are no limit
+    there are factors on latency and bandwidth. Where they are, a factor on the bandwidth would
+    take up that much more of the link, so that all of it is latency: exactly for ``sizes`` (the
+    bytes of messages), and for sizes between within a tenth of their distance from each other.
     """
     far, near = network.path(1), network.path(0)
     eager = far.eager_bytes if math.isfinite(far.eager_bytes) else 1e12
@@ -62,12 +70,17 @@ def settings(network: Network) -> tuple[dict[str, str], dict[str, str]]:
     latency = max(transfer[0].ns, 1e-3)
     slowest = [1.0 / line.per_byte for line in transfer if line.per_byte > 0]
     limited = far.linked and math.isfinite(network.rate)
-    rate = max([network.rate if limited else 0.0, *slowest]) or _NO_LIMIT
+    rate = network.rate if limited else max(slowest, default=_NO_LIMIT)
     inside = lines_of(near.transfer, (near.send, near.receive), eager)
     near_rate = max((1.0 / line.per_byte for line in inside if line.per_byte > 0),
                     default=_NO_LIMIT)
-    factor = [(line.above, line.ns / latency,
-               1.0 / (line.per_byte * rate) if line.per_byte > 0 else 1.0) for line in transfer]
+    if limited:
+        factor = _steps(far, rate, latency, eager, sizes)
+    else:
+        factor = [(line.above + _ENVELOPE * (line.above > 0),
+                   max(line.ns - _ENVELOPE * line.per_byte, 0.0) / latency,
+                   1.0 / (line.per_byte * rate) if line.per_byte > 0 else 1.0)
+                  for line in transfer]
     send, receive = (_overhead(curve, eager) for curve in (far.send, far.receive))
     beyond = f"{_number(eager)}:{{}}:0"
     cluster = {"speed": "1Gf", "bw": _rate(rate), "lat": f"{_seconds(latency / 2)}s",
@@ -75,7 +88,8 @@ def settings(network: Network) -> tuple[dict[str, str], dict[str, str]]:
                "loopback_bw": _rate(near_rate), "loopback_lat": f"{_seconds(inside[0].ns)}s"}
     config = {
         "smpi/lat-factor": ";".join(f"{_number(a)}:{_number(x)}" for a, x, _ in factor),
-        "smpi/bw-factor": ";".join(f"{_number(a)}:{_number(x)}" for a, _, x in factor),
+        "smpi/bw-factor": "0:1" if limited else
+        ";".join(f"{_number(a)}:{_number(x)}" for a, _, x in factor),
         "smpi/os": ";".join([*send, beyond.format(0)]),
         "smpi/ois": ";".join([*send, beyond.format(_seconds(network.post))]),
         "smpi/or": ";".join([*receive, beyond.format(0)]),
@@ -86,20 +100,50 @@ def settings(network: Network) -> tuple[dict[str, str], dict[str, str]]:
     return cluster, config
 
 
+def _steps(path: Path_, rate: float, latency: float, eager: float,
+           sizes: Sequence[int]) -> list[tuple[float, float, float]]:
+    """Return (size above which it holds, factor on the latency, 1.0) for sizes of messages."""
+    known = sorted({max(int(size), 1) for size in sizes})
+    if len(known) > _MOST_SIZES:
+        known = []
+    grid = {int(_GRID ** k) for k in range(int(math.log(_LARGEST, _GRID)) + 1)}
+    values = np.array(sorted({*known, *grid, *([int(eager), int(eager) + 1]
+                                               if eager < _LARGEST else [])}), dtype=np.float64)
+    soft = np.where(values <= eager, path.send.at(values) + path.receive.at(values), 0.0)
+    extra = np.maximum(path.transfer.at(values) - soft - (values + _ENVELOPE) / rate, 0.0)
+    between = np.concatenate(([0.0], (values[1:] + values[:-1]) / 2 + _ENVELOPE))
+    return [(a, x / latency, 1.0) for a, x in zip(between.tolist(), extra.tolist(), strict=True)]
+
+
+def lacks(network: Network) -> list[str]:
+    """Return what of a network's costs the platform does not have, one line each."""
+    found = []
+    if not network.background:
+        found.append("large messages move while ranks compute, unlike in the measured library")
+    if any(max(path.busy.ns, default=0.0) > 0 for path in network.paths.values()):
+        found.append("messages keep a link only as long as their bytes take, not the measured gap")
+    if network.burst > 0 or network.sender_buffer > 0:
+        found.append("links have no bursts")
+    if network.trunks is not None:
+        found.append("links between switches are no limit")
+    return found
+
+
 def _overhead(curve: Curve, eager: float) -> list[str]:
     """Return what a call takes for eager messages, as SMPI reads it."""
     return [f"{_number(line.above)}:{_seconds(line.ns)}:{_seconds(line.per_byte)}"
             for line in lines_of(curve) if line.above < eager]
 
 
-def write_platform(directory: Path, network: Network, node_of: Ints) -> None:
+def write_platform(directory: Path, network: Network, node_of: Ints,
+                   sizes: Iterable[int] = ()) -> None:
     """Write platform.xml and hosts.txt: one host per node, and the host of every rank.
 
-    ``node_of``: node of every rank. Latencies of paths beyond the nearest one between nodes are
-    not told apart.
+    ``node_of``: node of every rank. ``sizes``: bytes of the messages in the trace. Latencies of
+    paths beyond the nearest one between nodes are not told apart.
     """
     nodes, per = int(node_of.max()) + 1, int(np.bincount(node_of).max())
-    cluster, config = settings(network)
+    cluster, config = settings(network, sorted(sizes))
     attributes = {"id": "cluster", "prefix": "node-", "suffix": "", "radical": f"0-{nodes - 1}",
                   "core": str(per), **cluster}
     text = ["<?xml version='1.0'?>",

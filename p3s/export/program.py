@@ -68,6 +68,10 @@ class RankProgram:
         return len(self.at)
 
 
+#: Columns of a table, and what they are where nothing is said.
+_NOTHING = {"op": 0, "peer": -1, "tag": -1, "bytes": 0, "comm": -1, "call": -1, "work_ns": 0.0}
+
+
 @dataclass
 class Rows:
     """A table that is being made; columns of ``add`` may be scalars."""
@@ -78,19 +82,20 @@ class Rows:
 
     def add(self, number: int, **columns: Any) -> Ints:
         """Append entries and return their numbers; columns not named are -1, 0 for amounts."""
-        values = {"op": 0, "peer": -1, "tag": -1, "bytes": 0, "comm": -1, "call": -1,
-                  "work_ns": 0.0, **columns}
-        self.parts.append({name: np.broadcast_to(
-            np.asarray(value, dtype=np.float64 if name == "work_ns" else np.int64), (number,))
-            for name, value in values.items()})
+        part: dict[str, Any] = {}
+        for name, nothing in _NOTHING.items():
+            value = columns.get(name, nothing)
+            kind = np.float64 if name == "work_ns" else np.int64
+            part[name] = np.asarray(value, dtype=kind) if isinstance(value, np.ndarray) \
+                else np.full(number, value, dtype=kind)
+        self.parts.append(part)
         self.size += number
         return np.arange(self.size - number, self.size)
 
     def table(self) -> Table:
         """Return the table."""
         return Table(**{name: np.concatenate([part[name] for part in self.parts])
-                        for name in ("op", "peer", "tag", "bytes", "comm", "call", "work_ns")},
-                     names=self.names)
+                        for name in _NOTHING}, names=self.names)
 
 
 NONE = np.zeros(0, dtype=np.int64)
@@ -186,8 +191,7 @@ def _finished(rank: int, table: Table, at: Ints, waiting: Ints, requests: Ints) 
 def _last_wait(table: Table) -> tuple[Table, int]:
     """Return the table with an entry that only waits, and that entry's number."""
     names = table.names if "MPI_Waitall" in table.names else (*table.names, "MPI_Waitall")
-    rows = Rows(names, [{name: getattr(table, name) for name in (
-        "op", "peer", "tag", "bytes", "comm", "call", "work_ns")}], len(table))
+    rows = Rows(names, [{name: getattr(table, name) for name in _NOTHING}], len(table))
     entry = rows.add(1, op=int(Op.WAIT), call=names.index("MPI_Waitall"))
     return rows.table(), int(entry[0])
 

@@ -104,13 +104,14 @@ class Exported:
         key = (call, _WHY.get(why, why))
         self.left_out[key] = self.left_out.get(key, 0.0) + events
 
-    def take(self, written: Written) -> None:
-        """Add what a writer has written."""
+    def take(self, written: Written) -> Written:
+        """Add what a writer has written, and return it."""
         self.records += written.actions
         for (call, why), events in written.left_out.items():
             self.lacks(call, why, events)
         for what, events in written.changed.items():
             self.changed[what] = self.changed.get(what, 0.0) + events
+        return written
 
 
 def library_of_study(study: Study, collectives: str) -> Library:
@@ -128,7 +129,8 @@ def library_of_study(study: Study, collectives: str) -> Library:
 def network_of(study: Study, machine: Path | None) -> tuple[Network, list[str]]:
     """Return the costs of messages: those of a machine file, else usual ones and a note."""
     from p3s.machine.machinefile import NAME, Machine
-    from p3s.predict.network import network_from_machine, rough_network
+    from p3s.predict.estimators.machine import networks
+    from p3s.predict.network import rough_network
 
     path = machine or study.root / NAME
     if machine is None and not path.exists():
@@ -137,7 +139,9 @@ def network_of(study: Study, machine: Path | None) -> tuple[Network, list[str]]:
     found = Machine.load(path)
     if not found.network and machine is None:
         return rough_network(), [f"{path} has no costs of messages; usual ones are taken"]
-    return network_from_machine(found), []
+    if not found.network:
+        raise P3SError(f"{path} has no costs of messages; run p3s machine measure -o {path}")
+    return networks(found)[0], []
 
 
 def nodes_of(n: int, per_node: int | None) -> Ints:
@@ -148,30 +152,32 @@ def nodes_of(n: int, per_node: int | None) -> Ints:
 def to_simgrid(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
     """Write SimGrid's time-independent trace, a platform and its hosts into a new directory."""
     from p3s.export import simgrid
-    from p3s.export.platform import HOSTS, PLATFORM, write_platform
+    from p3s.export.platform import HOSTS, PLATFORM, lacks, write_platform
 
     done = Exported("simgrid", n, target)
     network, notes = network_of(study, options.machine)
     keep = _keep(simgrid.keep, options)
     run = f"smpirun -np {n} -platform {PLATFORM} -hostfile {HOSTS} -replay "
     with new_directory(target) as directory:
-        write_platform(directory, network, nodes_of(n, options.ranks_per_node))
+        sizes: set[int] = set()
         if options.turns is None:
             with _whole(study, n, options, keep, done, say) as programs:
-                done.take(simgrid.write_trace(programs, n, directory))
+                sizes |= done.take(simgrid.write_trace(programs, n, directory)).sizes
             done.command = f"cd {shlex.quote(str(target))} && {run}{simgrid.INDEX}"
         else:
             for k, programs in _sections(study, n, options, keep, done):
                 inner = directory / f"section-{k:03d}"
                 inner.mkdir()
-                done.take(simgrid.write_trace(programs, n, inner))
+                sizes |= done.take(simgrid.write_trace(programs, n, inner)).sizes
             there = shlex.quote(str(target / "section-000"))
             done.command = f"cd {there} && {run}{simgrid.INDEX}".replace(
                 f" {PLATFORM}", f" ../{PLATFORM}").replace(f" {HOSTS}", f" ../{HOSTS}")
+        write_platform(directory, network, nodes_of(n, options.ranks_per_node), sizes)
         if not options.messages:
             done.notes.append("collectives of all ranks are calls: SimGrid picks their algorithms "
                               "(--cfg=smpi/coll-selector:ompi, mpich, ...)")
-        done.notes += [*notes, "one flop is one ns of computation: hosts have 1 Gf"]
+        done.notes += [*notes, *(f"not in the platform: {text}" for text in lacks(network)),
+                       "one flop is one ns of computation: hosts have 1 Gf"]
         write_json(directory / "export.json", done.to_json())
     return done
 
@@ -214,7 +220,8 @@ def _whole(study: Study, n: int, options: Options, keep: Callable[[str, bool], b
     from p3s.export.whole import WholeRun
 
     library = library_of_study(study, options.collectives)
-    run = WholeRun(study.scaled_dir(n), library, keep)
+    run = WholeRun(study.scaled_dir(n), library, keep,
+                   node_of=nodes_of(n, options.ranks_per_node))
     if run.events > MOST_EVENTS:
         raise UsageError(f"{study.scaled_dir(n)}: the whole run has {run.events:,} events, more "
                          f"than {MOST_EVENTS:,}; write some turns of each loop: --turns 3")

@@ -37,9 +37,13 @@ def _name(call: str) -> str:
 
 @dataclass
 class Written:
-    """What was written: actions, events that are not in it by (MPI call, why), changes."""
+    """What was written: actions, events that are not in it by (MPI call, why), changes.
+
+    ``sizes``: bytes of the messages.
+    """
 
     actions: int = 0
+    sizes: set[int] = field(default_factory=set)
     left_out: dict[tuple[str, str], float] = field(default_factory=dict)
     changed: dict[str, float] = field(default_factory=dict)
 
@@ -163,6 +167,8 @@ def _waits(table: Table, rank: int) -> list[str]:
 
 def _account(table: Table, used: np.ndarray, lost: list[str], done: Written) -> None:
     """Add what a rank's events lose to the sums."""
+    sent = np.flatnonzero((used > 0) & np.isin(table.op, list(SENDING)))
+    done.sizes.update(np.unique(table.bytes[sent]).tolist())
     for entry in np.flatnonzero(used).tolist():
         op, number = int(table.op[entry]), float(used[entry])
         name = table.names[int(table.call[entry])] if table.call[entry] >= 0 else "MPI"

@@ -66,7 +66,7 @@ def replay(steps: Steps, node_of: Ints, network: Network, *, first_ns: Floats | 
         directory = Path(work)
         start = np.zeros(len(steps.ranks)) if first_ns is None else first_ns
         written = write_trace(programs, steps.n, directory, start, network.post)
-        write_platform(directory, network, node_of)
+        write_platform(directory, network, node_of, written.sizes)
         _run([smpirun, "-np", str(steps.n), "-platform", PLATFORM, "-hostfile", HOSTS,
               "-trace", "-trace-file", _TIMELINE, "--cfg=tracing/precision:9",
               "--log=root.thresh:warning", "-replay", INDEX], directory, patience_s)

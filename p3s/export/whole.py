@@ -37,12 +37,13 @@ class WholeRun:
     """All events of all ranks of a scaled trace.
 
     library: whose algorithms collectives follow that become messages; keep: those that do not.
+    trace: what the directory holds, read before. node_of: node of every rank, default: one each.
     ``left_out``: (MPI call, why) -> events of the run that are not in the programs; computation
     before them stays. Raises P3SError where the order of events is not known.
     """
 
     def __init__(self, scaled_dir: Path, library: Library, keep: Keep,
-                 trace: ScaledTrace | None = None) -> None:
+                 trace: ScaledTrace | None = None, node_of: Ints | None = None) -> None:
         self.trace = trace or read_scaled(scaled_dir)
         order = read_json(Path(scaled_dir) / "order.json", "p3s.order") \
             if (Path(scaled_dir) / "order.json").exists() else None
@@ -56,9 +57,13 @@ class WholeRun:
         self.n = self.trace.n
         self.calls = calls_of(self.trace)
         self.reason = reasons_of(self.trace)
+        self.work = np.where(self.trace.is_op(*_INIT), 0.0, self.trace.work)
         self._match()
         self._kinds: list[Kind] | None = []
-        self._first_pass(library, keep)
+        node_of = np.arange(self.n, dtype=np.int64) if node_of is None else node_of
+        self.collectives = Collectives(self.trace, self.reason, library, keep, len(self.tags),
+                                       node_of)
+        self._first_pass()
         self.left_out = self._count_left_out()
 
     @property
@@ -100,9 +105,8 @@ class WholeRun:
         mine = slice(int(kind.first[0]), int(kind.first[0]) + kind.rows)
         return replace(kind, some=kind.some or bool(self.calls.prefer[mine].any()))
 
-    def _first_pass(self, library: Library, keep: Keep) -> None:
+    def _first_pass(self) -> None:
         trace, calls = self.trace, self.calls
-        self.collectives = Collectives(trace, self.reason, library, keep, first_tag=len(self.tags))
         of_request = request_kinds(calls)
         samples: list[Sample] = []
         total = 0
@@ -187,11 +191,10 @@ class WholeRun:
         here = PLAIN[self.calls.op[mine]]
         here = np.where(both, int(Op.ISEND), here)
         here = np.where(runs, here, int(Op.REST))
-        early = trace.is_op(*_INIT)[mine]
         columns: dict[str, Any] = {
             "peer": trace.peer[mine], "tag": self.tag[mine], "bytes": trace.bytes[mine],
             "comm": trace.comm[mine], "call": trace.op[mine],
-            "work_ns": np.where(early, 0.0, trace.work[mine])}
+            "work_ns": self.work[mine]}
         rows = Rows(names, [])
         rows.add(kind.rows, op=here, **columns)
         # The same without the call: what of a row is left out is only its computation.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,7 @@ class PhaseCost:
     waiting: str
     sure: str
     bar: dict[str, float]
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class PhaseCurves:
     share: str
     counts: list[int]
     parts: dict[str, list[float | None]]
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class LawRow:
 
     name: str
     parts: dict[str, tuple[Maths, str]]
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ class Limit:
     share_text: str
     since: str
     text: str
+    key: str = ""
 
 
 def phase_costs(prediction: Mapping[str, Any]) -> tuple[list[PhaseCost], str]:
@@ -118,7 +122,7 @@ def phase_costs(prediction: Mapping[str, Any]) -> tuple[list[PhaseCost], str]:
             percent(time / whole if whole else 0.0), seconds(amount(phase.get("compute_s"))),
             seconds(amount(phase.get("comm_s"))), seconds(amount(phase.get("waiting_s"))),
             _sure(phase), {kind: value / whole if whole else 0.0 for kind, value in parts.items()},
-        ))
+            _key(phase)))
     rest = phases[MAX_PHASES:]
     cut = ""
     if rest:
@@ -206,15 +210,15 @@ def phase_curves(prediction: Mapping[str, Any]) -> list[PhaseCurves]:
         curves.append(PhaseCurves(
             visible(str(phase["name"]), 80), percent(phase_time(phase) / whole),
             [row["n"] for row in few],
-            {kind: values for kind, values in parts.items() if any(values)}))
+            {kind: values for kind, values in parts.items() if any(values)}, _key(phase)))
     return curves
 
 
 LAW_PARTS = ("time", "compute", "transfer", "waiting", "software")
 
 
-def law_rows(prediction: Mapping[str, Any]) -> tuple[list[str], list[LawRow], str]:
-    """Return the parts that have laws, the laws of each phase, and what was left out.
+def law_rows(prediction: Mapping[str, Any]) -> tuple[list[LawRow], str]:
+    """Return the laws of each phase, and what was left out.
 
     Phases come with the largest time at the largest count first.
     """
@@ -224,35 +228,31 @@ def law_rows(prediction: Mapping[str, Any]) -> tuple[list[str], list[LawRow], st
         parts = {}
         for part in LAW_PARTS:
             law = mapping(mapping(entry.get("parts")).get(part))
-            if text := words(law.get("text"), 400):
+            if (text := words(law.get("text"), 400)) and text != "0":
                 error = amount(law.get("error"))
                 parts[part] = maths(text), "" if error is None else f"within {percent(error)}"
         if parts:
-            name = words(entry.get("name")) or str(entry.get("phase"))
-            found.append((last.get(str(entry.get("phase")), 0.0), LawRow(visible(name), parts)))
+            key = str(entry.get("phase"))
+            name = words(entry.get("name")) or visible(key)
+            found.append((last.get(key, 0.0), LawRow(name, parts, key)))
     found.sort(key=lambda pair: -pair[0])
     shown = [row for _, row in found[:LAWS]]
     cut = f"The laws of {len(found) - LAWS} more phases are in prediction.json." \
         if len(found) > LAWS else ""
-    return [part for part in LAW_PARTS if any(part in row.parts for row in shown)], shown, cut
+    return shown, cut
 
 
-def limits_of(prediction: Mapping[str, Any], most: int = 8) -> list[Limit]:
+def limits_of(prediction: Mapping[str, Any], most: int = 6) -> list[Limit]:
     """Return what limits scaling, the largest share of the lost core time first."""
     found = []
     for entry in rows(prediction.get("limits"))[:most]:
         share = amount(entry.get("share"))
         since = count(entry.get("n"))
         name = words(entry.get("name")) or visible(str(entry.get("phase", "?")))
-        text = words(entry.get("text"), 600).removeprefix(f"{name}: ")
+        text = words(entry.get("text"), 600).removeprefix("phase ").removeprefix(f"{name}: ")
         found.append(Limit(
             name,
             str(entry.get("because")) if entry.get("because") in KINDS else "comm",
             min(share or 0.0, 1.0), percent(share),
-            "" if since is None else f"{since:,}", text))
+            "" if since is None else f"{since:,}", text, _key({**entry, "name": name})))
     return found
-
-
-def lost_share(limits: Sequence[Limit]) -> float:
-    """Return the share of the lost core time that these limits name."""
-    return min(sum(limit.share for limit in limits), 1.0)

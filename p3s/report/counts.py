@@ -115,9 +115,9 @@ def core_hours(value: float | None) -> str:
     """Return a cost in core-hours with three figures."""
     if value is None:
         return NOT_KNOWN
-    if value == 0 or value >= 0.001:
-        return f"{value:,.0f}" if value >= 999.5 else f"{value:.3g}"
-    return f"{value:.1e}"
+    if 0 < value < 0.001:
+        return "<0.001"
+    return f"{value:,.0f}" if value >= 999.5 else f"{value:.3g}"
 
 
 def thinned(values: list[T], most: int) -> list[T]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import defaultdict
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -40,7 +41,7 @@ class Figures:
     stacks: list[tuple[str, str, str, Markup, Markup]]
     kinds: list[Legend]
     phases: list[Legend]
-    curves: list[tuple[str, str, Markup]]
+    curves: list[tuple[str, str, str, Markup]]
     curve_kinds: list[Legend]
     estimates: Markup
     interval: Markup
@@ -56,13 +57,14 @@ def figures_of(view: View) -> Figures:
     stacks = view.stacks
     kinds = [kind for kind in KINDS if any(kind in curve.parts for curve in view.curves)]
     return Figures(
-        Markup(speedup_chart(view.prediction)),
-        Markup(efficiency_chart(view.prediction)),
+        Markup(speedup_chart(view.prediction, view.regression)),
+        Markup(efficiency_chart(view.prediction, view.regression)),
         [(key, name, what, Markup(stack_chart(stacks, key, by_phase=False)),
           Markup(stack_chart(stacks, key, by_phase=True)))
          for key, (name, what) in MEASURES.items()],
         kind_legend(stacks), phase_legend(stacks),
-        [(curve.name, curve.share, Markup(phase_chart(curve))) for curve in view.curves],
+        [(curve.name, curve.share, view.equations.places.get(curve.key, ""),
+          Markup(phase_chart(curve))) for curve in view.curves],
         [Legend(f"k-{kind}", KIND_NAMES[kind]) for kind in kinds],
         Markup(estimate_chart(view.estimates)),
         Markup(interval_chart(view.interval_parts, view.interval_whole)),
@@ -90,7 +92,8 @@ def render(view: View) -> str:
     return page.render(
         view=view, figures=figures_of(view), style=style, digest=digest,
         verdict_class=verdict_class, shares_head=SHARES_HEAD, estimate_head=ESTIMATE_HEAD,
-        residual_head=RESIDUAL_HEAD,
+        residual_head=RESIDUAL_HEAD, names=KIND_NAMES,
+        places=defaultdict(str, view.equations.places),
     )  # fmt: skip
 
 
@@ -98,10 +101,19 @@ def environment() -> Environment:
     """Return the templates: texts are escaped, a name that is not known is an error."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-    return Environment(
+    found = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         loader=FunctionLoader(_text),
     )
+    found.filters["breakable"] = breakable
+    return found
+
+
+def breakable(name: str) -> Markup:
+    """Return the name of a phase, escaped, that may be broken between its calls."""
+    from markupsafe import Markup, escape
+
+    return Markup("+<wbr>").join(escape(part) for part in name.split("+"))
 
 
 def _text(name: str) -> str:

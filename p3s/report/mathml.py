@@ -193,7 +193,8 @@ def _show(node: Node) -> str:
         parts = []
         for k, (sign, term) in enumerate(node[1]):
             parts += [_mo("−" if sign == "-" else "+")] if k else []
-            parts.append(_show(term))
+            bare = not k or term[0] != "neg" and (sign == "+" or term[0] != "add")
+            parts.append(_show(term) if bare else _fenced(_show(term)))
         return _row(*parts)
     if kind == "mul":
         return _product(node[1], node[2])
@@ -230,7 +231,8 @@ def _product(over: list[Node], under: list[Node]) -> str:
             below.append(_raised(factor[1], factor[2][1]))
         else:
             above.append(factor)
-    line = _factors(above or [("num", "1")])
+    above = [factor for factor in above if factor != ("num", "1")] or [("num", "1")]
+    line = _factors(above)
     if not below:
         return line
     return f"<mfrac>{line}{_factors(below)}</mfrac>"

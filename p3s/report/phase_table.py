@@ -70,11 +70,14 @@ def of_ranks(ranks: int, count: int) -> str:
 # ---- where a call or a loop is -----------------------------------------------------------------
 def loop_place(calls: Iterable[Call], sites: Mapping[str, Sequence[str]], places: Places) -> str:
     """Return the innermost function around all calls of a loop, with the lines they are at."""
-    stacks = [
-        stack(sites[site], places)[::-1]
-        for site in dict.fromkeys(call.site for call in calls)
-        if sites.get(site)
-    ]
+    used = dict.fromkeys(call.site for call in calls)
+    return place_of([sites[site] for site in used if sites.get(site)], places)
+
+
+def place_of(calls: Iterable[Sequence[str]], places: Places) -> str:
+    """Return the innermost function around calls, given by their frames, with their lines."""
+    stacks = [stack(frames, places)[::-1] for frames in calls]
+    stacks = [frames for frames in stacks if frames]
     if not stacks:
         return NOT_KNOWN
     depth = 0

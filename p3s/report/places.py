@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from p3s.errors import P3SError
 from p3s.study import Study
@@ -39,6 +40,23 @@ def _traced_ns(study: Study) -> int | None:
         except OSError:
             continue
     return min(times, default=None)
+
+
+def phase_places(model: Mapping[str, Any], places: Mapping[str, Where]) -> dict[int, str]:
+    """Return where the calls of each phase are: their innermost common function with its lines.
+
+    Phases whose place is not known in the program's source are left out.
+    """
+    from p3s.report.phase_table import place_of
+
+    found = {}
+    for phase in model["phases"]:
+        sites = dict.fromkeys(model["items"][i]["site"] for i in phase["items"])
+        place = place_of([model["sites"][site] for site in sites if model["sites"].get(site)],
+                         places)
+        if ":" in place:
+            found[int(phase["phase"])] = place
+    return found
 
 
 def call_place(frames: Sequence[str], places: Mapping[str, Where]) -> tuple[str, str]:

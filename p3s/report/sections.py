@@ -17,7 +17,7 @@ from p3s.report.equations import (
     verdict_rows,
 )
 from p3s.report.mathml import Maths, maths, plain
-from p3s.report.places import resolve_sites
+from p3s.report.places import phase_places, resolve_sites
 from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
 from p3s.report.text import percent, visible
 from p3s.study import Study
@@ -51,7 +51,10 @@ class PhaseEquations:
 
 @dataclass(frozen=True)
 class Equations:
-    """The model of a report: grid and symbols, phases with the largest share first, next runs."""
+    """The model of a report: grid and symbols, phases with the largest share first, next runs.
+
+    places: where the calls of a phase are, by its number.
+    """
 
     notes: list[str]
     symbols: list[tuple[str, str]]
@@ -61,6 +64,7 @@ class Equations:
     verdict_head: list[str]
     verdicts: list[list[str]]
     next: list[str]
+    places: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,7 @@ def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
         [visible(note, 2000) for note in notes],
         [(visible(name), visible(what, 400)) for name, what in symbols], RULE_HEAD, made, cut,
         VERDICT_HEAD, verdict_rows(model), [next_text(each) for each in model.get("next", [])],
+        {str(k): place for k, place in phase_places(model, places).items()},
     )  # fmt: skip
 
 

@@ -81,8 +81,15 @@ def estimates_of(prediction: Mapping[str, Any]) -> list[Estimate]:
         why = words(entry.get("why_not"))
         found.append(Estimate(
             visible(str(name), 60), ESTIMATORS.get(name, ""), name == chosen, time, low, high,
-            cells, [*([why] if why else []), *lines(entry.get("notes"))]))
+            cells, _few([*([why] if why else []), *lines(entry.get("notes"))])))
     return found
+
+
+def _few(notes: list[str], most: int = 3) -> list[str]:
+    """Return the first notes of a list; the others are among what was approximated."""
+    notes = list(dict.fromkeys(notes))
+    more = len(notes) - most
+    return [*notes[:most], *([f"and {more} more, below"] if more > 0 else [])]
 
 
 def interval_parts(prediction: Mapping[str, Any]) -> list[IntervalPart]:

@@ -9,7 +9,7 @@ from typing import Any
 from p3s.report.counts import core_hours, factors
 from p3s.report.points import checked_rows, row_is_doubtful
 from p3s.report.text import factor, interval, percent, seconds, visible
-from p3s.report.values import amount, count, mapping, rows, words
+from p3s.report.values import amount, count, mapping, rows
 
 Rows = Sequence[Mapping[str, Any]]
 _BECAUSE = {"compute": "computation that does not shrink", "transfer": "data on its way",
@@ -31,8 +31,12 @@ def verdict_of(prediction: Mapping[str, Any]) -> str:
     return " ".join(verdict_sentences(prediction))
 
 
-def verdict_sentences(prediction: Mapping[str, Any]) -> list[str]:
-    """Return the result, the most important sentence first."""
+def verdict_sentences(prediction: Mapping[str, Any],
+                      places: Mapping[str, str] | None = None) -> list[str]:
+    """Return the result, the most important sentence first.
+
+    places: where the calls of a phase are in the program, by its number.
+    """
     found = checked_rows(prediction)
     doubtful = any(map(row_is_doubtful, found))
     first, last = found[0], found[-1]
@@ -51,9 +55,9 @@ def verdict_sentences(prediction: Mapping[str, Any]) -> list[str]:
         top = phases[0]
         kind = "communication" if _amount(top, "comm_s") > _amount(top, "compute_s") \
             else "computation"
-        said.append(f"Phase {visible(str(top['name']))} takes most of the time at {last['n']} "
+        said.append(f"Phase {_named(top, places)} takes most of the time at {last['n']} "
                     f"({percent(phase_time(top) / whole)}, mostly {kind}).")
-    said += _limit(prediction, last)
+    said += _limit(prediction, last, places)
     if doubtful:
         said[0] = f"Not representative: {said[0][0].lower()}{said[0][1:]}"
     return said
@@ -67,7 +71,7 @@ def _between(row: Mapping[str, Any]) -> str:
 def _knee(prediction: Mapping[str, Any], found: Rows) -> list[str]:
     threshold = amount(prediction.get("knee_efficiency"))
     threshold = 0.5 if threshold is None else threshold
-    limit, knee = percent(threshold), count(prediction.get("knee"))
+    limit, knee = f"{100 * threshold:.3g} %", count(prediction.get("knee"))
     best = mapping(prediction.get("recommended"))
     n, efficiency = count(best.get("n")), amount(best.get("efficiency"))
     worth = []
@@ -84,7 +88,14 @@ def _knee(prediction: Mapping[str, Any], found: Rows) -> list[str]:
     return [f"Efficiency stays above {limit} up to there."]
 
 
-def _limit(prediction: Mapping[str, Any], last: Mapping[str, Any]) -> list[str]:
+def _named(phase: Mapping[str, Any], places: Mapping[str, str] | None) -> str:
+    """Return the name of a phase, and where it is."""
+    place = (places or {}).get(str(phase.get("phase")))
+    return visible(str(phase.get("name", "?"))) + (f" ({place})" if place else "")
+
+
+def _limit(prediction: Mapping[str, Any], last: Mapping[str, Any],
+           places: Mapping[str, str] | None) -> list[str]:
     """Return what costs most of the lost core time, if something does."""
     limits = rows(prediction.get("limits"))
     if not limits:
@@ -92,8 +103,12 @@ def _limit(prediction: Mapping[str, Any], last: Mapping[str, Any]) -> list[str]:
     share, because = amount(limits[0].get("share")), _BECAUSE.get(str(limits[0].get("because")))
     if not share or because is None:
         return []
-    return [f"What limits it first: {words(str(limits[0].get('name', '?')))}, with "
-            f"{percent(share)} of the core time lost at {last['n']} processes, mostly {because}."]
+    lost = f"{percent(share)} of the core time lost at {last['n']} processes, mostly {because}"
+    none: Mapping[str, Any] = {}
+    top = max(last["phases"], key=phase_time, default=none)
+    if top.get("phase", -3) == limits[0].get("phase"):
+        return [f"It makes up {lost}."]
+    return [f"What limits scaling first is {_named(limits[0], places)}: {lost}."]
 
 
 def phase_time(phase: Mapping[str, Any]) -> float:
@@ -126,7 +141,7 @@ def figures(prediction: Mapping[str, Any]) -> list[Figure]:
         shown.append(Figure("Worth using", f"{n:,}", below or "processes"))
     knee, limit = count(prediction.get("knee")), amount(prediction.get("knee_efficiency"))
     if limit is not None and len(found) > 1 and not any(map(row_is_doubtful, found)):
-        shown.append(Figure(f"Below {percent(limit)} from", f"{knee:,}" if knee else "never",
+        shown.append(Figure(f"Below {100 * limit:.3g} % from", f"{knee:,}" if knee else "never",
                             "processes on" if knee else f"up to {last['n']:,} processes"))
     cost = amount(last.get("cost_core_h"))
     if cost is not None:

@@ -26,6 +26,7 @@ from p3s.report.gaps import gaps_of
 from p3s.report.matrices import MatrixView, matrices_of
 from p3s.report.points import Point, checked_rows, points_of, row_is_doubtful
 from p3s.report.provenance import commands_of, facts_of, shown_command
+from p3s.report.regression import Regression, regression_of
 from p3s.report.sections import (
     Account,
     Equations,
@@ -65,6 +66,7 @@ class View:
     verdict: str
     sentences: list[str]
     figures: list[Figure]
+    regression: Regression
     doubts: list[str]
     not_representative: list[str]
     baseline_n: int
@@ -75,7 +77,6 @@ class View:
     phases: list[PhaseCost]
     phases_cut: str
     curves: list[PhaseCurves]
-    law_parts: list[str]
     laws: list[LawRow]
     laws_cut: str
     limits: list[Limit]
@@ -100,28 +101,31 @@ class View:
 
 def build_view(study: Study) -> View:
     """Read a study that has a prediction and return what its report shows."""
-    return view_of(study, read_prediction(study.root))
+    return view_of(study, read_prediction(study.root), checked=True)
 
 
-def view_of(study: Study, prediction: Mapping[str, Any]) -> View:
+def view_of(study: Study, prediction: Mapping[str, Any], checked: bool = False) -> View:
     """Return what a report of this prediction shows; keys that it lacks are not shown.
 
-    Raises P3SError where its counts do not make sense.
+    checked: it is known to be complete and sound (p3s.predict.saved). Raises P3SError where its
+    counts do not make sense.
     """
     model = read_json(study.model_path, "p3s.model")
     rows = checked_rows(prediction)
     last = rows[-1]
     replays = _replays(study, [row["n"] for row in rows])
+    equations = equations_of(study, model)
     costs, phases_cut = phase_costs(prediction)
-    law_parts, laws, laws_cut = law_rows(prediction)
+    laws, laws_cut = law_rows(prediction)
     return View(
         title=visible(study.root.resolve().name) or "study",
         command=shown_command(study.command(), 400),
         version=__version__,
         prediction=prediction,
         verdict=verdict_of(prediction),
-        sentences=verdict_sentences(prediction),
+        sentences=verdict_sentences(prediction, equations.places),
         figures=figures(prediction),
+        regression=regression_of(prediction, checked),
         doubts=lines(prediction.get("low_confidence")),
         not_representative=lines(prediction.get("not_representative")),
         baseline_n=rows[0]["n"],
@@ -132,7 +136,6 @@ def view_of(study: Study, prediction: Mapping[str, Any]) -> View:
         phases=costs,
         phases_cut=phases_cut,
         curves=phase_curves(prediction),
-        law_parts=law_parts,
         laws=laws,
         laws_cut=laws_cut,
         limits=limits_of(prediction),
@@ -147,7 +150,7 @@ def view_of(study: Study, prediction: Mapping[str, Any]) -> View:
         holdout=holdout_of(model),
         matrices=matrices_of(study, last["n"]),
         account=account_of(study),
-        equations=equations_of(study, model),
+        equations=equations,
         instructions=instructions_of(model),
         computation=computation_of(study, model, [row["n"] for row in rows]),
         gaps=gaps_of(study, model, prediction, replays),

@@ -33,10 +33,11 @@ if TYPE_CHECKING:
     from replay.collectives.library import Library
     from replay.scaled import ScaledTrace
 
-#: Turns of a loop that are put into one window; where links have queues, or messages cross from
-#: one turn to the next; steps of all ranks in a window, as far as the rows of the trace tell.
+#: Turns of a loop that are put into one window, at least and at most, and steps of all ranks in it,
+#: as far as the rows of the trace tell: where that is not many, and where turns are not
+#: independent (queues at links, messages from one turn to the next).
 TURNS, MANY_TURNS, FEWEST_TURNS = 6, 24, 4
-MOST_IN_WINDOW = 1_500_000
+FEW_STEPS, MANY_STEPS = 100_000, 1_000_000
 #: Libraries that move large messages only while their rank is inside a call.
 _NO_PROGRESS = ("openmpi", "mpich")
 _NS_PER_S = 1e9
@@ -155,8 +156,8 @@ def prepare(study: Study, n: int, library: Library, setting: Setting, cores: int
 
     directory = study.scaled_dir(n)
     trace = read_scaled(directory)
-    many = int(np.clip(MOST_IN_WINDOW // max(trace.rows, 1), FEWEST_TURNS, MANY_TURNS))
-    turns = many if queues else min(TURNS, many)
+    many = int(np.clip(MANY_STEPS // max(trace.rows, 1), FEWEST_TURNS, MANY_TURNS))
+    turns = many if queues else min(max(FEW_STEPS // max(trace.rows, 1), TURNS), many)
     repeated = not _in_order(directory)  # each section is a phase, its steps those of one turn
     sections = read_sections(directory, turns=turns, trace=trace)
     if turns < many and any(_crosses(section) for section in sections):
@@ -252,11 +253,13 @@ def simulated(ready: Prepared, costs: tuple[Network, Network, Network],
     notes: list[str] = []
     overlap = math.isfinite(costs[0].rate) and len(np.unique(ready.node_of)) > 1
     for loop in ready.loops:
-        plain = [folded(loop, _runner(ready, network, notes), overlap=overlap)
+        even = folded(loop, _runner(ready, costs[0], notes), overlap=overlap)
+        # What had to be changed so that all ranks end is told once, for the typical costs.
+        plain = [even if network == costs[0]
+                 else folded(loop, _runner(ready, network, []), overlap=overlap)
                  for network in costs]
-        even = plain[0]
         typical = even.sums if variation is None or not variation.varies \
-            else _varied(ready, loop, costs[0], variation, even, notes, overlap)
+            else _varied(ready, loop, costs[0], variation, even, overlap)
         total[:PARTS] += typical
         total[PARTS] += np.maximum(typical[0] - np.maximum(even.sums[0] - plain[1].sums[0], 0), 0)
         total[PARTS + 1] += typical[0] + np.maximum(plain[2].sums[0] - even.sums[0], 0)
@@ -286,13 +289,13 @@ def _runner(ready: Prepared, network: Network, notes: list[str], *,
 
 
 def _varied(ready: Prepared, loop: Loop, network: Network, variation: Variation, even: Folded,
-            notes: list[str], overlap: bool) -> Floats:
+            overlap: bool) -> Floats:
     """Return the mean of some simulations in which computation varies."""
     windows = max(_LONGER * even.windows, _FEWEST_WINDOWS) if loop.chained else 0
     size = len(loop.full) + windows * (len(loop.window) if loop.window is not None else 0)
     repeats = int(np.clip(_STEPS // max(size, 1), *_REPEATS))
     total = np.zeros((PARTS, loop.cells))
     for repeat in range(repeats):
-        run = _runner(ready, network, notes, variation=variation, seed=repeat)
+        run = _runner(ready, network, [], variation=variation, seed=repeat)
         total += folded(loop, run, windows=windows, overlap=overlap).sums / repeats
     return total

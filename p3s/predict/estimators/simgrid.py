@@ -100,9 +100,9 @@ def _runner(ready: Prepared, loop: Loop, network: Network,
 
 def _not_in_simgrid(network: Network, ready: Prepared) -> list[str]:
     """Say what of the costs SimGrid's platform does not have."""
-    found = []
-    if not network.background:
-        found.append("large messages move while ranks compute, unlike in the measured library")
+    from p3s.export.platform import lacks
+
+    found = lacks(network)
     if ready.distance is not None:
         found.append("all nodes are equally far from each other")
     return found

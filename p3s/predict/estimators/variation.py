@@ -1,10 +1,15 @@
-"""How computation varies in the traced runs, for simulations."""
+"""How computation varies in the traced runs, for simulations.
+
+Only what differs between ranks makes them wait. Turns that are longer for all ranks at once (every
+seventh, say) are as variable in compute.json, so a traced run tells which share is each rank's own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,17 +19,29 @@ from replay.steps import Floats, Ints
 if TYPE_CHECKING:
     from p3s.study import Study
 
+#: Capture files of a run that is read for it, in bytes, at most, where there is a smaller one.
+_MOST_BYTES = 64 << 20
+#: Stretches between two calls that occur less often on a rank tell nothing about single turns.
+_LEAST_OCCURRENCES = 10
+#: Units of work that are times.
+_NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
+
 
 @dataclass(frozen=True)
 class Variation:
-    """Variability of each phase, in the order of the columns of the cells (rank x phases)."""
+    """Variability of each phase, in the order of the columns of the cells (rank x phases).
+
+    ``own``: share of the deviations of turns that ranks do not have in common, 0 to 1.
+    """
 
     spreads: tuple[Spread, ...]
+    own: float = 1.0
 
     @property
     def varies(self) -> bool:
         """Whether there is any."""
-        return any(one.ranks != EVEN or one.turns != EVEN for one in self.spreads)
+        return any(one.ranks != EVEN or (one.turns != EVEN and self.own > 0)
+                   for one in self.spreads)
 
     def ranks(self, n: int, rng: np.random.Generator) -> Floats:
         """Return the lasting factor of every cell, mean 1; drawn by rank and phase."""
@@ -45,7 +62,7 @@ class Variation:
         for k, one in enumerate(self.spreads):
             if one.turns != EVEN:
                 mine = busy[phase == k]
-                drawn[mine] *= one.turns.sample(rng, len(mine))
+                drawn[mine] *= 1.0 + self.own * (one.turns.sample(rng, len(mine)) - 1.0)
         return drawn
 
 
@@ -63,4 +80,60 @@ def variation_of(study: Study, phases: Sequence[int]) -> Variation | None:
              for phase in content.get("phases", ()) if "phase" in phase and "spread" in phase}
     if not known:
         return None
-    return Variation(tuple(known.get(phase, Spread()) for phase in phases))
+    return Variation(tuple(known.get(phase, Spread()) for phase in phases), _own(study))
+
+
+def _own(study: Study) -> float:
+    """Return ``own_share`` of the largest traced run that is not too large; 1 if none tells."""
+    from p3s.trace import read_run
+
+    runs = [run for run in (study.timed_runs() or study.runs())
+            if run.status == "complete" and run.np > 1]
+    sizes = {run.path: sum(file.stat().st_size for file in Path(run.path).iterdir()
+                           if file.is_file()) for run in runs}
+    small = [run for run in runs if sizes[run.path] <= _MOST_BYTES]
+    chosen = max(small, key=lambda run: (run.np, -run.rep), default=None) or \
+        min(runs, key=lambda run: sizes[run.path], default=None)
+    if chosen is None:
+        return 1.0
+    return own_share(read_run(chosen.path))
+
+
+def own_share(run: Any) -> float:
+    """Return the share of the deviations of single turns that is each rank's own, 0 to 1.
+
+    ``run``: a RunTrace. A turn is the k-th time that a rank computes between the same two places;
+    its deviation is its time over the rank's mean of these, less one. What ranks with as many of
+    them have in common is the mean of their k-th deviations. The result is the root of the
+    variance about that over the whole variance, weighted by time; 1 where no two ranks can be
+    compared or work is no time.
+    """
+    if run.work_unit not in _NS_UNITS:
+        return 1.0
+    # Calls of one place in the program, to whatever partner.
+    number_of: dict[tuple[str, int], int] = {}
+    place_of = np.array([number_of.setdefault((call.op, call.site), len(number_of))
+                         for call in run.calls], dtype=np.int64)
+    parts: dict[tuple[int, int], list[Floats]] = {}
+    for rank in run.ranks:
+        if len(rank.call) < _LEAST_OCCURRENCES:
+            continue
+        place, work = place_of[rank.call], np.asarray(rank.work, dtype=np.float64)
+        stretch = place[:-1] * len(number_of) + place[1:]
+        order = np.argsort(stretch, kind="stable")
+        values, first, count = np.unique(stretch[order], return_index=True, return_counts=True)
+        for which, begin, number in zip(values.tolist(), first.tolist(), count.tolist(),
+                                        strict=True):
+            times = work[1:][order[begin:begin + number]]
+            if number >= _LEAST_OCCURRENCES and times.mean() > 0:
+                parts.setdefault((which, number), []).append(times)
+    whole = own = 0.0
+    for rows in parts.values():
+        if len(rows) > 1:
+            table = np.stack(rows)
+            mean = table.mean(axis=1, keepdims=True)
+            off = table / mean - 1.0
+            weight = mean * len(rows) / (len(rows) - 1)  # the common part is a mean of the same
+            own += float((weight * (off - off.mean(axis=0)) ** 2).sum())
+            whole += float((mean * off ** 2).sum())
+    return float(np.sqrt(min(own / whole, 1.0))) if whole > 0 else 1.0

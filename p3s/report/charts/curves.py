@@ -8,6 +8,7 @@ from typing import Any
 from p3s.report.charts.draw import Svg
 from p3s.report.charts.scales import Linear, Log, nice_top, spaced
 from p3s.report.points import Point, checked_rows, points_of
+from p3s.report.regression import Regression
 from p3s.report.text import factor, interval, percent, seconds
 from p3s.report.values import amount, count, mapping
 
@@ -17,10 +18,11 @@ LEFT, RIGHT, TOP, BOTTOM = 52.0, 18.0, 14.0, 46.0
 Scale = Callable[[float], float]
 
 
-def speedup_chart(prediction: Mapping[str, Any]) -> str:
-    """Return speedup over processes, both logarithmic."""
+def speedup_chart(prediction: Mapping[str, Any], beside: Regression | None = None) -> str:
+    """Return speedup over processes, both logarithmic; beside: what a regression says."""
     points = points_of(prediction)
     shown = [v for p in points for v in (p.speedup, p.low, p.high, p.ideal, p.model) if v]
+    shown += [value for _, value in _mid(points, prediction, beside)]
     high = max(1.0, *shown) * 1.08
     low = max(min(1.0, *shown) / 1.12, high / 2.0**16)  # what is near zero must not flatten it
     svg = Svg(WIDTH, HEIGHT, f"Speedup over the number of processes, relative to {points[0].n}; "
@@ -30,11 +32,12 @@ def speedup_chart(prediction: Mapping[str, Any]) -> str:
     _frame(svg, prediction, points, x, [(y(tick), f"{tick:,.3g}x") for tick in y.powers()])
     first, last = points[0], points[-1]
     svg.polyline([(x(first.n), y(first.ideal)), (x(last.n), y(last.ideal))], "ideal")
+    _regression(svg, prediction, points, beside, x, lambda n, value: y(value))
     _series(svg, prediction, points, x, y, lambda point, value: value, rising=True)
     return svg.markup()
 
 
-def efficiency_chart(prediction: Mapping[str, Any]) -> str:
+def efficiency_chart(prediction: Mapping[str, Any], beside: Regression | None = None) -> str:
     """Return efficiency over processes; empty where there is one count only."""
     points = points_of(prediction)
     if len(points) < 2:
@@ -57,7 +60,8 @@ def efficiency_chart(prediction: Mapping[str, Any]) -> str:
     limit = amount(prediction.get("knee_efficiency"))
     if limit is not None and 0 < limit < top:
         svg.line((LEFT, y(limit)), (WIDTH - RIGHT, y(limit)), "limit")
-        svg.text(LEFT + 6, y(limit) + 15, f"{percent(limit)}: worth it above", "note")
+        svg.text(LEFT + 6, y(limit) + 15, f"{100 * limit:.3g} %: worth it above", "note")
+    _regression(svg, prediction, points, beside, x, lambda n, value: y(value * base / n))
     _series(svg, prediction, points, x, y, efficiency, rising=False)
     return svg.markup()
 
@@ -86,6 +90,30 @@ def _frame(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x: 
             svg.text(x(point.n), bottom + 20, text, anchor="middle")
     svg.line((LEFT, bottom), (WIDTH - RIGHT, bottom), "axis")
     svg.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "processes", "name", "middle")
+
+
+def _mid(points: Sequence[Point], prediction: Mapping[str, Any], beside: Regression | None
+         ) -> list[tuple[int, float]]:
+    """Return the speedups of a regression, within the counts of the curve."""
+    if beside is None:
+        return []
+    base = float(checked_rows(prediction)[0]["time_s"])
+    return [(n, base / mid) for n, mid in zip(beside.counts, beside.mid, strict=True)
+            if points[0].n <= n <= points[-1].n and mid > 0]
+
+
+def _regression(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point],
+                beside: Regression | None, x: Scale, y: Callable[[int, float], float]) -> None:
+    """Draw what a regression of the run times says, behind the curve."""
+    middle = _mid(points, prediction, beside)
+    if beside is None or len(middle) < 2:
+        return
+    base = float(checked_rows(prediction)[0]["time_s"])
+    ends = [(n, base / high, base / low) for n, low, high in
+            zip(beside.counts, beside.low, beside.high, strict=True) if low > 0]
+    svg.polygon([*((x(n), y(n, top)) for n, _, top in ends),
+                 *((x(n), y(n, bottom)) for n, bottom, _ in reversed(ends))], "otherband")
+    svg.polyline([(x(n), y(n, value)) for n, value in middle], "otherline")
 
 
 def _series(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x: Scale, y: Scale,

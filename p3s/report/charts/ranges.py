@@ -46,7 +46,7 @@ def interval_chart(parts: Sequence[IntervalPart], whole: tuple[float, float] | N
     svg, x = _lines([name for name, *_ in shown], min(0.0, *ends), max(0.0, *ends),
                     "How much each part widens the interval of the run time")
     for tick in x.ticks(6):
-        _tick(svg, x(tick), len(shown), f"{tick:+.3g} %".replace("-", "−").replace("+0 %", "0 %"))
+        _tick(svg, x(tick), len(shown), _signed(tick))
     svg.line((x(0.0), TOP), (x(0.0), TOP + LINE * len(shown)), "axis")
     for k, (name, low, high, kind) in enumerate(shown):
         place = TOP + LINE * (k + 0.5)
@@ -59,15 +59,17 @@ def interval_chart(parts: Sequence[IntervalPart], whole: tuple[float, float] | N
 
 def residual_chart(residuals: Sequence[Residual]) -> str:
     """Return measured over model at each count; empty where nothing can be compared."""
-    known = [each for each in residuals if each.ratio is not None and each.ratio > 0][:24]
+    known = [each for each in residuals if each.ratio is not None and each.ratio > 0]
     if not known:
         return ""
-    names = [f"{each.n:,} processes" for each in known]
+    # what does not tell how fast the program is would set the scale for what does
+    known = ([each for each in known if each.representative] or known)[:24]
+    names = [f"{each.n:,}: {each.what}" for each in known]
     off = [100 * ((each.ratio or 1.0) - 1) for each in known]
     wide = max(2.0, *(abs(v) for v in off)) * 1.15
     svg, x = _lines(names, -wide, wide, "Measured time over that of the model, by process count")
     for tick in x.ticks(6):
-        _tick(svg, x(tick), len(known), f"{tick:+.3g} %".replace("-", "−").replace("+0 %", "0 %"))
+        _tick(svg, x(tick), len(known), _signed(tick))
     svg.line((x(0.0), TOP), (x(0.0), TOP + LINE * len(known)), "axis")
     for k, (each, by) in enumerate(zip(known, off, strict=True)):
         place = TOP + LINE * (k + 0.5)
@@ -75,7 +77,7 @@ def residual_chart(residuals: Sequence[Residual]) -> str:
         kind = "measured" if each.representative else "model"
         svg.line((x(0.0), place), (x(by), place), "range other")
         svg.rect(x(by) - 4.5, place - 4.5, 9, 9, kind,
-                 f"{names[k]}, {each.what}: {by:+.1f} % of the model")
+                 f"{each.n:,} processes, {each.what}: {by:+.1f} % of the model")
     return svg.markup()
 
 
@@ -105,6 +107,13 @@ def verdict_class(name: str) -> str:
     at = verdict_order(name)[0]
     return ("v-exact", "v-fitted", "v-fitted", "v-stat", "v-doubt", "v-none", "v-none",
             "v-doubt")[at]
+
+
+def _signed(value: float) -> str:
+    """Return a change in per cent."""
+    if abs(value) < 1e-9:
+        return "0 %"
+    return (f"{value:+,.0f} %" if abs(value) >= 10 else f"{value:+.3g} %").replace("-", "−")
 
 
 # ---- parts of charts with a line per name ------------------------------------------------------

@@ -1,0 +1,174 @@
+"""Charts of the report: bars as high as the times, marks at their counts, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from made_predictions import made_prediction
+from report_studies import hostile_prediction
+
+from p3s.characterize.matrix import CommMatrix
+from p3s.report.charts.cells import matrix_chart
+from p3s.report.charts.curves import efficiency_chart, speedup_chart
+from p3s.report.charts.ranges import estimate_chart, interval_chart, residual_chart, shares_chart
+from p3s.report.charts.scales import Linear, Log, log_ends, nice_top, spaced
+from p3s.report.charts.small import phase_chart
+from p3s.report.charts.stacks import MEASURES, stack_chart
+from p3s.report.costs import kinds_of, law_rows, limits_of, phase_curves, stacks_of
+from p3s.report.regression import regression_of
+from p3s.report.sure import estimates_of, interval_parts, residuals_of, shares_of
+
+NUMBER = re.compile(r"-?\d+(\.\d+)?$")
+
+
+def drawn(markup: str) -> ElementTree.Element:
+    """Return an SVG as a tree; asserts that it is well formed and all its places are numbers."""
+    root = ElementTree.fromstring(markup)
+    for part in root.iter():
+        assert part.tag in {"svg", "g", "title", "line", "rect", "circle", "polyline", "polygon",
+                            "path", "text"}
+        assert "style" not in part.attrib
+        for key in ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "width", "height"):
+            assert NUMBER.match(part.attrib.get(key, "0")), (part.tag, part.attrib)
+        for pair in part.attrib.get("points", "").split():
+            assert all(NUMBER.match(value) for value in pair.split(","))
+    return root
+
+
+def of_class(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
+    return [part for part in root.iter() if kind in part.attrib.get("class", "").split()]
+
+
+def charts(prediction: dict[str, Any]) -> list[str]:
+    """Return every chart of a prediction."""
+    stacks = stacks_of(prediction)
+    found = [speedup_chart(prediction), efficiency_chart(prediction),
+             *(stack_chart(stacks, measure, by) for measure in MEASURES for by in (False, True)),
+             *(phase_chart(curve) for curve in phase_curves(prediction)),
+             estimate_chart(estimates_of(prediction)),
+             interval_chart(interval_parts(prediction), (0.9, 1.2)),
+             residual_chart(residuals_of(prediction)), shares_chart(shares_of(prediction))]
+    return [chart for chart in found if chart]
+
+
+@pytest.mark.parametrize("made", [
+    made_prediction(), made_prediction((8,), 1), made_prediction((1, 2), 40, measured=[]),
+    made_prediction(tuple(range(1, 300)), 2), hostile_prediction(),
+    made_prediction(representative=False),
+], ids=["eight", "one", "none-measured", "many-counts", "hostile", "doubtful"])  # fmt: skip
+def test_every_chart_is_well_formed(made: dict[str, Any]) -> None:
+    for chart in charts(made):
+        drawn(chart)
+
+
+def test_a_curve_has_a_mark_at_every_count() -> None:
+    made = made_prediction()
+    root = drawn(speedup_chart(made))
+    assert len(of_class(root, "predicted")) == 5 and len(of_class(root, "measured")) == 3
+    assert len(of_class(root, "hit")) == 8 and len(of_class(root, "band")) == 1
+    assert len(of_class(root, "best")) == 1, "the recommended count has a ring"
+    places = [float(part.attrib["cx"]) for part in of_class(root, "predicted")]
+    steps = np.diff(places)
+    assert steps.min() > 0 and np.ptp(steps) < 0.3, "doubled counts are equally far apart"
+    tip = " ".join(part.text or "" for part in of_class(root, "tip")[-1].iter() if part.text)
+    last = made["counts"][-1]
+    assert "512 processes, predicted" in tip and f"{100 * last['efficiency']:.1f} %" in tip
+    assert efficiency_chart(made_prediction((8,), 1)) == "", "one count has no efficiency"
+
+
+def test_a_regression_of_the_run_times_is_drawn_above_what_it_was_fitted_to() -> None:
+    made = made_prediction()
+    beside = regression_of(made)
+    assert beside.counts == (16, 32, 64, 128, 256, 512) and len(beside.sentences) == 2
+    root = drawn(speedup_chart(made, beside))
+    line = of_class(root, "otherline")[0].attrib["points"].split()
+    ticks = {part.attrib["x1"] for part in of_class(root, "tick")}
+    assert len(line) == 6 and {pair.partition(",")[0] for pair in line} <= ticks
+    assert len(of_class(drawn(efficiency_chart(made, beside)), "otherline")) == 1
+    assert regression_of({"counts": [{"n": 2}]}).sentences == (), "not of a partial prediction"
+    assert not of_class(drawn(speedup_chart(made)), "otherline")
+
+
+@pytest.mark.parametrize("by_phase", [False, True])
+def test_bars_are_as_high_as_the_time(by_phase: bool) -> None:
+    made = made_prediction()
+    stacks = stacks_of(made)
+    for measure in ("core", "time"):
+        root = drawn(stack_chart(stacks, measure, by_phase))
+        heights: dict[str, float] = {}
+        for bar in of_class(root, "bar"):
+            title = bar[0].text or ""
+            n = title.partition(" ")[0]
+            heights[n] = heights.get(n, 0.0) + float(bar.attrib["height"])
+        assert list(map(int, heights)) == [row["n"] for row in made["counts"]]
+        expected = np.array([row["model_s"] * (row["n"] if measure == "core" else 1)
+                             for row in made["counts"]])
+        found = np.array(list(heights.values()))
+        assert np.allclose(found / found.max(), expected / expected.max(), atol=0.01)
+
+
+def test_a_share_is_of_all() -> None:
+    root = drawn(stack_chart(stacks_of(made_prediction()), "share", True))
+    heights: dict[str, float] = {}
+    for bar in of_class(root, "bar"):
+        n = (bar[0].text or "").partition(" ")[0]
+        heights[n] = heights.get(n, 0.0) + float(bar.attrib["height"])
+    assert len(heights) == 8 and np.ptp(list(heights.values())) < 1.0
+
+
+def test_communication_that_is_not_told_apart_stays_whole() -> None:
+    row = {"compute_s": 2.0, "comm_s": 1.0, "waiting_s": 0.25, "transfer_s": None}
+    assert kinds_of(row) == {"compute": 2.0, "waiting": 0.25, "comm": 0.75}
+    assert kinds_of({"compute_s": 2.0, "comm_s": 1.0}) == {"compute": 2.0, "comm": 1.0}
+    assert kinds_of({**row, "transfer_s": 0.5, "software_s": 0.25}) == {
+        "compute": 2.0, "software": 0.25, "transfer": 0.5, "waiting": 0.25}
+
+
+def test_a_phase_that_matters_at_any_count_has_a_colour() -> None:
+    made = made_prediction((2, 4, 8), 30)
+    for phase in made["counts"][0]["phases"]:
+        if phase["name"] == "loop 25":
+            phase["time_s"] = 1e6
+    stacks = stacks_of(made)
+    assert stacks.names[0] == "loop 25" and stacks.names[-1] == "25 other phases"
+    assert all(len(row.phases) == len(stacks.names) for row in stacks.rows)
+
+
+def test_the_matrix_is_drawn_cell_by_cell() -> None:
+    source = np.arange(8)
+    ring = CommMatrix(8, source, (source + 1) % 8, np.full(8, 3), 3 * (100 + source), 0, 0)
+    root = drawn(matrix_chart(ring, "bytes"))
+    cells = [step for part in of_class(root, "cell") if part.tag == "path"
+             for step in re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v", part.attrib["d"])]
+    assert len(cells) == 8
+    side = float(cells[0][2])
+    found = {(round((float(y) - 30) / side), round((float(x) - 56) / side)) for x, y, _ in cells}
+    assert found == {(k, (k + 1) % 8) for k in range(8)}, "row sends, column receives"
+    none = CommMatrix(2, *(np.zeros(0, dtype=np.int64) for _ in range(4)), 0, 0)
+    assert matrix_chart(none, "bytes") == ""
+
+
+def test_laws_and_limits_without_what_is_not_known() -> None:
+    made = made_prediction()
+    laws, cut = law_rows(made)
+    assert [law.name for law in laws][:2] == ["Allreduce", "Irecv+Isend+Waitall"] and not cut
+    assert set(laws[0].parts) == {"time", "compute", "transfer", "software"}, "waiting has none"
+    assert laws[0].parts["compute"][1] == "within 1.2 %"
+    limits = limits_of(made)
+    assert limits[0].name == "Allreduce" and limits[0].because == "waiting"
+    assert not limits[0].text.startswith("Allreduce"), "the name stands beside it"
+    broken = {**made, "limits": [{"share": "x", "because": "?"}], "phase_laws": [{"parts": 7}]}
+    assert limits_of(broken)[0].share == 0.0 and law_rows(broken) == ([], "")
+
+
+def test_ticks_are_round_and_hold_the_values() -> None:
+    assert Linear(0, 1, 0, 1).ticks() == [0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]
+    assert nice_top(0.83) >= 0.83 and nice_top(0.0) == 1.0
+    assert Log(1, 1024, 0, 10)(32) == pytest.approx(5)
+    assert Log(1, 1024, 0, 10).powers(most=6) == [1, 4, 16, 64, 256, 1024]
+    assert log_ends([3, 40]) == (2, 64) and log_ends([0.0]) == (1, 2) and log_ends([4]) == (2, 8)
+    assert spaced([0, 10, 20, 100], ["1000", "2000", "3000", "4000"]) == [True, False, False, True]
