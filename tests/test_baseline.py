@@ -70,7 +70,8 @@ def test_invalid_runs_are_set_aside() -> None:
 @pytest.mark.parametrize(("times", "word"), [
     ({}, "no run times"), ({4: [1.0]}, "one count only"), ({4: [1.0, 1.1, 1.2]}, "3 times"),
     ({4: 1.0, 8: -1.0}, "negative"), ({4: 1.0, 8: 0.0}, "zero"),
-    ({4: 1.0, 8: float("nan")}, "no finite"), ({4: 1.0, 8: float("inf")}, "no finite")])
+    ({4: 1.0, 8: float("nan")}, "no number"), ({4: 1.0, 8: 1e-300}, "shorter than any"),
+    ({4: 1.0, 8: float("inf")}, "no finite")])
 def test_times_that_cannot_be_fitted(times: dict, word: str) -> None:
     with pytest.raises(P3SError, match=word):
         from_mapping(times)

@@ -15,6 +15,8 @@ from p3s.errors import P3SError
 DISAGREE = 0.25
 #: By how much a share of the time must change to be named as a reason.
 _CHANGE = 0.10
+#: Held-out error of a regression that is worth a word.
+_OFF = 0.05
 #: By how much core time of the computation must change, relative.
 _WORK = 0.15
 
@@ -204,7 +206,10 @@ def _work(rows: Mapping[int, Row], base: int, n: int, longer: bool) -> list[str]
 
 
 def _reach(found: Band, n: int) -> str:
+    """Say what of the regression itself makes it doubtful: no reason is in the prediction."""
     ratio = n / max(found.trained)
     beyond = f", such regressions were tried up to {TESTED_RATIO:g}" if ratio > TESTED_RATIO else ""
-    return (f"the regression reaches {ratio:.3g} times beyond its largest run{beyond}, and the "
-            "shares of phases, waiting and core time give no reason")
+    off = ("" if found.held_error is None or found.held_error < _OFF else
+           f" and was off by {percent(found.held_error)} already at the largest run, held out")
+    return (f"the regression reaches {ratio:.3g} times beyond its largest run{off}{beyond}; shares "
+            "of phases, waiting and core time give no reason")

@@ -40,7 +40,8 @@ def interval(
     relative residuals of the fit, made larger for what the coefficients took of them, put on its
     curve; "jackknife": every point left out once, ends from the spread of the logarithm. "auto":
     configurations from 6 points on, else residuals. The same seed gives the same ends. None where
-    the points do not leave any freedom: as many coefficients as points.
+    the points do not leave any freedom: as many coefficients as points, or more, as in learned
+    forms.
     """
     if method not in METHODS:
         raise UsageError(f"{method}: no way to an interval; one of {', '.join(METHODS)}")

@@ -16,8 +16,8 @@ from p3s.baseline import threeterm
 from p3s.baseline.bootstrap import interval
 from p3s.baseline.choose import Choice, Trial, choose
 from p3s.baseline.families import FAMILIES, Array, Data, Fitted, fit, text_of
-from p3s.baseline.times import Point, Series
-from p3s.baseline.weights import weights_of
+from p3s.baseline.times import REDUCTIONS, Point, Series
+from p3s.baseline.weights import WEIGHTS, weights_of
 from p3s.errors import Damaged, P3SError, UsageError
 
 BASELINE_SCHEMA = "p3s.baseline"
@@ -156,15 +156,15 @@ class Baseline:
         found = read_json(path, BASELINE_SCHEMA, BASELINE_VERSION)
         try:
             return cls.from_json(found)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError,
+                P3SError) as error:
             raise Damaged(f"{path}: damaged ({type(error).__name__}: {str(error)[:80]}); fit it "
                           "again: p3s baseline fit") from error
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Baseline:
         """Return the baseline of a JSON object; KeyError, TypeError or ValueError for another."""
-        if found["family"] not in FAMILIES:
-            raise ValueError(f"no family {found['family']!r:.40}")
+        _check(found)
         fitted = Fitted(found["family"], dict(found["parameters"]), tuple(found["inputs"]))
         points = tuple(Point(int(p["n"]), float(p["seconds"]), tuple(map(float, p["repeats"])),
                              tuple(map(float, p["inputs"]))) for p in found["points"])
@@ -181,6 +181,35 @@ class Baseline:
         row = np.array([[given[name] for name in made.inputs]]) if made.inputs else None
         fitted.predict(made.counts, row)  # numbers that are missing show now
         return made
+
+
+def _check(found: Mapping[str, Any]) -> None:
+    """Raise ValueError, KeyError or TypeError for content that no baseline has."""
+    names, points = found["inputs"], found["points"]
+    good = {
+        "family": all(isinstance(name, str) and name in FAMILIES for name in
+                      [found["family"], *(trial["family"] for trial in found["trials"])]),
+        "inputs": isinstance(names, list) and all(isinstance(name, str) for name in names)
+        and len(set(names)) == len(names),
+        "weights": found["weights"] in WEIGHTS, "reduction": found["reduction"] in REDUCTIONS,
+        "points": all(len(p["inputs"]) == len(names) and p["repeats"]
+                      and all(0 < t < math.inf for t in [p["seconds"], *p["repeats"]])
+                      and all(map(math.isfinite, p["inputs"]))
+                      and isinstance(p["n"], int) and p["n"] >= 1 for p in points),
+        "parameters": isinstance(found["parameters"]["n_params"], int),
+        "labels": all(isinstance(value, str) for value in found["labels"].values()),
+        "words": all(isinstance(word, str) for word in [*found["command"], *found["notes"]]),
+        "held_out": all(isinstance(n, int) for n in found["held_out"]),
+        "trials": all(isinstance(t["n_params"], int) and all(map(math.isfinite, t["signed"]))
+                      and (t["error"] is None or t["error"] >= 0) for t in found["trials"]),
+    }
+    for what, fine in good.items():
+        if not fine:
+            raise ValueError(f"{what} cannot be this")
+    numbers = {"three-term": "abc", "amdahl": ("serial", "parallel")}.get(found["family"], ())
+    for name in numbers:
+        if not 0 <= found["parameters"][name] < math.inf:
+            raise ValueError(f"{name} cannot be this")
 
 
 def fit_series(

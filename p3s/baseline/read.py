@@ -241,8 +241,9 @@ def _seconds(row: Row, time: str, factor: float | None, where: str,
     size = UNITS[unit] if unit else factor or 1.0
     name = next(name for name, each in UNITS.items() if each == size)
     units.setdefault(name, place)
-    check_time(float(value), where)
-    return float(value) * size, ""
+    seconds = float(value) * size
+    check_time(seconds, where)
+    return seconds, ""
 
 
 _MISSING = frozenset({"", "x", "-", "nan", "na", "n/a", "none", "null"})

@@ -13,6 +13,8 @@ from p3s.scores import spread
 TOTAL = "total"
 #: What a run's time may be: all of it, or the parts that are extrapolated separately.
 COMPONENTS = (TOTAL, "compute", "comm")
+#: Seconds that a run may take: a nanosecond, and longer than any machine lasts.
+_SHORTEST, _LONGEST = 1e-9, 1e12
 REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "min": min,
     "median": statistics.median,
@@ -190,7 +192,10 @@ def from_mapping(times: Mapping[int, Sequence[float] | float]) -> Series:
 
 def check_time(seconds: float, where: str) -> None:
     """Raise P3SError, naming ``where``, for a time that no run can have taken."""
-    if not 0 < seconds < float("inf"):
-        what = {True: "negative", False: "no finite number"}[seconds < 0 and seconds == seconds]
-        raise P3SError(f"{where}: the time is {'zero' if seconds == 0 else what} ({seconds:g}); "
-                       "a run takes time: leave the row out, or empty where the run failed")
+    if _SHORTEST <= seconds <= _LONGEST:
+        return
+    what = ("no number" if seconds != seconds else "zero" if seconds == 0 else
+            "negative" if seconds < 0 else "no finite number" if seconds == float("inf") else
+            "longer than any run" if seconds > _LONGEST else "shorter than any run")
+    raise P3SError(f"{where}: the time is {what} ({seconds:g} s); a run takes time: leave the row "
+                   "out, or its time empty where the run failed")
