@@ -180,6 +180,7 @@ def test_lammps_claims_nothing_that_is_not_so(tmp_path):
     assert abs(sum(s["time"] for s in model["shares"].values()) - 1) < 1e-6
 
 
+@pytest.mark.slow
 def test_nonblocking_and_persistent_collectives_go_the_whole_way(launcher, tmp_path, monkeypatch):
     install = the_mpi()  # some ways of Open MPI to do one-sided communication fail here and there
     assert install is not None

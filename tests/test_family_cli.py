@@ -107,6 +107,7 @@ def test_a_size_never_traced_equals_the_run(study):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_derived_studies_go_through_every_stage(study):
     done = p3s("predict", study, "-n", "16", "--param", "size=80", "--budget", "2")
     assert done.returncode == 0, done.stderr

@@ -1,9 +1,8 @@
-"""Reports of large predictions: small enough, soon enough, and what is cut says so."""
+"""Reports of large predictions: small enough, and what is cut says so."""
 
 from __future__ import annotations
 
 import copy
-import time
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +37,11 @@ def model_of(phases: int, calls: int) -> dict[str, Any]:
     return model
 
 
-def test_500_phases_at_10_counts_are_small_and_soon_made(tmp_path: Path) -> None:
+def test_500_phases_at_10_counts_are_small(tmp_path: Path) -> None:
     prediction = made_prediction(MANY, 500)
     study = put_study(tmp_path / "study", prediction, model=model_of(500, 6))
-    start = time.process_time()
     text = render(view_of(study, prediction))
-    taken = time.process_time() - start
     assert len(text.encode()) < 5_000_000
-    assert taken < 5.0, "seconds of one core"
     words = " ".join(text.split())
     assert "302 more phases with" in words and "prediction.json" in words
     assert "495 other phases" in words
