@@ -79,6 +79,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
         ensure_signatures(other, bar)
     if again or is_stale(study.compute_path, compute_inputs(study)):
         from p3s.compute.stage import build
+        from p3s.report.compute import unknown_costs
 
         bar.start("fitting the cost of computation")
         try:
@@ -97,6 +98,8 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
                 write_far(study, load(study.root))
             for other in made["refused"]:
                 say(f"note: {other['name']} is not used: {other['why']}")
+            for line in unknown_costs(made):
+                say(f"note: {line}")
 
 
 def _repair_times(study: Study, bar: Progress) -> bool:
