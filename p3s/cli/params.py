@@ -19,6 +19,7 @@ from p3s.cli.common import (
     progress,
     quoted,
     say,
+    say_reasons,
     table,
 )
 from p3s.errors import P3SError, UsageError
@@ -348,6 +349,7 @@ def weak(
     from p3s.predict.estimates import choose, estimates
     from p3s.predict.measured import measured
     from p3s.predict.prediction import compose, replays_behind
+    from p3s.predict.reasons import reasons_in
     from p3s.study import read_json, write_json
 
     study, names = _with_parameters(study_dir)
@@ -406,10 +408,7 @@ def weak(
     else:
         out(render(result))
     say(f"written: {quoted(path)}")
-    if result["low_confidence"]:
-        say("low confidence: " + "; ".join(result["low_confidence"]))
-        return 3
-    return 0
+    return say_reasons(reasons_in(result), told=not json_)
 
 
 def _base(

@@ -18,6 +18,7 @@ from p3s.cli.common import (
     progress,
     quoted,
     say,
+    say_reasons,
 )
 from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.params import VALUE, WEAK
@@ -94,6 +95,7 @@ def predict(
         stale_replays,
     )
     from p3s.predict import predict as make_prediction
+    from p3s.predict.reasons import reasons_in
     from p3s.report.terminal import render
     from p3s.study import Study
 
@@ -153,10 +155,7 @@ def predict(
     else:
         out(render(result))
     say(f"next: p3s report {quoted(study.root)}")
-    if result["low_confidence"]:
-        say("low confidence: " + "; ".join(result["low_confidence"]))
-        return 3
-    return 3 if partial else 0
+    return say_reasons(reasons_in(result), told=not json_) or (3 if partial else 0)
 
 
 def _estimator(name: str, no_replay: bool) -> str:

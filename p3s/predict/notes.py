@@ -1,4 +1,4 @@
-"""Sentences that go with a prediction: what is not representative, approximated, not modelled."""
+"""Sentences that go with a prediction: what was approximated, what is not modelled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.predict import outside
-from p3s.predict.measured import Measured
 from p3s.words import mixed_clocks
 
 if TYPE_CHECKING:
@@ -18,32 +17,6 @@ if TYPE_CHECKING:
 Replays = Mapping[int, Mapping[str, Any]]
 #: Names listed in one sentence.
 _MOST = 5
-
-
-def not_representative(runs: Mapping[int, Measured], why_not: Mapping[int, str]) -> list[str]:
-    """Say at which counts measured times or communication do not tell how fast the program is.
-
-    ``why_not``: of the communication by count, "" where it does.
-    """
-    notes = []
-    instead = "CPU work and estimated communication stand in for their run times"
-    shared = [n for n, run in sorted(runs.items()) if run.shared_cores]
-    if shared:
-        notes.append(f"at {_join(shared)} processes the traced ranks shared cores: {instead}")
-    for n, run in sorted(runs.items()):
-        if not run.shared_cores and not run.representative:
-            notes.append(
-                f"at {n} processes the traced ranks computed without a core for "
-                f"{100 * run.off_core:.0f} % of the run (other load on the machine, sleeping, "
-                f"input or output): {instead}"
-            )
-    reasons: dict[str, list[int]] = {}
-    for n, why in sorted(why_not.items()):
-        if why:
-            reasons.setdefault(why, []).append(n)
-    for why, counts in reasons.items():
-        notes.append(f"communication at {_join(counts)} processes is not representative: {why}")
-    return notes
 
 
 def notes(
