@@ -51,7 +51,7 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
     path = _find(program[0])
     _refuse_taken(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise P3SError(f"{folder}: cannot be made: {error.strerror}; use -o") from error
     tracer = tracer_for(path, here)
