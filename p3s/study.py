@@ -6,10 +6,8 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +18,8 @@ from p3s import __version__
 from p3s.artefacts import (
     SCHEMA_VERSION,
     as_json,
+    hidden_beside,
+    new_file_beside,
     read_json,
     reason,
     sync_directory,
@@ -293,7 +293,7 @@ class Study:
     def _check_writable(self) -> None:
         """Raise P3SError, before anything is run, when the study cannot be written."""
         try:
-            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.root.mkdir(parents=True, exist_ok=True)
             if not self.manifest_path.exists():
                 others = [p.name for p in self.root.iterdir() if not p.name.startswith(".")]
                 if others and not self.runs() and others != ["runs"]:
@@ -302,10 +302,10 @@ class Study:
                         "there); choose another study directory"
                     )
             for directory in (self.root, self.root / "runs"):
-                directory.mkdir(exist_ok=True, mode=0o700)
-                handle, name = tempfile.mkstemp(prefix=".writable.", dir=directory)
+                directory.mkdir(exist_ok=True)
+                handle, name = new_file_beside(directory / "writable")
                 os.close(handle)
-                os.unlink(name)
+                name.unlink()
         except OSError as err:
             raise P3SError(
                 f"{self.root}: cannot be written: {reason(err)}; choose another study directory"
@@ -413,17 +413,17 @@ class Study:
 
     def stage_run(self, target: Path) -> Path:
         """Make an empty directory beside ``target`` in which a run is made."""
-        staged = target.parent / f".{target.name}.{secrets.token_hex(4)}"
+        staged = hidden_beside(target)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            staged.mkdir(mode=0o700)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            staged.mkdir()
         except OSError as err:
             raise P3SError(f"{staged}: cannot be made: {reason(err)}") from err
         return staged
 
     def commit_run(self, staged: Path, target: Path) -> None:
         """Put a finished run in its place; an earlier one there is replaced only now."""
-        old = target.parent / f".{target.name}.old.{secrets.token_hex(4)}"
+        old = hidden_beside(target)
         try:
             if target.exists():
                 os.rename(target, old)

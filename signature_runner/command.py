@@ -218,3 +218,9 @@ def _check_program(word: str, elsewhere: bool) -> None:
 def executable(word: str) -> str | None:
     """Return the path of a program as the shell would find it, or None."""
     return shutil.which(word)
+
+
+def place_of(word: str) -> dict[str, str | None]:
+    """Return the entries of run.json that say where a program is and where it was started."""
+    found = executable(word)
+    return {"program": os.path.abspath(found) if found else None, "directory": os.getcwd()}

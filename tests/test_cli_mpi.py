@@ -163,6 +163,15 @@ def test_predict_and_report(study: Path) -> None:
     assert (study / "speedup.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_program_is_found_from_another_directory(study: Path, tmp_path: Path) -> None:
+    """Also when the study is copied: run.json has the program's absolute path."""
+    copy = tmp_path / "else" / "study"
+    shutil.copytree(study, copy)
+    done = p3s(tmp_path, "phases", str(copy))
+    assert done.code == 0 and "jacobi2d.c:" in done.out
+    assert "not found" not in done.err and "+0x" not in done.out
+
+
 def test_refused_counts_are_named_and_the_others_kept(programs: Path) -> None:
     done = p3s(programs, "characterize", "-n", "2,3,4,8", "-o", "cg-study", *launch("./cg"))
     assert done.code == 3, done.err

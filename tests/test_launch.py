@@ -64,6 +64,17 @@ def test_a_good_run_is_described(dies: Path, tmp_path: Path) -> None:
         assert len(list(tmp_path.glob("rank-*.p3t"))) == np
 
 
+def test_captures_follow_the_umask(dies: Path, tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        words = [launcher(), "-n", "{np}", str(dies), "none", "1"]
+        run_traced(words, 2, tmp_path / "run", timeout_s=TIMEOUT_S)
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "run").iterdir()}
+    assert len(modes) == 5 and set(modes.values()) == {0o664}, modes
+
+
 def test_a_run_without_tracing(dies: Path, tmp_path: Path) -> None:
     words = [launcher(), "-n", "{np}", str(dies), "none", "1"]
     outcome = run_traced(words, 2, tmp_path, timeout_s=TIMEOUT_S, trace=False)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3s.errors import P3SError, UsageError
+from p3s.export.place import new_directory, new_file
 from p3s.study import SCHEMA_VERSION, Study, read_json, write_bytes, write_json
 from p3s.words import differing
 
@@ -248,10 +249,22 @@ def test_damaged_commands_are_refused(tmp_path: Path) -> None:
         study.command()
 
 
-def test_artefacts_are_private(tmp_path: Path) -> None:
-    write_bytes(tmp_path / "new" / "x", b"1")
-    assert (tmp_path / "new").stat().st_mode & 0o077 == 0
-    assert (tmp_path / "new" / "x").stat().st_mode & 0o077 == 0
+@pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+def test_study_follows_the_umask(tmp_path: Path, umask: int) -> None:
+    """A group that may read what its members write can read their reports."""
+    before = os.umask(umask)
+    try:
+        study = Study.create(tmp_path / "new" / "study", COMMAND)
+        put_run(study, 2)
+        write_bytes(study.report_path, b"1")
+        with new_directory(study.root / "export") as directory, \
+                new_file(directory / "x.goal") as file:
+            file.write("1")
+    finally:
+        os.umask(before)
+    made = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "new").rglob("*")}
+    assert len(made) == 8
+    assert all(mode == (0o777 if path.is_dir() else 0o666) & ~umask for path, mode in made.items())
 
 
 def with_runs(root: Path, *commands: list[str]) -> Study:

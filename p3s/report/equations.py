@@ -14,6 +14,7 @@ from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.model import growth, text
 from p3s.model.grid import admissible
+from p3s.report.places import joined_places
 from p3s.report.rules import PhaseRules, Places, Rule, Share, phase_rules, used_symbols
 from p3s.report.text import percent, visible
 from p3s.words import left_out, mixed_clocks
@@ -40,7 +41,7 @@ def render(model: Mapping[str, Any], places: Places | None = None, everything: b
         lines += [f"{_many(len(hidden), 'more phase')} with {_shares_of(hidden)}: --all shows "
                   f"{'it' if len(hidden) == 1 else 'them'}", ""]  # fmt: skip
     lines += [*verdicts(model), "", *holdout(model)]
-    lines += [line for note in notes(model) for line in wrap(note, WIDTH)]
+    lines += [line for note in notes(model, places or {}) for line in wrap(note, WIDTH)]
     return "\n".join(lines)
 
 
@@ -264,7 +265,7 @@ def listed(numbers: Sequence[int], limit: int = 12) -> str:
     return text_ + (f" and {len(numbers) - limit} more" if len(numbers) > limit else "")
 
 
-def notes(model: Mapping[str, Any]) -> list[str]:
+def notes(model: Mapping[str, Any], places: Places) -> list[str]:
     """Return what else is to be known: clocks, late code, what to run next, what is left out."""
     found = []
     clocks = mixed_clocks(model)
@@ -273,7 +274,7 @@ def notes(model: Mapping[str, Any]) -> list[str]:
     last = max(model["counts"])
     late = model.get("first_seen", {}).get(str(last), 0)
     if "growth" in model:
-        found += [visible(line, 600) for line in growth.text(model["growth"])]
+        found += [visible(line, 600) for line in growth.text(model["growth"], _late(model, places))]
         late = 0
     if model.get("admissible", {}).get("kind", "any") != "any":
         found.append(visible(admissible.text(model["admissible"]), 400))
@@ -285,6 +286,13 @@ def notes(model: Mapping[str, Any]) -> list[str]:
     found += [visible(line, 400) for line in sentences(model)]
     found += [visible(line, 400) for line in tracing.sentence(model.get("tracing", {}))]
     return found
+
+
+def _late(model: Mapping[str, Any], places: Places) -> dict[str, str]:
+    """Return where the calls are that came with larger counts, by their site."""
+    named = {x["site"] for step in model["growth"]["steps"] for x in step["named"]}
+    return {site: joined_places([model["sites"][site]], places)
+            for site in named if model["sites"].get(site)}
 
 
 def next_text(each: Mapping[str, Any]) -> str:

@@ -21,14 +21,29 @@ def resolve_sites(
     from p3s.trace.modules import Modules
     from p3s.trace.source import resolve, shown
 
-    try:
-        command = study.command()
-    except P3SError:  # a study put together from runs that do not say it
-        command = []
+    programs, started = _of_runs(study)
     root = study.root.resolve()
-    where = Modules(command, [Path.cwd(), root.parent, root], list(more))
+    where = Modules([*programs, *_command(study)], [*started, Path.cwd(), root.parent, root],
+                    list(more))
     frames = dict.fromkeys(f for frames in sites.values() for f in shown(frames))
     return resolve(frames, where, _traced_ns(study))
+
+
+def _command(study: Study) -> list[str]:
+    try:
+        return study.command()
+    except P3SError:  # a study put together from runs that do not say it
+        return []
+
+
+def _of_runs(study: Study) -> tuple[list[str], list[Path]]:
+    """Return the programs that were run, by absolute path, and the directories this was done in."""
+    from p3s.family import sources
+
+    infos = [run.info for each in (study, *sources(study)) for run in each.runs()]
+    programs, started = ([word for info in infos if isinstance(word := info.get(key), str)]
+                         for key in ("program", "directory"))
+    return list(dict.fromkeys(programs)), [Path(word) for word in dict.fromkeys(started)]
 
 
 def _traced_ns(study: Study) -> int | None:
