@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
+from itertools import permutations
 from typing import Any
 
 from p3s import __version__
@@ -39,7 +40,8 @@ _WORDS = frozenset({
     "low", "plus", "minus", "meet", "up", "down", "world", "axes", "nodes", "parts", "spread",
     "without", "floor", "tail", "short", "ceil", "first", "reverse", "grid", "line", "greedy",
     "balanced", "nested", "greedy_up", "balanced_up", "nested_up", "power2", "bits", "cube",
-    "fixed", "row", "column", "where", "last", "skew", "c0", "c1", "c2", "c3", "",
+    "fixed", "row", "column", "where", "last", "skew", "c0", "c1", "c2", "c3", "", "listed",
+    *("".join(order) for ndims in (3, 4) for order in permutations("0123"[:ndims])),  # of ranks
 })  # fmt: skip
 
 
@@ -80,13 +82,13 @@ def _grid(model: Mapping[str, Any]) -> str:
 
 
 def _grid_source(family: Mapping[str, Any]) -> str:
-    known = {"kind", "ndims", "order", "extent", "rest", "layout", "part"}
+    known = {"kind", "ndims", "order", "extent", "rest", "layout", "part", "listed"}
     if set(family) - known:
         raise P3SError("model: its process grid has no plain Python form in this version")
     return (f"Grid({_literal(family['kind'])}, {int(family['ndims'])}, "
             f"{_literal([int(d) for d in family['order']])}, {int(family['extent'])}, "
             f"{_literal(family.get('rest', 'balanced'))}, {_literal(family.get('layout', 'row'))}, "
-            f"{_literal(family.get('part', ''))})")
+            f"{_literal(family.get('part', ''))}, {_literal(family.get('listed', []))})")
 
 
 def _table(model: Mapping[str, Any], left_out: Mapping[int, str]) -> str:
