@@ -14,8 +14,8 @@ from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.model import growth, text
 from p3s.model.grid import admissible
-from p3s.report.places import joined_places
-from p3s.report.rules import PhaseRules, Places, Rule, Share, phase_rules, used_symbols
+from p3s.report.places import Places, joined_places
+from p3s.report.rules import PhaseRules, Rule, Share, phase_rules, used_symbols
 from p3s.report.text import percent, visible
 from p3s.words import left_out, mixed_clocks
 
@@ -90,6 +90,7 @@ def _phase(phase: PhaseRules, model: Mapping[str, Any], everything: bool) -> lis
     rules, hidden = chosen_rules(phase, everything)
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
     lines = wrap(f"phase {phase.phase}{phase.inside}: {phase.name}  ({share})", WIDTH)
+    lines += _indented(f"at {phase.place}", 2) if phase.place else []
     traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
     traced = f"  (traced {traced})" if traced else ""
     lines += _indented(f"weight w = {phase.weight}  [{phase.weight_verdict}]{traced}", 2)

@@ -15,8 +15,7 @@ from p3s.model import text
 from p3s.model.evaluate import generate, model_grid, phase_weight
 from p3s.model.sizes.rivals import differ_at
 from p3s.report.equations import WIDTH
-from p3s.report.places import call_place
-from p3s.report.rules import Places
+from p3s.report.places import Places, call_place, phase_place
 from p3s.report.text import percent, visible
 from p3s.words import left_out
 
@@ -50,7 +49,7 @@ def render(
     """Return a phase, or one call of it, with what its equations rest on."""
     items = chosen(model, phase, call)
     shown = items if everything or call is not None else items[:MAX_CALLS]
-    lines = [] if call is not None else [*_phase(model, phase), ""]
+    lines = [] if call is not None else [*_phase(model, phase, places), ""]
     for i in sorted(shown, key=model["phases"][phase]["items"].index):
         lines += [*_call(model, model["phases"][phase], i, places, everything), ""]
     if len(shown) < len(items):
@@ -62,11 +61,13 @@ def render(
 
 
 # ---- phase -------------------------------------------------------------------------------------
-def _phase(model: Mapping[str, Any], number: int) -> list[str]:
+def _phase(model: Mapping[str, Any], number: int, places: Places) -> list[str]:
     phase = model["phases"][number]
     inside = "" if phase["parent"] in (None, 0) else f" in phase {phase['parent']}"
     law, verdict = phase["weight"], phase.get("weight_verdict", "?")
     lines = _wrapped(f"phase {number}{inside}: {visible(str(phase['name']))}")
+    place = phase_place(model, phase, places)
+    lines += _wrapped(f"at {place}", 2) if place else []
     weight = text.in_words_of(model, text.weight_text(law))
     lines += _wrapped(f"weight w = {weight}  [{verdict}]", 2)
     lines += _wrapped(_why_chosen(law), 4)

@@ -14,7 +14,8 @@ from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import to_latex
 from p3s.model import text
 from p3s.report.equations import VERDICT_HEAD, chosen_phases, holdout, verdict_rows
-from p3s.report.rules import PhaseRules, Places, Rule, phase_rules
+from p3s.report.places import Places
+from p3s.report.rules import PhaseRules, Rule, phase_rules
 from p3s.report.text import percent, visible
 from p3s.trace.ops import RECV, SEND
 
@@ -65,7 +66,8 @@ def render(model: Mapping[str, Any], places: Places, everything: bool = False) -
 def _phase(model: Mapping[str, Any], phase: PhaseRules) -> list[str]:
     law = model["phases"][phase.phase]["weight"]
     since = f", from {int(law['from'])} processes on" if "from" in law else ""
-    title = (rf"\textbf{{Phase {phase.phase}}}: {escaped(phase.name)}; "
+    place = rf"at \texttt{{{escaped(phase.place, 160)}}}; " if phase.place else ""
+    title = (rf"\textbf{{Phase {phase.phase}}}: {escaped(phase.name)}; {place}"
              rf"$w(n) = {_law(model, law)}$ ({escaped(phase.weight_verdict)}{since}); "
              rf"{escaped(percent(phase.share['time']))} of the time")  # fmt: skip
     head = "rule & call & destination $f$ & volume $y$ (bytes) & work $i$ & verdict"

@@ -13,11 +13,9 @@ from typing import Any
 
 from p3s.laws.counts import WorkLaw
 from p3s.model import text
-from p3s.report.places import joined_places
+from p3s.report.places import Places, joined_places, phase_place
 from p3s.report.text import visible
-from p3s.trace.source import Where
 
-Places = Mapping[str, Where]
 Share = Mapping[str, float]
 #: A phase or rule with less of everything than this is not shown at first.
 RELEVANT = 0.01
@@ -62,7 +60,8 @@ class Rule:
 class PhaseRules:
     """A phase with its rows in program order, its weight, and why rules are not surer.
 
-    inside: in which phase it lies, to follow its name; empty where in none.
+    inside: in which phase it lies, to follow its name; empty where in none. place: the function
+    around its calls; empty where it has no name or the phase is outside of loops.
     """
 
     phase: int
@@ -70,6 +69,7 @@ class PhaseRules:
     inside: str
     depth: int
     name: str
+    place: str
     weight: str
     weight_verdict: str
     weight_points: Sequence[tuple[int, int]]
@@ -111,7 +111,7 @@ def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -
     share = {what: sum(_share(items[i], what) for i in phase["items"]) for what in WHAT}
     return PhaseRules(
         phase["phase"], phase["parent"], _inside(model, phase), phase["depth"],
-        visible(str(phase["name"])),
+        visible(str(phase["name"])), phase_place(model, phase, places),
         text.in_words_of(model, text.weight_text(phase["weight"])),
         visible(str(phase.get("weight_verdict", "?"))),
         [(int(n), int(v)) for n, v in phase["weight_points"]],

@@ -123,7 +123,8 @@ def _phase(phase: PhaseRules, relevant: bool, shown: Callable[[str], Maths]) -> 
     traced = f", traced {traced}" if traced else ""
     rules, rest = chosen_rules(phase, everything=False)
     return PhaseEquations(
-        visible(f"Phase {phase.phase}{phase.inside}: {phase.name}", 400), visible(share),
+        visible(f"Phase {phase.phase}{phase.inside}: {phase.name}"
+                + (f", at {phase.place}" if phase.place else ""), 400), visible(share),
         shown(visible(phase.weight, 600)), visible(f"{phase.weight_verdict}{traced}", 1000),
         shown(visible(phase.work, 600)), [_row(rule, shown) for rule in rules],
         [_row(rule, shown) for rule in rest],
