@@ -96,6 +96,7 @@ def predict(
     )
     from p3s.predict import predict as make_prediction
     from p3s.predict.reasons import reasons_in
+    from p3s.report.places import places_of
     from p3s.report.terminal import render
     from p3s.study import Study
 
@@ -153,7 +154,7 @@ def predict(
     if json_:
         emit_json(result)
     else:
-        out(render(result))
+        out(render(result, places_of(study)))
     say(f"next: p3s report {quoted(study.root)}")
     return say_reasons(reasons_in(result), told=not json_) or (3 if partial else 0)
 

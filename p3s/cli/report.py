@@ -80,7 +80,7 @@ def report(
             }
         )
     else:
-        out(render(prediction.data))
+        out(render(prediction.data, view.equations.places))
         out("")
         out(f"report: {page}")
         for path in (study.speedup_png_path, *picture):

@@ -10,9 +10,11 @@ from typing import Any
 from p3s.predict import saved
 from p3s.report.counts import COUNTS_HEAD, count_rows, thinned
 from p3s.report.curve import axes_of, edges_of, hatching
+from p3s.report.places import places_of
 from p3s.report.points import Point, base_of, checked_rows, points_of
 from p3s.report.text import factor
 from p3s.report.verdict import reasons_of, verdict_sentences, warning_of
+from p3s.study import Study
 from p3s.words import plural, processes
 
 WIDTH, HEIGHT = 520.0, 300.0
@@ -30,12 +32,16 @@ class Prediction(saved.Prediction):
 
     def _repr_html_(self) -> str:
         """Return it as static HTML."""
-        return fragment(self.data)
+        source = self.source
+        return fragment(self.data, {} if source is None else places_of(Study(source.parent)))
 
 
-def fragment(prediction: Mapping[str, Any]) -> str:
-    """Return verdict, curve and table; every text escaped, looks by attributes of the drawing."""
-    first, *rest = verdict_sentences(prediction)
+def fragment(prediction: Mapping[str, Any], places: Mapping[str, str]) -> str:
+    """Return verdict, curve and table; every text escaped, looks by attributes of the drawing.
+
+    places: where the calls of a phase are in the program, by its number.
+    """
+    first, *rest = verdict_sentences(prediction, places)
     said = [f"<p><b>{escape(first)}</b> {escape(' '.join(rest))}</p>"]
     said += [f"<p>{escape(reason.sentence)}</p>" for reason in reasons_of(prediction)]
     table = count_rows(prediction)

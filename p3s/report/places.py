@@ -106,12 +106,23 @@ def _common_end(paths: Sequence[Sequence[str]]) -> list[str]:
     return found
 
 
-def phase_places(model: Mapping[str, Any], places: Places) -> dict[int, str]:
+def places_of(study: Study) -> dict[str, str]:
+    """Return the :func:`phase_places` of a study; none where it has no model."""
+    from p3s.model.stage import load
+
+    try:
+        model = load(study.root)
+    except P3SError:
+        return {}
+    return phase_places(model, resolve_sites(study, model.get("sites", {}))[0])
+
+
+def phase_places(model: Mapping[str, Any], places: Places) -> dict[str, str]:
     """Return where the calls of each phase are: their innermost common function with its lines.
 
-    Phases whose place has no name are left out.
+    By the number of the phase, as text. Phases whose place has no name are left out.
     """
-    found = {int(p["phase"]): _phase_place(model, p, places) for p in model["phases"]}
+    found = {str(p["phase"]): _phase_place(model, p, places) for p in model["phases"]}
     return {number: place for number, place in found.items() if place}
 
 

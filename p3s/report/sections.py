@@ -98,7 +98,7 @@ def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
         [visible(note, 2000) for note in notes],
         [(visible(name), visible(what, 400)) for name, what in symbols], RULE_HEAD, made, cut,
         VERDICT_HEAD, verdict_rows(model), [next_text(each) for each in model.get("next", [])],
-        {str(k): place for k, place in phase_places(model, places).items()},
+        phase_places(model, places),
     )  # fmt: skip
 
 

@@ -28,13 +28,16 @@ WIDTH, HEIGHT = 56, 13
 MAX_COUNTS, MAX_LIMITS, MAX_LINES = 40, 3, 12
 
 
-def render(prediction: Mapping[str, Any]) -> str:
-    """Return a prediction as text: what it says first, then table, curve, and how sure it is."""
+def render(prediction: Mapping[str, Any], places: Mapping[str, str] | None = None) -> str:
+    """Return a prediction as text: what it says first, then table, curve, and how sure it is.
+
+    places: where the calls of a phase are in the program, by its number.
+    """
     rows = checked_rows(prediction)
     table = count_rows(prediction)
     shown = thinned(table, MAX_COUNTS)
     mind = [reason for reason in reasons_of(prediction) if not reason.untrustworthy]
-    parts = [*_verdict(prediction), "", _table(shown, COUNTS_HEAD)]
+    parts = [*_verdict(prediction, places), "", _table(shown, COUNTS_HEAD)]
     if len(shown) < len(table):
         parts.append(f"{len(shown)} of {len(table)} counts; p3s report --csv has all")
     if any(row.get("measured") and not row.get("representative") for row in rows):
@@ -42,7 +45,8 @@ def render(prediction: Mapping[str, Any]) -> str:
     if any(row_is_doubtful(row) for row in rows):
         parts.append("*     rests on communication that is not representative")
     parts += ["", curve(points_of(prediction)), ""]
-    parts += [*_limits(prediction, rows[-1]["n"]), *_estimates(prediction, rows[-1]["n"])]
+    parts += [*_limits(prediction, rows[-1]["n"], places or {}),
+              *_estimates(prediction, rows[-1]["n"])]  # fmt: skip
     parts += _residuals(prediction)
     parts += reason_lines(mind[:MAX_LINES])
     parts += _few("note", lines(prediction.get("notes")))
@@ -50,25 +54,28 @@ def render(prediction: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _verdict(prediction: Mapping[str, Any]) -> list[str]:
+def _verdict(prediction: Mapping[str, Any], places: Mapping[str, str] | None) -> list[str]:
     """Return the verdict; of a prediction that is not to be trusted with every reason."""
     against = untrusted(reasons_of(prediction))
     if not against:
-        return verdict_sentences(prediction)
+        return verdict_sentences(prediction, places)
     return [*wrap(warning_of(prediction), TEXT_WIDTH), *reason_lines(against[:MAX_LINES]), "",
-            *figure_sentences(prediction)]  # fmt: skip
+            *figure_sentences(prediction, places)]  # fmt: skip
 
 
-def _limits(prediction: Mapping[str, Any], n: int) -> Iterator[str]:
+def _limits(
+    prediction: Mapping[str, Any], n: int, places: Mapping[str, str]
+) -> Iterator[str]:
     """Say which phases cost most of the core time that is lost, and from which count on."""
     least = percent(amount(prediction.get("knee_efficiency")))
     for limit in limits_of(prediction, MAX_LIMITS):
         since = ""
         if limit.since:
             since = f"; alone it keeps efficiency below {least} from {limit.since} processes on"
+        name = limit.name + (f" ({places[limit.key]})" if limit.key in places else "")
         yield (
             f"limit: {limit.share_text} of the core time lost at {processes(n)} is in "
-            f"{limit.name}, mostly {KIND_NAMES[limit.because]}{since}"
+            f"{name}, mostly {KIND_NAMES[limit.because]}{since}"
         )
 
 
