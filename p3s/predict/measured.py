@@ -32,6 +32,7 @@ class Measured:
     repeats, NaN where the runs have no clock. ``shared_cores`` tells that
     there were more ranks than cores; ``off_core`` is the share of the run in which the worst rank
     computed without getting CPU time: it waited for a core, slept, or did input or output.
+    ``elsewhere``: the prediction is for another network than that of the runs.
     """
 
     np: int
@@ -40,11 +41,12 @@ class Measured:
     work_s: float
     shared_cores: bool
     off_core: float = 0.0
+    elsewhere: bool = False
 
     @property
     def representative(self) -> bool:
         """Whether ``wall_s`` tells how fast the program is; ``work_s`` does in any case."""
-        return not self.shared_cores and self.off_core <= OFF_CORE_LIMIT
+        return not (self.shared_cores or self.elsewhere) and self.off_core <= OFF_CORE_LIMIT
 
 
 @dataclass(frozen=True)

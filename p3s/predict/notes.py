@@ -27,11 +27,11 @@ def not_representative(runs: Mapping[int, Measured], why_not: Mapping[int, str])
     """
     notes = []
     instead = "CPU work and estimated communication stand in for their run times"
-    shared = [n for n, run in sorted(runs.items()) if run.shared_cores]
+    shared = [n for n, run in sorted(runs.items()) if run.shared_cores and not run.elsewhere]
     if shared:
         notes.append(f"at {_join(shared)} processes the traced ranks shared cores: {instead}")
     for n, run in sorted(runs.items()):
-        if not run.shared_cores and not run.representative:
+        if not (run.shared_cores or run.elsewhere or run.representative):
             notes.append(
                 f"at {n} processes the traced ranks computed without a core for "
                 f"{100 * run.off_core:.0f} % of the run (other load on the machine, sleeping, "

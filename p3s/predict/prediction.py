@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,9 @@ from p3s.errors import P3SError
 from p3s.predict import notes, outside
 from p3s.predict.doubts import doubts, missed, unknown_share, unlike, verdict_share
 from p3s.predict.ends import END, REST, START
+from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimates import AUTO, FROM_REPLAY, choose, estimates
+from p3s.predict.estimators.networks import network_of
 from p3s.predict.intervals import HOW, Factors
 from p3s.predict.knee import KNEE_EFFICIENCY, knee, recommended
 from p3s.predict.limits import limits
@@ -43,6 +46,7 @@ def predict(
     stale: Collection[int] = (),
     jobs: int = 0,
     say: Say | None = None,
+    done: Callable[[str, int], None] | None = None,
     elsewhere: bool = False,
 ) -> dict[str, Any]:
     """Predict time, interval, speedup and efficiency at ``counts`` and write prediction.json.
@@ -50,7 +54,8 @@ def predict(
     Needs the scaled trace of every count in ``counts``, and what the estimator needs: a replay, or
     the file of a machine (default: that in the study). Traced counts among them are compared with
     what was measured, unless it was measured ``elsewhere`` than it is predicted for. ``stale``:
-    counts whose replays are not of their scaled traces. Speedup is relative to the smallest count.
+    counts whose replays are not of their scaled traces. ``done`` is told what was simulated, as in
+    estimates. Speedup is relative to the smallest count.
     """
     model = read_json(study.model_path, "p3s.model")
     # the model of a value that was not traced rests on the counts of other values
@@ -58,13 +63,14 @@ def predict(
                     or model.get("counts", ()))  # fmt: skip
     wanted = sorted(set(counts))
     found = estimates(study, wanted, wanted=estimator, machine=machine, setting=setting,
-                      stale=stale, jobs=jobs, say=say)  # fmt: skip
+                      stale=stale, jobs=jobs, say=say, done=done)  # fmt: skip
     choice = choose(found, estimator)
     runs = {n: run for n in wanted if n in traced and not elsewhere
             and (run := measured(study, n)) is not None}  # fmt: skip
     result = compose(
         choice.times, runs, replays_behind(study, choice.times), traced, threshold=threshold,
         holdout=model.get("holdout"), others=found, why=choice.why, admits=_admits(model),
+        network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
     )  # fmt: skip
     write_json(study.prediction_path, result)
     return result
@@ -95,16 +101,19 @@ def compose(
     why: str = "",
     admits: Callable[[int], bool] | None = None,
     weak: bool = False,
+    network: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Put phase times, measured runs and replays of all counts together; reads no files.
 
     ``times``: by the chosen estimator, ``why`` it was chosen; ``others``: what all of them say.
     ``replays``: those that ``times`` rest on. ``admits``: whether the program takes a count.
-    ``weak``: the work grows with the count.
+    ``weak``: the work grows with the count. ``network``: whose costs of messages ``times`` rest on.
     """
     if not times:
         raise P3SError("nothing to predict: no process count given")
     counts = sorted(times)
+    runs = {n: replace(run, elsewhere=times[n].estimator == TYPICAL) for n, run in runs.items()
+            if n in times}
     said = {n: (others or {}).get(n, {}) for n in counts}
     rows = [row_of(times[n], runs.get(n), replays.get(n, {}), said[n]) for n in counts]
     residual = _intervals(rows, times, said)
@@ -129,6 +138,7 @@ def compose(
         "knee": knee(rows, threshold),
         "knee_efficiency": threshold,
         "recommended": recommended(rows, threshold, admits),
+        "network": None if network is None else dict(network),
         "estimator": last.estimator,
         "estimator_why": why or "it is the only one that was asked",
         "residuals": residual,
