@@ -44,6 +44,7 @@ def made_prediction(
         "knee": _knee(rows, knee_efficiency),
         "knee_efficiency": knee_efficiency,
         "recommended": _recommended(rows, knee_efficiency) if representative else None,
+        "network": {"name": "replay", "label": "n0, n1", "source": "measured"},
         "estimator": "simulation",
         "estimator_why": "costs of messages were measured by a replay at every count",
         "residuals": [
@@ -150,6 +151,7 @@ def _row(n: int, phases: int, was_run: bool, representative: bool) -> Json:
                                  {**total, "comm_s": 0.7 * total["comm_s"]},
                                  "", ["MPI_Comm_split costs nothing"]),
             "simgrid": _estimate(None, {}, "smpirun is not installed", []),
+            "typical": _estimate(None, {}, "was not asked for", []),
             "thesis": _estimate(time - total["waiting_s"], {
                 "compute_s": total["compute_s"], "comm_s": total["comm_s"] - total["waiting_s"]},
                 why, ["waiting for ranks that are not loaded is lost"]),

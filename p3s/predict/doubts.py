@@ -199,13 +199,13 @@ def of_runs(runs: Mapping[int, Measured]) -> list[Reason]:
     instead = "CPU work and estimated communication stand in for the run time"
     advice = "trace with a core for each rank to compare run times"
     reasons = []
-    shared = [n for n, run in sorted(runs.items()) if run.shared_cores]
+    shared = [n for n, run in sorted(runs.items()) if run.shared_cores and not run.elsewhere]
     if shared:
         reasons.append(Reason("shared-cores",
                               f"at {processes(shared)} the traced ranks shared cores: {instead}",
                               advice, False))  # fmt: skip
     for n, run in sorted(runs.items()):
-        if not run.shared_cores and not run.on_core:
+        if not (run.shared_cores or run.elsewhere or run.on_core):
             reasons.append(Reason(
                 "off-core",
                 f"at {processes(n)} the traced ranks computed without a core for "

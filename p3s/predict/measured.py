@@ -33,6 +33,7 @@ class Measured:
     repeat. ``shared_cores`` tells that there were more ranks than cores; ``off_core`` is the share
     of the run in which the worst rank computed without getting CPU time: it waited for a core,
     slept, or did input or output. ``contradicts``: the run contradicts those of other counts.
+    ``elsewhere``: the prediction is for another network than that of the runs.
     """
 
     np: int
@@ -43,6 +44,7 @@ class Measured:
     off_core: float = 0.0
     totals_s: tuple[float, ...] = ()
     contradicts: bool = False
+    elsewhere: bool = False
 
     @property
     def on_core(self) -> bool:
@@ -51,8 +53,8 @@ class Measured:
 
     @property
     def representative(self) -> bool:
-        """Whether ``wall_s`` tells how fast the program is."""
-        return not self.shared_cores and self.on_core and not self.contradicts
+        """Whether ``wall_s`` tells how fast the program is; ``work_s`` does in any case."""
+        return self.on_core and not (self.shared_cores or self.contradicts or self.elsewhere)
 
 
 @dataclass(frozen=True)

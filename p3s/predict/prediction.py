@@ -13,7 +13,9 @@ from p3s.errors import P3SError
 from p3s.predict import doubts, notes, outside
 from p3s.predict.contradictions import contradictions
 from p3s.predict.ends import END, REST, START
+from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimates import AUTO, FROM_REPLAY, choose, estimates
+from p3s.predict.estimators.networks import network_of
 from p3s.predict.intervals import HOW, Factors
 from p3s.predict.knee import KNEE_EFFICIENCY, knee, recommended
 from p3s.predict.limits import limits
@@ -45,6 +47,7 @@ def predict(
     stale: Collection[int] = (),
     jobs: int = 0,
     say: Say | None = None,
+    done: Callable[[str, int], None] | None = None,
     elsewhere: bool = False,
 ) -> dict[str, Any]:
     """Predict time, interval, speedup and efficiency at ``counts`` and write prediction.json.
@@ -52,7 +55,8 @@ def predict(
     Needs the scaled trace of every count in ``counts``, and what the estimator needs: a replay, or
     the file of a machine (default: that in the study). Traced counts among them are compared with
     what was measured, unless it was measured ``elsewhere`` than it is predicted for. ``stale``:
-    counts whose replays are not of their scaled traces. Speedup is relative to the smallest count.
+    counts whose replays are not of their scaled traces. ``done`` is told what was simulated, as in
+    estimates. Speedup is relative to the smallest count.
     """
     model = read_json(study.model_path, "p3s.model")
     # the model of a value that was not traced rests on the counts of other values
@@ -60,7 +64,7 @@ def predict(
                     or model.get("counts", ()))  # fmt: skip
     wanted = sorted(set(counts))
     found = estimates(study, wanted, wanted=estimator, machine=machine, setting=setting,
-                      stale=stale, jobs=jobs, say=say)  # fmt: skip
+                      stale=stale, jobs=jobs, say=say, done=done)  # fmt: skip
     choice = choose(found, estimator)
     runs = {n: run for n in wanted if n in traced and not elsewhere
             and (run := measured(study, n)) is not None}  # fmt: skip
@@ -68,6 +72,7 @@ def predict(
         choice.times, runs, replays_behind(study, choice.times), traced, threshold=threshold,
         holdout=model.get("holdout"), others=found, why=choice.why, admits=_admits(model),
         validations=_validations(study, model),
+        network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
     )  # fmt: skip
     write_json(study.prediction_path, result)
     return result
@@ -112,16 +117,20 @@ def compose(
     admits: Callable[[int], bool] | None = None,
     weak: bool = False,
     validations: Sequence[Mapping[str, Any]] = (),
+    network: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Put phase times, measured runs and replays of all counts together; reads no files.
 
     ``times``: by the chosen estimator, ``why`` it was chosen; ``others``: what all of them say.
     ``replays``: those that ``times`` rest on. ``admits``: whether the program takes a count.
     ``weak``: the work grows with the count. ``validations``: comparisons with other runs.
+    ``network``: whose costs of messages ``times`` rest on.
     """
     if not times:
         raise P3SError("nothing to predict: no process count given")
     counts = sorted(times)
+    runs = {n: replace(run, elsewhere=times[n].estimator == TYPICAL) for n, run in runs.items()
+            if n in times}
     said = {n: (others or {}).get(n, {}) for n in counts}
     rows = [row_of(times[n], runs.get(n), replays.get(n, {}), said[n]) for n in counts]
     odd = {} if weak else contradictions(runs, {row["n"]: row["model_s"] for row in rows})
@@ -161,6 +170,7 @@ def compose(
         "knee": knee(rows, threshold),
         "knee_efficiency": threshold,
         "recommended": recommended(rows, threshold, admits),
+        "network": None if network is None else dict(network),
         "estimator": last.estimator,
         "estimator_why": why or "it is the only one that was asked",
         "residuals": residual,
