@@ -196,7 +196,7 @@ def test_missed_holdout_lowers_confidence(change: dict[str, Any], said: str | No
 def test_soft_rules_are_noted() -> None:
     share = {"exact": {"events": 60, "work": 50}, "statistical": {"events": 40, "work": 50}}
     notes = compose({4: times_at(4, 1.0, share=share)}, {}, {4: REPLAYED}, [2])["notes"]
-    assert any("50.0 % of the computation and 40.0 %" in note for note in notes)
+    assert any("40.0 % of the events, and the calls behind 50.0 %" in note for note in notes)
 
 
 @pytest.mark.parametrize(("n", "doubted"), [(64, False), (65, True)])

@@ -142,7 +142,7 @@ def test_report_is_one_offline_page_with_the_numbers(tmp_path: Path) -> None:
         "messages: 11 of 12 equal, 13 predicted",
         "weights: 1 of 2",
         "8.00x",
-        "largest 25.0 %",
+        "in the worst phase by 25.0 %",
         "(30.0 s)",
         "sweep",
         "Phase 1: Irecv+Isend+Waitall+Allreduce",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from p3s.predict.outside import SHARE
 from p3s.predict.reasons import Reason
 from p3s.scores import work_off
 from p3s.words import joined, left_out, plural, processes
@@ -335,12 +336,14 @@ def _width(ends: Sequence[float]) -> float:
     return ends[1] / max(ends[0], 1e-300)
 
 
-def of_trends(head: Mapping[str, Any]) -> list[Reason]:
-    """Say which phases' computation shows no clear trend; ``head``: scaled.json."""
+def of_trends(phases: Iterable[Mapping[str, Any]], row: Row) -> list[Reason]:
+    """Say which phases' computation shows no clear trend; ``phases``: of the row's scaled.json."""
     found: dict[str, list[str]] = {}
-    for phase in head.get("phases", ()):
-        about = phase.get("no_trend") if isinstance(phase, Mapping) else None
-        if isinstance(about, Mapping):
+    whole = float(row["compute_s"] or 0.0)
+    large = {phase["phase"] for phase in row["phases"] if phase["compute_s"] > SHARE * whole}
+    for phase in phases:
+        about = phase.get("no_trend")
+        if isinstance(about, Mapping) and phase.get("phase") in large:
             found.setdefault(str(about.get("why")), []).append(str(phase.get("phase")))
     return [
         Reason("no-trend",

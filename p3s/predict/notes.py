@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.predict import outside
-from p3s.words import mixed_clocks
+from p3s.words import mixed_clocks, processes
 
 if TYPE_CHECKING:
     from p3s.predict.times import PhaseTimes
@@ -80,14 +80,14 @@ def _approximated(times: Mapping[int, PhaseTimes]) -> list[str]:
             found.setdefault(line, []).append(n)
     whole = [n for n in sorted(times) if n > 1]
     return [line if counts == whole or counts == sorted(times)
-            else f"at {_join(counts)} processes: {line}" for line, counts in found.items()]
+            else f"at {processes(counts)}: {line}" for line, counts in found.items()]
 
 
 def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Say how much of the program follows rules that are not exact."""
     return [
-        f"{100 * entry.get('work', 0.0):.1f} % of the computation and "
-        f"{100 * entry.get('events', 0.0):.1f} % of the events follow {verdict} rules"
+        f"{100 * entry.get('events', 0.0):.1f} % of the events, and the calls behind "
+        f"{100 * entry.get('work', 0.0):.1f} % of the computation, follow {verdict} rules"
         for verdict, entry in share.items()
         if verdict not in ("exact", "fitted") and max(entry.values(), default=0.0) >= 0.01
     ]
@@ -99,11 +99,11 @@ def _of_replays(
     found = []
     unmeasured = [n for n, replayed in sorted(replays.items()) if replayed.get("unmeasured")]
     if unmeasured:
-        found.append(f"some classes of events could not be measured at {_join(unmeasured)}")
+        found.append(f"some classes of events could not be measured at {processes(unmeasured)}")
     unsure = [row["n"] for row in rows if row["model_low_s"] is None]
     if unsure:
         found.append(
-            f"no interval at {_join(unsure)} processes: the spread of a work law is unknown"
+            f"no interval at {processes(unsure)}: the spread of a work law is unknown"
         )
     twins = sorted({str(op) for r in replays.values() for op in r.get("as_blocking") or ()})
     if twins:
@@ -111,10 +111,6 @@ def _of_replays(
             f"replayed without progress between the call and its completion: "
             f"{', '.join(twins)}"
         )
-    if math.isfinite(ratio):
-        found.append(f"the largest count is {ratio:g} times the largest traced one")
+    if 1.0 < ratio < math.inf:
+        found.append(f"the largest count is {ratio:.3g} times the largest traced one")
     return found
-
-
-def _join(counts: Sequence[int]) -> str:
-    return ", ".join(map(str, counts))

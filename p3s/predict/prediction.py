@@ -158,7 +158,7 @@ def compose(
         *doubts.missed(holdout),
         *(reason for result in validations for reason in doubts.of_validation(result)),
         *doubts.contradicting(odd, base["n"]),
-        *doubts.of_trends(last.head),
+        *doubts.of_trends(last.phases, rows[-1]),
         *doubts.of_runs(runs),
     ]
     return {

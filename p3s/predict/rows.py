@@ -101,8 +101,8 @@ def relate(row: dict[str, Any], base: Mapping[str, Any]) -> None:
     """
 
     def over(seconds: float | None) -> float | None:
-        if seconds is None:
-            return None
+        if seconds is None or (seconds <= 0 < row["time_s"]):
+            return None  # the low end is nothing: no speedup is too large
         return base["time_s"] / seconds if seconds > 0 else 0.0
 
     row["cost_core_h"] = row["n"] * row["time_s"] / _SECONDS_PER_HOUR

@@ -18,12 +18,14 @@ from p3s.report.places import Places
 from p3s.report.rules import PhaseRules, Rule, phase_rules
 from p3s.report.text import percent, visible
 from p3s.trace.ops import RECV, SEND
+from p3s.words import plural
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
     "%": r"\%", "_": r"\_", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "{''}",
-    "–": "--", "…": r"\ldots{}", "×": r"$\times$", "µ": r"$\mu$", "[": "{[}", "]": "{]}",
+    "–": "--", "…": r"\ldots{}", "×": r"$\times$", "µ": r"$\mu$", "±": r"$\pm$",
+    "[": "{[}", "]": "{]}",
 }  # fmt: skip
 _COLUMNS = (r"@{}l l >{\raggedright\arraybackslash}p{0.22\linewidth} "
             r">{\raggedright\arraybackslash}p{0.22\linewidth} "
@@ -56,8 +58,8 @@ def render(model: Mapping[str, Any], places: Places, everything: bool = False) -
         lines += [*_phase(model, phase), ""]
     if hidden:
         share = percent(sum(phase.share["time"] for phase in hidden))
-        lines += [rf"\noindent {len(hidden)} more phases with {escaped(share)} of the time are not "
-                  "listed.", ""]  # fmt: skip
+        lines += [rf"\noindent {plural(len(hidden), 'more phase')} with {escaped(share)} of the "
+                  "time left out.", ""]  # fmt: skip
     lines += [*_verdicts(model), "", *_holdout(model)]
     return "\n".join(lines) + "\n"
 
@@ -70,7 +72,7 @@ def _phase(model: Mapping[str, Any], phase: PhaseRules) -> list[str]:
     title = (rf"\textbf{{Phase {phase.phase}}}: {escaped(phase.name)}; {place}"
              rf"$w(n) = {_law(model, law)}$ ({escaped(phase.weight_verdict)}{since}); "
              rf"{escaped(percent(phase.share['time']))} of the time")  # fmt: skip
-    head = "rule & call & destination $f$ & volume $y$ (bytes) & work $i$ & verdict"
+    head = "rule & call & destination $f$ & volume $y$ (bytes) & work $i$ (fitted) & verdict"
     lines = [rf"\begin{{longtable}}{{{_COLUMNS}}}",
              rf"\multicolumn{{6}}{{@{{}}p{{\linewidth}}@{{}}}}{{{title}}} \\ \hline",
              rf"{head} \\ \hline", r"\endfirsthead", rf"{head} \\ \hline", r"\endhead"]
@@ -192,7 +194,9 @@ def _verdicts(model: Mapping[str, Any]) -> list[str]:
     rows = verdict_rows(model)
     if not rows:
         return []
-    return [r"\begin{tabular}{@{}lrrrr@{}}", *_table_rows([VERDICT_HEAD, *rows]), r"\end{tabular}"]
+    return [r"\begin{tabular}{@{}lrrr@{}}", *_table_rows([VERDICT_HEAD, *rows]), r"\end{tabular}",
+            r"\par\noindent The verdicts are of messages, sizes and weights; work is "
+            + escaped(text.work_sure(model)) + "."]
 
 
 def _table_rows(rows: Sequence[Sequence[str]]) -> list[str]:
