@@ -22,6 +22,7 @@ from p3s.predict.residual import residual_part, residuals
 from p3s.predict.rows import close_interval, give_interval, relate, row_of, why_not_of
 from p3s.predict.times import PhaseTimes
 from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
+from p3s.words import not_used
 
 if TYPE_CHECKING:
     from p3s.predict.estimates import Estimates, Say
@@ -66,6 +67,7 @@ def predict(
         choice.times, runs, replays_behind(study, choice.times), traced, threshold=threshold,
         holdout=model.get("holdout"), others=found, why=choice.why, admits=_admits(model),
     )  # fmt: skip
+    result["notes"] += filter(None, [not_used(model)])
     write_json(study.prediction_path, result)
     return result
 

@@ -21,6 +21,7 @@ from p3s.report.places import phase_places, resolve_sites
 from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
 from p3s.report.text import percent, visible
 from p3s.study import Study
+from p3s.words import not_used
 
 RULE_HEAD = ["rule", "call", "destination", "volume (bytes)", "work", "verdict", "where and who"]
 
@@ -87,6 +88,8 @@ def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
     counts = ", ".join(map(str, model["counts"]))
     notes = [f"Fitted at {counts} processes; shares are those at {max(model['counts'])}; work is "
              f"in {unit} before one call.", f"Process grid: {text.grid_text(model)}."]
+    if unused := not_used(model):
+        notes.append(unused.capitalize() + ".")
     symbols = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
     made, rules = [], 0
     for phase in [*shown, *hidden]:
