@@ -61,6 +61,16 @@ def mixed_clocks(data: Mapping[str, Any]) -> str:
         for unit, counts in found.items()) + "; both count as time"
 
 
+def not_used(model: Mapping[str, Any]) -> str:
+    """Return a note on traced counts that the user has left out of a model, "" when none are."""
+    without = [str(n) for n in model.get("without", ())]
+    if not without:
+        return ""
+    counts = ", ".join(without)
+    return (f"traced at {counts} processes, too, but left out of the model; p3s model STUDY --with "
+            f"{','.join(without)} takes {'it' if len(without) == 1 else 'them'} back")
+
+
 def left_out(held: Mapping[str, Any]) -> str:
     """Return what a hold-out was fitted without: a process count, or a value of a parameter."""
     n = held.get("n")

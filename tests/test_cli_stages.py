@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import types
 from collections.abc import Callable
@@ -92,7 +93,8 @@ class Stages:
 
     def build(self, study_dir: Path, holdout: bool = True) -> dict[str, Any]:
         self.calls.append(("model", holdout))
-        model = {**models.built("ring"), "holdout": self.holdout}
+        counts = Study(study_dir).signature_counts()
+        model = {**models.built("ring"), "counts": counts, "holdout": self.holdout}
         write_json(Study(study_dir).model_path, model)
         return model
 
@@ -396,6 +398,75 @@ def test_model_prints_equations(
     assert run(["model", str(root), "--json", "--no-holdout"]) == 0
     assert json.loads(capsys.readouterr().out)["schema"] == "p3s.model"
     assert stages.calls[-2:] == [("model", True), ("model", False)]
+
+
+def test_count_that_is_left_out_stays_so_until_it_is_taken_back(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    characterize(root, "2,4,8,16")
+
+    def fitted(*args: str) -> list[int]:
+        assert run([*args]) in (0, 3)
+        return list(json.loads((root / "model.json").read_text())["counts"])
+
+    assert fitted("model", str(root), "--without", "2") == [4, 8, 16]
+    assert "without 2" in capsys.readouterr().err
+    assert fitted("model", str(root)) == fitted("scale", str(root), "-n", "32") == [4, 8, 16]
+    assert (root / "runs" / "np0002.r0" / "run.json").exists()
+    assert characterize(root, "2") == 0
+    assert f"p3s model {root} --with 2 takes them back" in capsys.readouterr().err
+    assert fitted("model", str(root), "--with", "2", "--without", "8") == [2, 4, 16]
+    assert fitted("model", str(root), "--with", "8") == [2, 4, 8, 16]
+    assert Study.open(root).manifest()["without"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--without", "3"], "no run at 3 processes; there are 2, 4, 8, 16"),
+        (["--without", "2,4"], "2 process counts would stay (8, 16)"),
+        (["--with", "2"], "is not left out; left out: none"),
+        (["--without", "2", "--with", "2"], "give one of them"),
+    ],
+)
+def test_counts_that_cannot_be_left_out(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str], options: list[str], says: str
+) -> None:
+    characterize(root, "2,4,8,16")
+    assert run(["model", str(root), *options]) == 2
+    assert says in capsys.readouterr().err
+    assert Study.open(root).left_out() == []
+
+
+def test_no_model_from_runs_that_are_gone(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    characterize(root, "2,4,8,16")
+    assert run(["scale", str(root), "-n", "32"]) == 0
+    shutil.rmtree(root / "runs" / "np0002.r0")
+    capsys.readouterr()
+    assert run(["scale", str(root), "-n", "32"]) == 0
+    said = capsys.readouterr().err
+    assert "the runs at 2 processes were deleted" in said and "fitted from 4, 8, 16" in said
+    assert run(["scale", str(root), "-n", "32"]) == 0
+    assert "deleted" not in capsys.readouterr().err
+    shutil.rmtree(root / "runs")
+    for command in (["model", str(root)], ["predict", str(root), "-n", "32"]):
+        assert run(command) == 1
+        assert "the runs at 2, 4, 8, 16 were deleted" in capsys.readouterr().err
+
+
+def test_signature_is_made_again_of_the_runs_that_stay(stages: Stages, root: Path) -> None:
+    characterize(root, "2,4,8", "-r", "2")
+    for n in (2, 4, 8):
+        path = root / "signature" / f"np000{n}.json"
+        head = {"schema": "p3s.signature", "schema_version": VERSION}
+        write_json(path, {**head, "repeats": 2, "left_out": []})
+    assert run(["scale", str(root), "-n", "32"]) == 0
+    stages.calls.clear()
+    shutil.rmtree(root / "runs" / "np0004.r1")
+    assert run(["scale", str(root), "-n", "32"]) == 0
+    assert [call for call in stages.calls if call[0] == "characterize"] == [("characterize", 4)]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -206,6 +207,55 @@ def test_partial_runs_do_not_count(tmp_path: Path) -> None:
     assert [run.status for run in study.runs()] == ["complete", "partial"]
     (study.runs_dir(2) / "run.json").write_text("{")
     assert study.counts() == []
+
+
+def characterized(tmp_path: Path, *counts: int) -> Study:
+    """Make a study with a run and a signature per count."""
+    study = Study.create(tmp_path / "s", COMMAND)
+    for n in counts:
+        put_run(study, n)
+        write_json(study.signature_path(n), artefact("signature"))
+    return study
+
+
+def test_counts_that_are_left_out_keep_their_runs(tmp_path: Path) -> None:
+    study = characterized(tmp_path, 2, 4, 8)
+    study.update(without=[2])
+    assert study.counts() == study.signature_counts() == [4, 8]
+    assert study.complete_counts() == [2, 4, 8] and study.left_out() == [2]
+    assert [run.np for run in study.runs()] == [2, 4, 8]
+    study.update(without=[])
+    assert study.counts() == study.signature_counts() == [2, 4, 8]
+
+
+def test_runs_that_were_deleted_are_noticed(tmp_path: Path) -> None:
+    study = characterized(tmp_path, 2, 4, 8)
+    put_run(study, 8, 1)
+    for gone in (study.runs_dir(2), study.runs_dir(8, 1)):
+        shutil.rmtree(gone)
+    for _ in range(2):  # also after the list of runs was written again
+        assert study.counts() == study.signature_counts() == [4, 8]
+        assert study.gone_counts() == [2]
+        study.update(trips={})
+    status = {row["dir"]: row["status"] for row in study.manifest()["runs"]}
+    assert status == {"runs/np0002.r0": "gone", "runs/np0004.r0": "complete",
+                      "runs/np0008.r0": "complete", "runs/np0008.r1": "gone"}  # fmt: skip
+    study.manifest_path.unlink()
+    assert Study.open(study.root).signature_counts() == [4, 8]
+    put_run(study, 2)
+    assert study.counts() == study.signature_counts() == [2, 4, 8] and not study.gone_counts()
+    shutil.rmtree(study.root / "runs")
+    assert study.signature_counts() == [] and study.gone_counts() == [2, 4, 8]
+
+
+def test_counts_the_program_refused_are_known(tmp_path: Path) -> None:
+    study = characterized(tmp_path, 4, 9)
+    for path in (study.runs_dir(6), study.validate_run_dir(5), study.runs_dir(9, 1)):
+        (path.parent / f"{path.name}.failed").mkdir(parents=True)
+    assert study.failed_counts() == [5, 6]
+    put_run(study, 6)
+    write_json(study.validate_run_dir(5) / "run.json", artefact("run", status="complete"))
+    assert study.failed_counts() == []
 
 
 def test_failed_run_leaves_the_earlier_one(tmp_path: Path) -> None:

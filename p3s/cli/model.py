@@ -19,6 +19,7 @@ from p3s.cli.common import (
 )
 from p3s.cli.params import VALUE
 from p3s.errors import P3SError, UsageError
+from p3s.study import Study
 
 EPILOG = """\b
 Example:
@@ -27,6 +28,7 @@ Example:
   p3s model study --python > equations.py
   p3s model study --scic --csv > instructions.csv
   p3s model study --compute -n 64,256
+  p3s model study --without 2     (for all later commands; --with 2 takes it back)
 Next:
   p3s explain study 1        (what the equations of phase 1 rest on)
   p3s scale study -n 64      (the trace at 64 processes)
@@ -49,6 +51,10 @@ def model(
         metavar="SITE=COUNT",
         help="State a loop's turns: by phase number, call site or function; SITE= takes it back.",
     ),
+    without: str = typer.Option(
+        "", "--without", metavar="COUNTS", help="Leave these traced counts out; the runs stay."
+    ),
+    with_: str = typer.Option("", "--with", metavar="COUNTS", help="Take left-out counts back."),
     scic: bool = typer.Option(
         False, "--scic", help="Print the instruction table: work per process, weight, total."
     ),
@@ -72,7 +78,7 @@ def model(
     from p3s.cli.params import model as of_parameters
     from p3s.cli.pipeline import ensure_compute, ensure_model
     from p3s.predict.doubts import missed
-    from p3s.study import Study, read_json
+    from p3s.study import read_json
 
     if latex + python + scic + (json_ and not compute) > 1 or compute + latex + python + scic > 1:
         raise UsageError("--latex, --python, --scic, --compute and --json: give one of them")
@@ -84,22 +90,25 @@ def model(
     if param:
         study_dir = at_value(study_dir, param)
     elif has_parameters(study_dir):
-        if latex or python or scic or compute or trips:
+        if latex or python or scic or compute or trips or without or with_:
             raise UsageError(f"{study_dir}: holds a study for every value of its parameters; name "
                              "one of them: STUDY/at/NAME=VALUE")
         return of_parameters(study_dir, again=True, json_=json_)
     study = Study.open(study_dir)
-    before = study.manifest().get("trips", {})
-    if trips:
-        study.update(trips=stated_trips(trips, before))
+    before = {"trips": study.manifest().get("trips", {}), "without": study.left_out()}
+    stated: dict[str, Any] = {"trips": stated_trips(trips, before["trips"])} if trips else {}
+    if without or with_:
+        stated["without"] = stated_without(study, without, with_)
+    if stated:
+        study.update(**stated)
     try:
         with progress(2) as bar:
             # Asked for by name: fit again even when the model is newer than its signatures.
             ensure_model(study, bar, holdout=holdout, again=not compute)
             ensure_compute(study, bar, again=not compute)
     except P3SError:
-        if trips:  # what cannot be meant is not kept
-            study.update(trips=before)
+        if stated:  # what cannot be meant is not kept
+            study.update(**before)
         raise
     fitted = read_json(study.model_path, "p3s.model")
     if compute:
@@ -135,6 +144,33 @@ def stated_trips(words: list[str], before: dict[str, int]) -> dict[str, int]:
         else:
             out[where] = int(count)
     return out
+
+
+def stated_without(study: Study, without: str, back: str) -> list[int]:
+    """Return the counts that are left out once --without and --with are obeyed."""
+    from p3s.cli.runs import MIN_COUNTS
+
+    have, before = study.complete_counts(), study.left_out()
+    gone = parse_counts(without, "--without") if without else []
+    taken = parse_counts(back, "--with") if back else []
+    for n in gone:
+        if n not in have:
+            raise UsageError(f"--without {n}: no run at {n} processes; there are {_listed(have)}")
+        if n in taken:
+            raise UsageError(f"--without {n} --with {n}: give one of them")
+    for n in taken:
+        if n not in before:
+            raise UsageError(f"--with {n}: is not left out; left out: {_listed(before)}")
+    left = sorted({*before, *gone} - set(taken))
+    stay = [n for n in have if n not in left]
+    if len(stay) < MIN_COUNTS:
+        raise UsageError(f"--without {without}: {len(stay)} process counts would stay "
+                         f"({_listed(stay)}), the model needs {MIN_COUNTS}; trace another first")
+    return left
+
+
+def _listed(counts: list[int]) -> str:
+    return ", ".join(map(str, counts)) or "none"
 
 
 def _show_compute(

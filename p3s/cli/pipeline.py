@@ -34,9 +34,10 @@ def is_stale(artefact: Path, inputs: Sequence[Path]) -> bool:
 def ensure_signatures(study: Study, bar: Progress) -> list[int]:
     """Characterize every count whose signature is missing or older than its runs."""
     for np in study.counts():
-        inputs = [run.path / "run.json" for run in study.runs(np)]
+        runs = study.runs(np)
         path = study.signature_path(np)
-        if is_stale(path, inputs) or _is_old(path):
+        complete = sum(run.status == "complete" for run in runs)
+        if is_stale(path, [run.path / "run.json" for run in runs]) or _is_old(path, complete):
             from p3s.characterize import characterize
 
             bar.start(f"np={np}: characterizing")
@@ -144,14 +145,19 @@ def _of_others(made: dict[str, Any]) -> str:
     return f" and from {', '.join(names)}" if names else ""
 
 
-def _is_old(path: Path) -> bool:
-    """Tell whether a signature was written by an older P3S: its captures can still be read."""
+def _is_old(path: Path, complete: int) -> bool:
+    """Tell whether a signature was written by an older P3S, or a run it was made from is gone.
+
+    ``complete``: how many complete runs there are now; of these it can be made again.
+    """
     from p3s.characterize.signature import SCHEMA, VERSION
 
     try:
         head = json.loads(path.read_bytes())
         version = head["schema_version"] if head["schema"] == SCHEMA else VERSION
-        return isinstance(version, int) and version < VERSION
+        if isinstance(version, int) and version < VERSION:
+            return True
+        return bool(head["repeats"] + len(head["left_out"]) != complete)
     except (OSError, ValueError, KeyError, TypeError):
         return False  # damaged: reading it says so
 
@@ -163,12 +169,16 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
     if refresh(study, again):  # a model derived from those of other values of a parameter
         return
     counts = ensure_signatures(study, bar)
-    if again or is_stale(study.model_path, [study.signature_path(np) for np in counts]):
+    rested = _rests_on(study.model_path, counts)
+    if again or rested != counts \
+            or is_stale(study.model_path, [study.signature_path(np) for np in counts]):
+        gone = sorted(set(rested) & set(study.gone_counts()))
         if len(counts) < MIN_COUNTS:
-            raise P3SError(
-                f"{study.root}: holds {len(counts)} characterized process counts, the model needs "
-                f"{MIN_COUNTS}; add some: p3s characterize -n ... -o {study.root} -- LAUNCHER"
-            )
+            raise P3SError(too_few(study, counts))
+        if gone:
+            say(f"note: {study.root}: the runs at {_listed(gone)} processes were deleted; the "
+                "model no longer rests on them")
+        from p3s.characterize import load_phases
         from p3s.model.stage import build
 
         bar.start("fitting the model")
@@ -178,7 +188,38 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
             if not _repair_signatures(study, counts, bar):
                 raise
             build(study.root, holdout=holdout)
-        bar.done(f"model fitted from {', '.join(map(str, counts))} processes")
+        load_phases(study.root)  # of the same counts
+        bar.done(f"model fitted from {_listed(counts)} processes{_without(study)}")
+
+
+def _rests_on(path: Path, counts: list[int]) -> list[int]:
+    """Return the counts that a model was fitted from; ``counts`` where there is none to read."""
+    try:
+        return [int(n) for n in json.loads(path.read_bytes())["counts"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return counts  # missing, so it is made; damaged, so reading it says so
+
+
+def too_few(study: Study, counts: Sequence[int]) -> str:
+    """Return that a study has too few counts for a model, where the others are, and what to do."""
+    gone, without = study.gone_counts(), study.left_out()
+    text = (f"{study.root}: the model needs {MIN_COUNTS} process counts, {len(counts)} "
+            f"{'is' if len(counts) == 1 else 'are'} there ({_listed(counts) or 'none'})")
+    if gone:
+        text += f"; the runs at {_listed(gone)} were deleted"
+    if without:
+        return (f"{text}; {_listed(without)} left out: p3s model {shlex.quote(str(study.root))} "
+                f"--with {','.join(map(str, without))}")
+    return f"{text}; add some: p3s characterize -n ... -o {study.root} -- LAUNCHER"
+
+
+def _without(study: Study) -> str:
+    without = study.left_out()
+    return f", without {_listed(without)}" if without else ""
+
+
+def _listed(counts: Sequence[int]) -> str:
+    return ", ".join(map(str, counts))
 
 
 def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bool:

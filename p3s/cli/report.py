@@ -63,6 +63,7 @@ def report(
     from p3s.report.terminal import render
     from p3s.report.view import view_of
 
+    _say_outdated(study, prediction.data["traced_counts"])
     view = view_of(study, prediction.data, checked=True)
     page = output or study.report_path
     write_html(view, page)
@@ -89,6 +90,15 @@ def report(
         return code
     say(f"next: p3s validate {quoted(study.root)} -n COUNT")
     return 0
+
+
+def _say_outdated(study: Any, counts: list[int]) -> None:
+    """Say where a prediction rests on runs that were deleted or left out since."""
+    unused = sorted(set(counts) & {*study.gone_counts(), *study.left_out()})
+    if unused:
+        say(f"note: the prediction rests on runs at {', '.join(map(str, unused))} processes, which "
+            f"were deleted or left out since; make it again: p3s predict {quoted(study.root)} "
+            "-n COUNTS")
 
 
 def _print_csv(prediction: Any, phases: bool) -> int:

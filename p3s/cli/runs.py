@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.cli.common import Progress, say
+from p3s.cli.common import Progress, quoted, say
 from p3s.errors import P3SError, UsageError
 from p3s.study import RUN_SCHEMA, Study, read_json, write_json
 
@@ -306,6 +306,10 @@ def _trace_counts(
             "tracing": signature.get("tracing", {}),
         })
     study.update()
+    unused = [row["np"] for row in done.counts if row["np"] in study.left_out()]
+    if unused:
+        say(f"note: {', '.join(map(str, unused))} processes are still left out of the model: "
+            f"p3s model {quoted(study.root)} --with {','.join(map(str, unused))} takes them back")
     return done
 
 

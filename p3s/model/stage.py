@@ -25,6 +25,7 @@ def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
     model = build_model([load_table(study.root, n) for n in counts], holdout,
                         typed_numbers(study.command()), study.failed_counts(),
                         study.manifest().get("trips", {}))
+    model["without"] = study.left_out()
     write_json(study.model_path, model)
     return model
 

@@ -26,6 +26,7 @@ from p3s.predict.residual import residual_part, residuals
 from p3s.predict.rows import close_interval, give_interval, relate, row_of, why_not_of
 from p3s.predict.times import PhaseTimes
 from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
+from p3s.words import not_used
 
 if TYPE_CHECKING:
     from p3s.predict.estimates import Estimates, Say
@@ -74,6 +75,7 @@ def predict(
         validations=_validations(study, model),
         network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
     )  # fmt: skip
+    result["notes"] += filter(None, [not_used(model)])
     write_json(study.prediction_path, result)
     return result
 

@@ -18,7 +18,7 @@ from p3s.report.places import Places, joined_places
 from p3s.report.rules import PhaseRules, Rule, Share, phase_rules, used_symbols
 from p3s.report.text import percent, visible
 from p3s.scores import work_off
-from p3s.words import left_out, mixed_clocks, plural, processes
+from p3s.words import left_out, mixed_clocks, not_used, plural, processes
 
 WIDTH = 100
 #: Without --all: phases, and rules of one phase.
@@ -81,6 +81,7 @@ def _title(model: Mapping[str, Any], phases: Sequence[PhaseRules]) -> list[str]:
         at = ", ".join(f"{name}={value}" for name, value in derived["setting"].items())
         lines[0] = (f"Equations at {at}, by laws of the parameters from "
                     f"{', '.join(derived['from'])}. {lines[0]}")
+    lines += filter(None, [not_used(model)])
     lines.append(f"process grid: {text.grid_text(model)}")
     meanings = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
     lines.append("symbols: " + ", ".join(f"{name} {what}" for name, what in meanings))

@@ -21,7 +21,7 @@ from p3s.report.places import phase_places, resolve_sites
 from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
 from p3s.report.text import percent, visible
 from p3s.study import Study
-from p3s.words import plural, processes
+from p3s.words import not_used, plural, processes
 
 RULE_HEAD = ["rule", "call", "destination", "volume (bytes)", "work (fitted)", "verdict",
              "where and who"]  # fmt: skip
@@ -92,6 +92,8 @@ def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
     notes = [f"Fitted at {processes(model['counts'])}; shares are those at "
              f"{max(model['counts'])}; work is in {unit} before one call.",
              f"Process grid: {text.grid_text(model)}."]  # fmt: skip
+    if unused := not_used(model):
+        notes.append(unused.capitalize() + ".")
     symbols = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
     made, rules = [], 0
     for phase in [*shown, *hidden]:
