@@ -36,7 +36,7 @@ class Prediction(saved.Prediction):
         return fragment(self.data, {} if source is None else places_of(Study(source.parent)))
 
 
-def fragment(prediction: Mapping[str, Any], places: Mapping[str, str]) -> str:
+def fragment(prediction: Mapping[str, Any], places: Mapping[str, str] | None = None) -> str:
     """Return verdict, curve and table; every text escaped, looks by attributes of the drawing.
 
     places: where the calls of a phase are in the program, by its number.
