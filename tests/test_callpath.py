@@ -56,10 +56,12 @@ HIDDEN, DEEPER = at(LIBRARY, offset=0xE95895), at(LIBRARY, offset=0x7BC2B8)
         ([DOT, SOLVE, at("app", "worker", 7), at("libgomp.so.1", "GOMP_run")],
          ["VecTDot+0x10", "KSPSolve", "worker app.c:7"]),
         ([at("app", "compare", 3), at("libc.so.6", "qsort"), MAIN],
-         ["compare app.c:3", "qsort"]),
+         ["compare app.c:3", "main app.c:50"]),
         # Python: the library that an extension module calls, and the script
         ([DOT, HIDDEN, SOLVE, parse("run.py:solve:5"), parse("run.py:<module>:9")],
          ["VecTDot+0x10", "KSPSolve", "solve run.py:5"]),
+        ([HIDDEN, SOLVE, at("libffi.so.8", "ffi_call"), parse("run.py:solve:5")],
+         ["KSPSolve", "solve run.py:5"]),
     ],
 )  # fmt: skip
 def test_frames_that_matter(frames: list[Where], wanted: list[str]) -> None:
