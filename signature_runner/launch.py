@@ -371,6 +371,7 @@ def run_traced(
         **command.place_of(parsed.program[0]),
         "exit_code": code,
         "wall_s": wall_s,
+        "timeout_s": timeout_s,
         "oversubscribed": oversubscribed,
         "cores": cores(),
         "mpi": f"{family} {tracer.version}" if tracer else family,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Fewer distinct counts cannot be modelled: two to fit, one held out.
 MIN_COUNTS = 3
+#: Limit of one run where the user gives none.
+TIMEOUT_S = 3600.0
 
 
 @dataclass
@@ -119,6 +121,21 @@ def program_of(command: Sequence[str], np: int) -> str:
         scripts = [word for word in words[1:] if word.endswith(".py")]
         name = Path(scripts[0]).stem if scripts else name
     return name
+
+
+def elsewhere(study: Study) -> Path | None:
+    """Return where the study's command was run, None if that is here, not known, or gone."""
+    try:
+        command = study.command()
+    except P3SError:
+        return None
+    runs = [run for run in [*study.runs(), *study.timed_runs()]
+            if run.info.get("command") == command and run.info.get("directory")]
+    if not runs:
+        return None
+    latest = max(runs, key=lambda run: (run.path / "run.json").stat().st_mtime_ns)
+    there = Path(str(latest.info["directory"]))
+    return there if there.is_dir() and not there.samefile(Path.cwd()) else None
 
 
 def check_counts(study: Study | None, counts: Sequence[int]) -> None:
