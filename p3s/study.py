@@ -37,8 +37,8 @@ STUDY_SCHEMA = "p3s.study"
 REPLAY_SCHEMA = "p3s.replay"
 #: Version 2: simulated from measured costs of messages; version 1 were sums over calls.
 REPLAY_VERSION = 2
-#: Version 2: every estimator, what limits scaling, laws per phase; version 1 had one estimator.
-PREDICTION_VERSION = 2
+#: Version 3: reasons with codes; version 2: every estimator, what limits scaling, laws per phase.
+PREDICTION_VERSION = 3
 
 _SIGNATURE_NAME = re.compile(r"^np(\d{4,})\.json$")
 

@@ -24,7 +24,9 @@ LINE = GridFamily("line", 1)
 @pytest.mark.parametrize("family", [
     GridFamily("balanced", 2, layout="column"), GridFamily("balanced", 2, layout="reverse"),
     GridFamily("bits", 2, (0, 1)), GridFamily("bits", 3, (2, 1, 0), 1),
-    GridFamily("fixed", 3, (1,), 2, "balanced"), GridFamily("cube", 2, part="last")])
+    GridFamily("fixed", 3, (1,), 2, "balanced"), GridFamily("cube", 2, part="last"),
+    GridFamily("balanced", 3, layout="120"), GridFamily("balanced", 4, layout="2031"),
+    GridFamily("listed", 2, listed=((16, (2, 8)),), layout="column")])
 def test_ranks_and_places_are_each_others_inverse(family):
     n = 17 if family.part else 16
     grid = family.at(n)

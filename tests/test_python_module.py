@@ -180,6 +180,8 @@ FAMILIES = [
     grids.GridFamily("balanced", 3, layout="reverse"), grids.GridFamily("cube", 2, part="last"),
     grids.GridFamily("balanced", 2, part="first"), grids.GridFamily("cube", 2, part="root"),
     grids.GridFamily("line", 1, part="power"),
+    grids.GridFamily("balanced", 3, layout="102"),
+    grids.GridFamily("listed", 3, listed=((16, (1, 8, 2)),), rest="", layout="column"),
 ]  # fmt: skip
 AXES: list = [None, 0, {"kind": "modulo", "k": 3}, {"kind": "parts", "k": 2, "cut": "first"},
               {"kind": "without", "rank": -1, "order": "reverse"}]
@@ -213,7 +215,7 @@ RELATIONS: list = [
 def test_partners_are_those_of_the_model(family, n):
     at = family.at(n)
     plain = plain_grids.Grid(family.kind, family.ndims, family.order, family.extent, family.rest,
-                             family.layout, family.part)
+                             family.layout, family.part, family.listed)
     if at is None:
         with pytest.raises(ValueError, match="no form"):
             plain.dims(n)

@@ -7,7 +7,16 @@ from typing import Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, progress, quoted, say
+from p3s.cli.common import (
+    JSON_OPTION,
+    emit_json,
+    out,
+    parse_counts,
+    progress,
+    quoted,
+    say,
+    say_reasons,
+)
 from p3s.cli.params import VALUE
 from p3s.errors import P3SError, UsageError
 from p3s.study import Study
@@ -62,12 +71,13 @@ def model(
     """Fit equations per phase, say how sure each one is, and check them on the largest count.
 
     Prints them per phase, largest share first: destination, volume, work, weight. Exit code 3
-    when the model, fitted without the largest count, misses anything there.
+    when the model, fitted without the largest count, misses anything there, or its work is off by
+    more than 25 %.
     """
     from p3s.cli.params import at_value, has_parameters
     from p3s.cli.params import model as of_parameters
     from p3s.cli.pipeline import ensure_compute, ensure_model
-    from p3s.predict.prediction import missed
+    from p3s.predict.doubts import missed
     from p3s.study import read_json
 
     if latex + python + scic + (json_ and not compute) > 1 or compute + latex + python + scic > 1:
@@ -114,10 +124,7 @@ def model(
     say(f"next: p3s predict {quoted(study.root)} -n COUNTS")
     held = fitted.get("holdout")
     if isinstance(held, dict) and held.get("possible", True):
-        wrong = missed(held, limit=1.0)
-        if wrong:
-            say("low confidence: " + "; ".join(wrong))
-            return 3
+        return say_reasons(missed(held, limit=1.0), "model")
     return 0
 
 

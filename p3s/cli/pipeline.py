@@ -81,6 +81,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
         ensure_signatures(other, bar)
     if again or is_stale(study.compute_path, compute_inputs(study)):
         from p3s.compute.stage import build
+        from p3s.report.compute import unknown_costs
 
         bar.start("fitting the cost of computation")
         try:
@@ -99,6 +100,8 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
                 write_far(study, load(study.root))
             for other in made["refused"]:
                 say(f"note: {other['name']} is not used: {other['why']}")
+            for line in unknown_costs(made):
+                say(f"note: {line}")
 
 
 def _repair_times(study: Study, bar: Progress) -> bool:
@@ -242,9 +245,14 @@ def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bo
     return repaired
 
 
+def scaled_is_missing(study: Study, n: int) -> bool:
+    """Tell whether there is no scaled trace at ``n``, or one that is older than its laws."""
+    return is_stale(study.scaled_path(n), [study.model_path, study.compute_path])
+
+
 def ensure_scaled(study: Study, n: int, bar: Progress) -> None:
     """Write the scaled trace at ``n`` when it is missing or older than its laws."""
-    if is_stale(study.scaled_path(n), [study.model_path, study.compute_path]):
+    if scaled_is_missing(study, n):
         from p3s.scale import write_scaled
 
         bar.start(f"n={n}: scaling")
@@ -276,47 +284,12 @@ def stale_replays(study: Study, counts: Sequence[int]) -> list[int]:
 
 
 def ensure_replays(
-    study: Study, counts: Sequence[int], settings: ReplaySettings, bar: Progress,
-    estimator: str = "auto", machine: Path | None = None,
-) -> str:
-    """Measure the communication where it is missing or out of date; return the estimator to take.
-
-    Only for estimators that rest on it. Where nothing can be launched here and any estimator will
-    do, that of the machine file stands in; raises P3SError where there is none.
-    """
-    from p3s.predict.estimates import AUTO, FROM_REPLAY
-
-    if estimator not in (AUTO, *FROM_REPLAY):
-        return estimator
-    missing = [n for n in counts if replay_is_missing(study, n)]
-    why = _no_launch(settings) if missing else ""
-    if why:
-        from p3s.predict.estimators import available
-
-        instead = available(study, missing[0], machine=machine)["machine"]
-        if estimator != AUTO or instead:
-            raise P3SError(
-                f"nothing can be replayed here: {why}; without a replay: p3s predict {study.root} "
-                f"--no-replay, which needs a machine file (p3s machine measure)"
-            )
-        say(f"nothing can be replayed here ({why}): costs between two ranks stand in for it")
-        return "machine"
-    for n in missing:
-        run_replay(study, n, settings, bar)
-    return estimator
-
-
-def _no_launch(settings: ReplaySettings) -> str:
-    """Return why no process can be launched here, "" if one can."""
-    from replay.launch.launcher import find_mpi
-
-    if settings.launcher:  # one that was named and is not there is an error of its own
-        return ""
-    try:
-        find_mpi()
-    except P3SError as err:
-        return str(err)
-    return ""
+    study: Study, counts: Sequence[int], settings: ReplaySettings, bar: Progress
+) -> None:
+    """Measure the communication where it is missing or out of date."""
+    for n in counts:
+        if replay_is_missing(study, n):
+            run_replay(study, n, settings, bar)
 
 
 def machine_file(study: Study) -> Path | None:
@@ -329,22 +302,27 @@ def machine_file(study: Study) -> Path | None:
         return None
 
 
-def check_machine(study: Study, n: int, machine: Path | None) -> None:
-    """Raise P3SError where communication is to be simulated and nothing says what messages cost."""
-    from p3s.predict.estimators import available
-
-    why = available(study, n, machine=machine)["machine"] if n > 1 else ""
-    if why:
-        raise P3SError(f"without a replay: {why}")
-
-
-def setting_of(settings: ReplaySettings) -> Any:
+def setting_of(settings: ReplaySettings, network: str = "") -> Any:
     """Return what estimators are told of the full run's cluster."""
     from p3s.predict.estimators import Setting
 
     return Setting(ranks_per_node=settings.cores_per_node, collectives=settings.collectives,
                    mapping=settings.mapping, rank_file=settings.rank_file,
-                   topology=settings.topology)
+                   topology=settings.topology, network=network)
+
+
+def earlier_counts(study: Study) -> list[int]:
+    """Return the counts beside the traced ones that the study's prediction has already."""
+    from p3s.predict.saved import read_prediction
+
+    if not study.prediction_path.exists():
+        return []
+    try:
+        data = read_prediction(study.prediction_path)
+    except P3SError as err:
+        say(f"note: {err}; its counts are not predicted again")
+        return []
+    return [row["n"] for row in data["counts"] if row["n"] not in data["traced_counts"]]
 
 
 def say_doubts(study: Study, counts: Sequence[int]) -> None:

@@ -27,8 +27,9 @@ class Timed:
     ranks: ascending. ns: (places, ranks), typical time (as the median of repeats); low, high: its
     90 % interval. cost: ns per unit of work, of the same shape; rest: (phases, ranks), the cost of
     work that has no place. x: (phases, ranks), work per turn. law: number of the law of each place.
-    work_error: relative half width of the work; cost_low, cost_high: of the cost, below and above
-    (each (places, ranks)). phase: of each place; runs: whether it lies in the run, as a column.
+    work_ns: half width of ``ns`` that comes from the work; cost_low, cost_high: relative half widths
+    of the cost, below and above (each (places, ranks)). phase: of each place; runs: whether it lies
+    in the run, as a column.
     """
 
     ranks: np.ndarray
@@ -39,7 +40,7 @@ class Timed:
     rest: np.ndarray
     x: np.ndarray
     law: np.ndarray
-    work_error: np.ndarray
+    work_ns: np.ndarray
     cost_low: np.ndarray
     cost_high: np.ndarray
     phase: np.ndarray
@@ -109,17 +110,18 @@ class Costs:
                 cost[rows], low[rows], high[rows] = c[place], lo[place], hi[place]
                 outside[rows] = np.asarray(self.laws[number].outside(value))[place]
             rest[k] = self._evaluate(self.of_phase.get(k, self.last), value)[0][place]
-        work_error = found.half_width / np.maximum(found.work, 1e-300)
+        # in ns: of no work at all an error may be known, but none relative to it
+        work_ns = found.half_width * cost
         if self.model["work_unit"] in TIME_UNITS:
-            work_error = work_error * np.minimum(np.log2(np.maximum(outside, 1.0)) / 2.0, 1.0)
+            work_ns = work_ns * np.minimum(np.log2(np.maximum(outside, 1.0)) / 2.0, 1.0)
         if self.shared:
             factor, shared = self._shared(grid.n, [tuple(p["place"]) for p in found.places])
             cost = cost * factor[:, None]
-            work_error = np.where(shared[:, None], 0.0, work_error)
-        below, above = (np.sqrt(work_error ** 2 + part ** 2) for part in (low, high))
+            work_ns = np.where(shared[:, None], 0.0, work_ns)
         ns = found.work * cost
-        return Timed(found.ranks, ns, ns * np.maximum(1.0 - below, 0.0), ns * (1.0 + above), cost,
-                     rest, x, law, work_error, low, high, phase, runs)
+        below, above = (np.hypot(work_ns, ns * part) for part in (low, high))
+        return Timed(found.ranks, ns, np.maximum(ns - below, 0.0), ns + above, cost, rest, x, law,
+                     work_ns, low, high, phase, runs)
 
     def _shared(self, n: int, places: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
         """Return what shared work is to the modelled one by place, and which places share it."""
@@ -168,7 +170,7 @@ class PhaseSums:
         # Ranks share their laws, so their errors add up; so do those of places with one law.
         pairs = [(ns * part).sum(axis=1) for part in (timed.cost_low, timed.cost_high)]
         both = np.stack(pairs, axis=1)
-        work = (ns * timed.work_error).sum(axis=1).tolist()
+        work = np.where(timed.runs, timed.work_ns, 0.0).sum(axis=1).tolist()
         for row, (k, number) in enumerate(zip(timed.phase.tolist(), timed.law.tolist(),
                                               strict=True)):
             there = self.cost_error.get((k, number))

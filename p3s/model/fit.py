@@ -17,8 +17,10 @@ from p3s.model.aside import Aside
 from p3s.model.compare import compare
 from p3s.model.evaluate import Model, generate
 from p3s.model.grid import admissible
+from p3s.model.grid.check import misled, settled
 from p3s.model.grid.choose import GridChoice, cart_grids, choose_grid, decide_splits
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
+from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.growth import growth
 from p3s.model.judge import judge_items, judge_weights, phase_key, shares
 from p3s.model.measured import add_measured
@@ -51,12 +53,13 @@ Entry = dict[str, Any]
 
 
 def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
-              failed: Sequence[int] = (), trips: Mapping[str, int] | None = None) -> Model:
+              failed: Sequence[int] = (), trips: Mapping[str, int] | None = None,
+              known: Statement | None = None) -> Model:
     """Fit the model to all tables given (no hold-out).
 
     typed: numbers among the program's arguments, a hint to extents where sizes leave them open;
     failed: counts at which the program did not run; trips: turns of loops as the user states
-    them, by phase number, call site or function.
+    them, by phase number, call site or function; known: what is known of the process grid.
     """
     tables = sorted(tables, key=lambda t: t.np)
     counts = [t.np for t in tables]
@@ -66,7 +69,7 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
     work_unit = _work_unit(tables)
     tree = structure(tables)
     tables = with_turns(tables, tree)
-    nodes, choice, split = _nodes_on_grid(tables)
+    nodes, choice, split = _nodes_on_grid(tables, known)
     work = _items(nodes, choice, tables)
     unmodelled = _sum_ops(tables)
     _fit_items(work, counts, tables, ExtentPool(typed=frozenset(typed)), unmodelled)
@@ -86,7 +89,8 @@ def fit_model(tables: Sequence[PointTable], typed: Collection[int] = (),
         "grid": {"family": choice.family.to_json(), "text": choice.family.text(),
                  "dims": {str(n): list(g.dims) for n, g in choice.grids.items()},
                  "cart": bool(cart_grids(tables)[0]),
-                 "considered": [[t, c] for t, c in choice.others]},
+                 "considered": [[t, c] for t, c in choice.others],
+                 **({"stated": known.to_json()} if known else {})},
         "tag_splits": [[s, o, v] for (s, o), v in sorted(split.items())],
         "items": entries, "phases": phases, "work_unit": work_unit,
         "work_units": {str(t.np): t.work_unit for t in tables},
@@ -121,18 +125,18 @@ def _work_unit(tables: Sequence[PointTable]) -> str:
     return next(iter(units)) if len(units) == 1 else CPU
 
 
-def _nodes_on_grid(tables: Sequence[PointTable]
+def _nodes_on_grid(tables: Sequence[PointTable], known: Statement | None
                    ) -> tuple[list[Node], GridChoice, dict[tuple[str, str], bool]]:
     """Return the nodes, the program's grid, and at which places tags make nodes."""
     open_splits = tag_splits(tables)
     split = {k: bool(v) for k, v in open_splits.items()}
     nodes = collect_nodes(tables, split)
-    choice = choose_grid(nodes, tables)
+    choice = choose_grid(nodes, tables, known)
     if None in open_splits.values():
         split = decide_splits(open_splits, tables, choice)
         if any(split[k] for k, v in open_splits.items() if v is None):
             nodes = collect_nodes(tables, split)
-            choice = choose_grid(nodes, tables)
+            choice = choose_grid(nodes, tables, known)
     return nodes, choice, split
 
 
@@ -329,11 +333,11 @@ def _phase_name(phase: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) ->
 
 
 def hold_out(tables: Sequence[PointTable], typed: Collection[int] = (),
-             trips: Mapping[str, int] | None = None
+             trips: Mapping[str, int] | None = None, known: Statement | None = None
              ) -> tuple[dict[str, Any], set[tuple[str, str, Any]]]:
     """Fit without the largest count, compare there; return the report and the nodes missed."""
     tables = sorted(tables, key=lambda t: t.np)
-    model = fit_model(tables[:-1], typed, trips=trips)
+    model = fit_model(tables[:-1], typed, trips=trips, known=known)
     try:
         result = compare(model, tables[-1])
     except P3SError as err:
@@ -355,51 +359,71 @@ def hold_out(tables: Sequence[PointTable], typed: Collection[int] = (),
 
 
 def _held_out(tables: Sequence[PointTable], typed: Collection[int],
-              trips: Mapping[str, int] | None = None) -> dict[str, Any]:
+              trips: Mapping[str, int] | None = None, known: Statement | None = None
+              ) -> dict[str, Any]:
     """Return :func:`hold_out` as plain data."""
-    report, missed = hold_out(tables, typed, trips)
+    report, missed = hold_out(tables, typed, trips, known)
     return {"report": report, "missed": sorted(missed, key=repr)}
 
 
 def build_model(tables: Sequence[PointTable], holdout: bool = True,
                 typed: Collection[int] = (), failed: Sequence[int] = (),
-                trips: Mapping[str, int] | None = None) -> Model:
+                trips: Mapping[str, int] | None = None, known: Statement | None = None) -> Model:
     """Return the model of all counts with the hold-out result and final verdicts in it.
 
-    typed, failed, trips: as of :func:`fit_model`; held out, a loop with stated turns gets those
-    it had at that count.
+    typed, failed, trips, known: as of :func:`fit_model`; held out, a loop with stated turns gets
+    those it had at that count. Raises Contradiction where the traces do not allow what the user
+    says of the grid.
 
     An item that the held-out fit missed is "fitted" at best: its rule changed with the last
     count and nothing has tested the new one.
     """
     wanted = holdout and len(tables) > MIN_COUNTS
-    aside = Aside(lambda: _held_out(tables, typed)) if wanted and not trips else None
-    model = fit_model(tables, typed, failed, trips)
+    known, dropped = settled(tables, known)
+    aside = Aside(lambda: _held_out(tables, typed, known=known)) if wanted and not trips else None
+    model = fit_model(tables, typed, failed, trips, known)
     model["holdout"] = None
     if wanted:
-        if aside is not None:
-            found = aside.result()
-        else:  # which turns were stated is known by the phases of the model
-            last = max(model["counts"])
-            found = _held_out(tables, typed, {
-                where: dict(model["phases"][resolve(model, where)]["weight_points"]).get(last, 0)
-                for where in trips or {}})
-        report = model["holdout"] = found["report"]
-        missed = {(site, op, tag) for site, op, tag in found["missed"]}
-        agreed = {(s["site"], s["op"], s["tag"]): s for s in report.get("slots", [])}
-        for item in model["items"]:
-            key = (item["site"], item["op"], item["tag"])
-            met = key not in missed and (item["site"], "", None) not in missed
-            if report["possible"]:
-                item["met_holdout"] = met
-            if key in agreed:
-                item["holdout"] = {k: v for k, v in agreed[key].items()
-                                   if k not in ("site", "op", "tag")}
-            if item["verdict"] == "exact" and not met:
-                item["verdict"] = "fitted"
-                item["why"] = [*item["why"], "the fit without the largest count missed it"]
+        turns = _turns_at_last(model, trips or {})
+        found = aside.result() if aside is not None else _held_out(tables, typed, turns, known)
+        why = misled(model, found["report"], lambda: _held_out(tables, typed, turns)["report"]) \
+            if known else ""
+        if why and known and known.by_user:
+            raise Contradiction(why)
+        if why:
+            model = build_model(tables, holdout, typed, failed, trips)
+            model["grid"]["dropped"] = why
+            return model
+        _take_hold_out(model, found)
+    if dropped:
+        model["grid"]["dropped"] = dropped
     judge_weights(model)
     model["shares"] = shares(model, max(tables, key=lambda t: t.np))
     add_measured(model, tables)
     model["next"] = next_counts(model)
     return model
+
+
+def _turns_at_last(model: Model, trips: Mapping[str, int]) -> dict[str, int]:
+    """Return the turns that loops with stated turns had at the largest count, by their names."""
+    last = max(model["counts"])
+    return {where: dict(model["phases"][resolve(model, where)]["weight_points"]).get(last, 0)
+            for where in trips}
+
+
+def _take_hold_out(model: Model, found: Mapping[str, Any]) -> None:
+    """Put the hold-out into the model; what it missed is no longer exact."""
+    report = model["holdout"] = found["report"]
+    missed = {(site, op, tag) for site, op, tag in found["missed"]}
+    agreed = {(s["site"], s["op"], s["tag"]): s for s in report.get("slots", [])}
+    for item in model["items"]:
+        key = (item["site"], item["op"], item["tag"])
+        met = key not in missed and (item["site"], "", None) not in missed
+        if report["possible"]:
+            item["met_holdout"] = met
+        if key in agreed:
+            item["holdout"] = {k: v for k, v in agreed[key].items()
+                               if k not in ("site", "op", "tag")}
+        if item["verdict"] == "exact" and not met:
+            item["verdict"] = "fitted"
+            item["why"] = [*item["why"], "the fit without the largest count missed it"]

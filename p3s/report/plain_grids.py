@@ -167,6 +167,7 @@ class Grid(NamedTuple):
     rest: str = "balanced"
     layout: str = "row"
     part: str = ""
+    listed: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     def members(self, n: int) -> tuple[int, int]:
         """Return the first rank that is on the grid, and how many ranks are."""
@@ -191,21 +192,27 @@ class Grid(NamedTuple):
             return self._dealt(rank, n)
         if self.layout == "reverse":
             rank = n - 1 - rank
-        out = []
-        for p in dims if self.layout == "column" else reversed(dims):
-            out.append(rank % p)
-            rank //= p
-        return tuple(out if self.layout == "column" else reversed(out))
+        out = [0] * len(dims)
+        for d in reversed(self.slow_first()):
+            out[d] = rank % dims[d]
+            rank //= dims[d]
+        return tuple(out)
 
     def rank(self, coords: tuple[int, ...], n: int) -> int:
         """Return the rank at coordinates inside the grid."""
         dims, rank = self.dims(n), 0
         if self.kind == "bits":
             return self._gathered(coords, n)
-        pairs = list(zip(coords, dims, strict=True))
-        for c, p in reversed(pairs) if self.layout == "column" else pairs:
-            rank = rank * p + c
+        for d in self.slow_first():
+            rank = rank * dims[d] + coords[d]
         return n - 1 - rank if self.layout == "reverse" else rank + self.members(n)[0]
+
+    def slow_first(self) -> list[int]:
+        """Return the dimensions from the slowest to the fastest."""
+        if self.layout in ("row", "column", "reverse"):
+            forward = list(range(self.ndims))
+            return forward[::-1] if self.layout == "column" else forward
+        return [int(d) for d in self.layout]
 
     def _dealt(self, rank: int, n: int) -> tuple[int, ...]:
         bits, coords = n.bit_length() - 1, [0] * self.ndims
@@ -229,8 +236,9 @@ class Grid(NamedTuple):
 @lru_cache(maxsize=1024)
 def _dims(grid: Grid, n: int) -> tuple[int, ...]:
     count = grid.members(n)[1] if n > 0 else 0
-    dims = extents(count, grid.kind, grid.ndims, grid.order, grid.extent, grid.rest) \
-        if count > 0 else None
+    dims, kind = dict(grid.listed).get(n), grid.kind if grid.kind != "listed" else grid.rest
+    if dims is None and count > 0 and kind:
+        dims = extents(count, kind, grid.ndims, grid.order, grid.extent, grid.rest)
     if dims is None:
         raise ValueError(f"the program's process grid has no form at {n} processes")
     return dims

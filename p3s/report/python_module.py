@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
+from itertools import permutations
 from typing import Any
 
 from p3s import __version__
@@ -17,9 +18,8 @@ from p3s.errors import P3SError
 from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import SYMBOLS, symbols_of, to_python
 from p3s.model import text
-from p3s.report.places import joined_places
+from p3s.report.places import Places, joined_places, phase_place
 from p3s.report.python_guards import NotExpressible, condition
-from p3s.report.rules import Places
 from p3s.report.text import visible
 
 #: Modules whose definitions are copied where they are used.
@@ -39,7 +39,8 @@ _WORDS = frozenset({
     "low", "plus", "minus", "meet", "up", "down", "world", "axes", "nodes", "parts", "spread",
     "without", "floor", "tail", "short", "ceil", "first", "reverse", "grid", "line", "greedy",
     "balanced", "nested", "greedy_up", "balanced_up", "nested_up", "power2", "bits", "cube",
-    "fixed", "row", "column", "where", "last", "skew", "c0", "c1", "c2", "c3", "",
+    "fixed", "row", "column", "where", "last", "skew", "c0", "c1", "c2", "c3", "", "listed",
+    *("".join(order) for ndims in (3, 4) for order in permutations("0123"[:ndims])),  # of ranks
 })  # fmt: skip
 
 
@@ -52,7 +53,7 @@ def render(model: Mapping[str, Any], places: Places) -> tuple[str, dict[int, str
         except NotExpressible as error:
             left_out[i] = str(error)
             calls.append(_no_call(i))
-    phases = [_phase(model, phase) for phase in model["phases"]]
+    phases = [_phase(model, phase, places) for phase in model["phases"]]
     body = "\n\n".join([_grid(model), *calls, *phases, _table(model, left_out)])
     return "\n".join([_head(model), _IMPORTS, "", _used(body), "", body]) + "\n", left_out
 
@@ -80,13 +81,13 @@ def _grid(model: Mapping[str, Any]) -> str:
 
 
 def _grid_source(family: Mapping[str, Any]) -> str:
-    known = {"kind", "ndims", "order", "extent", "rest", "layout", "part"}
+    known = {"kind", "ndims", "order", "extent", "rest", "layout", "part", "listed"}
     if set(family) - known:
         raise P3SError("model: its process grid has no plain Python form in this version")
     return (f"Grid({_literal(family['kind'])}, {int(family['ndims'])}, "
             f"{_literal([int(d) for d in family['order']])}, {int(family['extent'])}, "
             f"{_literal(family.get('rest', 'balanced'))}, {_literal(family.get('layout', 'row'))}, "
-            f"{_literal(family.get('part', ''))})")
+            f"{_literal(family.get('part', ''))}, {_literal(family.get('listed', []))})")
 
 
 def _table(model: Mapping[str, Any], left_out: Mapping[int, str]) -> str:
@@ -135,7 +136,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 # ---- phases ------------------------------------------------------------------------------------
-def _phase(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
+def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -> str:
     k, law = int(phase["phase"]), phase["weight"]
     if "expr" in law and law["expr"][0] == "num" and law["expr"][2] == 1:
         weight, args, called = "", [], str(max(int(law["expr"][1]), 0))
@@ -152,8 +153,9 @@ def _phase(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
                  else model["items"][i]["order"], model["items"][i]["loop_start"] is not None,
                  model["items"][i]["order"]) for i in phase["items"]}
     parent = "None" if phase["parent"] is None else str(int(phase["parent"]))
+    place = phase_place(model, phase, places)
     return "\n".join([
-        f"# phase {k}: {visible(str(phase['name']))}",
+        f"# phase {k}: {visible(str(phase['name']))}" + (f", at {place}" if place else ""),
         *([weight, ""] if weight else []),
         f"def weight_{k}(n):", *grid, f"    return {called}", "", "",
         f"def work_{k}(n):", f"    return {_work_source(phase['work']['law'])}", "", "",

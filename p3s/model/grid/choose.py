@@ -12,6 +12,7 @@ from p3s.characterize.tables import Place, PointTable
 from p3s.model.grid.grids import GridFamily, candidate_families, part_families
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, unique_pairs, used
+from p3s.model.grid.stated import Statement, rules
 from p3s.model.partners.communicators import Communicators, Used
 from p3s.model.partners.explain import Explanation, Pairs, explain, rough_cost
 from p3s.model.partners.places import PlaceLaw
@@ -77,18 +78,27 @@ _DIMENSION = 0.5
 _POOR = 3.5
 
 
-def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable]) -> GridChoice:
-    """Choose one grid for the whole program: fewest relations over all nodes."""
+def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable],
+                known: Statement | None = None) -> GridChoice:
+    """Choose one grid for the whole program: fewest relations over all nodes.
+
+    known: what is known of it beside the traces, None for nothing. Raises Contradiction and
+    P3SError as :func:`p3s.model.grid.stated.rules`.
+    """
     counts = [t.np for t in tables]
     cart = cart_of(tables)
-    families = candidate_families(counts, cart.dims, cart.members) or candidate_families(counts)
+    if known:
+        families = rules(known, counts, cart.dims, cart.members)
+    else:
+        families = candidate_families(counts, cart.dims, cart.members) \
+            or candidate_families(counts)
     if cart.dims:  # the program asked MPI for extents: prefer MPI's own rule to look-alikes
         families.sort(key=lambda f: f.kind not in ("balanced", "greedy"))
-    search = _Search(nodes, tables, cart)
+    search = _Search(nodes, tables, cart, bool(known))
     search.try_all(families)
     assert search.best is not None  # the 1-D line admits every count
-    if not cart.dims and any(e.unexplained or e.cost > _POOR
-                             for e in search.best.explained.values()):
+    if not cart.dims and not known and any(e.unexplained or e.cost > _POOR
+                                           for e in search.best.explained.values()):
         search.try_all(part_families(counts))
     best = search.best
     best.explained = {i: Explanation(list(e.relations), e.cost, e.unexplained,
@@ -102,7 +112,9 @@ def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable]) -> GridChoi
 class _Search:
     """Prices families of grids; keeps the cheapest, of equal ones the first, which is simplest."""
 
-    def __init__(self, nodes: Sequence[Node], tables: Sequence[PointTable], cart: Cart) -> None:
+    def __init__(self, nodes: Sequence[Node], tables: Sequence[PointTable], cart: Cart,
+                 known: bool) -> None:
+        self.known = known
         self.counts = [t.np for t in tables]
         self.tables = tables
         self.cart = cart
@@ -150,7 +162,7 @@ class _Search:
             if self.best is not None and cost > self.best.cost + 1e-9:
                 return None
             found = explain([Pairs(grids[n], r, q) for n, r, q in pairs], known, loose,
-                            _axes(comms, members))
+                            _axes(comms, members), self.known)
             cost += found.cost * len(members)
             explained.update(dict.fromkeys(members, found))
         return GridChoice(fam, grids, dict(sorted(explained.items())), cost, [], known, comms)

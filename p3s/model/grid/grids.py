@@ -5,55 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 
+from p3s.model.grid.extents import dims_balanced, dims_greedy, dims_nested
 from p3s.model.grid.guards import GridAt, low_power
-
-
-def prime_factors(n: int) -> list[int]:
-    """Return the prime factors of ``n`` in ascending order."""
-    out, d = [], 2
-    while d * d <= n:
-        while n % d == 0:
-            out.append(d)
-            n //= d
-        d += 1
-    return out + ([n] if n > 1 else [])
-
-
-@cache
-def dims_greedy(n: int, ndims: int) -> tuple[int, ...]:
-    """Return extents as Open MPI's MPI_Dims_create: largest prime to the smallest extent."""
-    dims = [1] * ndims
-    for f in reversed(prime_factors(n)):
-        dims[dims.index(min(dims))] *= f
-    return tuple(sorted(dims, reverse=True))
-
-
-@cache
-def dims_balanced(n: int, ndims: int) -> tuple[int, ...]:
-    """Return the non-increasing extents with the smallest spread (as MPICH's MPI_Dims_create)."""
-    best: tuple[int, ...] | None = None
-
-    def walk(rest: int, left: int, cap: int, chosen: tuple[int, ...]) -> None:
-        nonlocal best
-        if left == 1:
-            if rest <= cap:
-                cand = (*chosen, rest)
-                if best is None or (cand[0] - cand[-1], cand) < (best[0] - best[-1], best):
-                    best = cand
-            return
-        for d in range(1, rest + 1):
-            if rest % d == 0 and d <= cap:
-                walk(rest // d, left - 1, d, (*chosen, d))
-
-    walk(n, ndims, n, ())
-    assert best is not None
-    return best
 
 
 def _power_of_two_dims(n: int, order: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -70,17 +28,6 @@ def _root(n: int, k: int) -> int | None:
     return r if r**k == n else None
 
 
-@cache
-def dims_nested(n: int, ndims: int) -> tuple[int, ...]:
-    """Return ascending extents, each the largest divisor of what is left below its root."""
-    out: list[int] = []
-    for left in range(ndims, 1, -1):
-        d = max(d for d in range(1, int(n ** (1 / left) + 1e-9) + 1) if n % d == 0)
-        out.append(d)
-        n //= d
-    return (*out, n)
-
-
 _RULES = {"greedy": dims_greedy, "balanced": dims_balanced, "nested": dims_nested}
 LAYOUTS = ("row", "column", "reverse")
 
@@ -90,13 +37,15 @@ class GridFamily:
     """A rule from process count to grid extents and to the order of the ranks on the grid.
 
     kind: line | greedy | balanced | nested | the three with _up (the other way round) | power2 |
-    cube | fixed | bits; order: for power2, the dimension doubled first, second, ...; for fixed,
-    the position of the fixed extent is order[0], its value ``extent``, the kind of the rest
+    cube | fixed | bits | listed; order: for power2, the dimension doubled first, second, ...; for
+    fixed, the position of the fixed extent is order[0], its value ``extent``, the kind of the rest
     ``rest``; for bits, the dimensions to which the bits of the rank are dealt in turn, from the
-    highest down (extent 0) or from the lowest up (extent 1). layout: row-major, column-major, or
-    row-major from the last rank down (reverse). part: which ranks form the grid: all (empty), all
-    but the last or the first one (last, first), the first of a number that the rule admits: the
-    largest square, cube, ... (root) or power of two (power).
+    highest down (extent 0) or from the lowest up (extent 1); for listed, the extents at some counts
+    are in ``listed``, those at others by the rule ``rest`` (empty: none). layout: row-major,
+    column-major, row-major from the last rank down (reverse), or the dimensions from the slowest to
+    the fastest ("102"). part: which ranks form the grid: all (empty), all but the last or the first
+    one (last, first), the first of a number that the rule admits: the largest square, cube, ...
+    (root) or power of two (power).
     """
 
     kind: str
@@ -106,6 +55,7 @@ class GridFamily:
     rest: str = "balanced"
     layout: str = "row"
     part: str = ""
+    listed: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     def members(self, n: int) -> tuple[int, int]:
         """Return the first rank of the grid and how many ranks it has."""
@@ -123,6 +73,11 @@ class GridFamily:
             return None
         if self.kind == "line":
             return (n,)
+        if self.kind == "listed":
+            found = dict(self.listed).get(n)
+            if found is None and self.rest:
+                found = GridFamily(self.rest, self.ndims).dims(n)
+            return found
         name = self.kind.removesuffix("_up")
         if name in _RULES:
             dims = _RULES[name](n, self.ndims)
@@ -160,10 +115,12 @@ class GridFamily:
             return GridAt(n, dims, coords, order, layout=f"bits{self.order}{self.extent}")
         if self.layout == "row":
             return GridAt(n, dims, coords_of(dims, n))
-        if self.layout == "column":
-            coords = coords_of(dims[::-1], n)[::-1]
-        else:
+        if self.layout == "reverse":
             coords = coords_of(dims, n)[:, ::-1]
+        else:
+            slow_first = dimensions(self.layout, self.ndims)
+            coords = np.empty((len(dims), n), dtype=np.int64)
+            coords[list(slow_first)] = coords_of(tuple(dims[d] for d in slow_first), n)
         order = np.empty(n, dtype=np.int64)
         order[np.ravel_multi_index(tuple(coords), dims)] = np.arange(n)
         return GridAt(n, dims, coords, order, layout=self.layout)
@@ -178,6 +135,8 @@ class GridFamily:
             out["layout"] = self.layout
         if self.part:
             out["part"] = self.part
+        if self.kind == "listed":
+            out.update(rest=self.rest, listed=[[n, list(dims)] for n, dims in self.listed])
         return out
 
     @staticmethod
@@ -185,7 +144,9 @@ class GridFamily:
         """Return the rule from :meth:`to_json` data."""
         return GridFamily(str(data["kind"]), int(data["ndims"]), tuple(data["order"]),
                           int(data["extent"]), str(data.get("rest", "balanced")),
-                          str(data.get("layout", "row")), str(data.get("part", "")))
+                          str(data.get("layout", "row")), str(data.get("part", "")),
+                          tuple((int(n), tuple(map(int, dims)))
+                                for n, dims in data.get("listed", ())))
 
     def text(self) -> str:
         """Return a short description for people."""
@@ -201,13 +162,28 @@ class GridFamily:
             "fixed": f"extent {self.extent} fixed in dimension {first}",
             "bits": "recursive bisection, dimension " + first + " first" if not self.extent
             else f"bits of the rank dealt from the lowest up, dimension {first} first",
+            "listed": "of stated extents",
         }
-        order = {"row": "", "column": ", column-major", "reverse": ", last rank first"}
+        order = {"row": "", "column": ", column-major", "reverse": ", last rank first"}.get(
+            self.layout, f", dimension {self.layout[-1]} fastest, {self.layout[0]} slowest")
         parts = {"": "", "last": ", the last rank apart", "first": ", the first rank apart",
                  "root": ", of the largest such number of ranks",
                  "power": ", of the largest power of two of the ranks"}
         return ("1-D" if self.kind == "line" else f"{self.ndims}-D {what[self.kind]}") \
-            + order[self.layout] + parts[self.part]
+            + order + parts[self.part]
+
+
+def dimensions(layout: str, ndims: int) -> tuple[int, ...]:
+    """Return the dimensions from the slowest to the fastest of a layout other than reverse."""
+    if layout in ("row", "column"):
+        return tuple(range(ndims)) if layout == "row" else tuple(range(ndims))[::-1]
+    return tuple(map(int, layout))
+
+
+def layout_of(slow_first: Sequence[int]) -> str:
+    """Return the layout in which the dimensions run from the slowest to the fastest."""
+    names = {tuple(range(len(slow_first))): "row", tuple(range(len(slow_first)))[::-1]: "column"}
+    return names.get(tuple(slow_first), "".join(map(str, slow_first)))
 
 
 def _dealt(n: int, order: tuple[int, ...], upwards: bool) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, permutations, product
 from math import gcd
 from typing import Any
 
@@ -32,6 +32,8 @@ GUARD_WEIGHT, NO_GUARD, NO_FAMILY = 0.15, 3.0, 12.0
 NO_RULE = 12.0
 #: More relations than this in one node are a neighbourhood without a rule.
 MAX_MIXED = 6
+#: Where the grid is known, a stencil on it is one rule: what it costs, and each of its shifts.
+STENCIL, STENCIL_SHIFT = 1.0, 0.02
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,12 @@ def _on_grid(p: Pairs) -> Pairs:
 
 
 def _shift_vectors(
-    pairs: Sequence[Pairs], periods: tuple[bool, ...] | None
+    pairs: Sequence[Pairs], periods: tuple[bool, ...] | None, known: bool = False
 ) -> tuple[list[Relation], set[int]]:
-    """Return shift relations covering the pairs, and the axes whose direction stays open."""
+    """Return shift relations covering the pairs, and the axes whose direction stays open.
+
+    known: the grid is known, so dimensions of two ranks end as those that show how they end.
+    """
     ndims = len(pairs[0].grid.dims)
     found: dict[tuple[int, ...], list[bool]] = {}
     unclear: list[tuple[Pairs, np.ndarray]] = []
@@ -92,6 +97,7 @@ def _shift_vectors(
                 flags[d] |= bool(w[d])
     rels = [_shift(v, f, periods) for v, f in found.items()]
     two_sided = bool(found) and all(tuple(-x for x in v) in found for v in found)
+    bordered = known and two_sided and not any(map(any, found.values()))
     ambiguous: set[int] = set()
     for p, mask in unclear:
         left = mask.copy()
@@ -112,8 +118,8 @@ def _shift_vectors(
             both = mirror in cols
             if both and col < mirror:
                 continue
-            wrap = [bool(both and d in open_axes) if periods is None else bool(periods[d])
-                    for d in range(ndims)]
+            wrap = [bool(both and d in open_axes) and not bordered if periods is None
+                    else bool(periods[d]) for d in range(ndims)]
             rels.append({"kind": "shift", "vec": list(col), "wrap": wrap})
             if both and periods is not None and not any(periods[d] for d in open_axes):
                 rels.append({"kind": "shift", "vec": list(mirror), "wrap": wrap})
@@ -245,17 +251,18 @@ def _block_axes(pairs: Sequence[Pairs]) -> list[dict[str, Any]]:
 
 
 def explain(pairs: Sequence[Pairs], periods: tuple[bool, ...] | None = None,
-            loose: bool = False, axes: Sequence[dict[str, Any]] = ()) -> Explanation:
+            loose: bool = False, axes: Sequence[dict[str, Any]] = (), known: bool = False
+            ) -> Explanation:
     """Return the cheapest set of relations that covers all pairs at all counts.
 
     loose: partners differ from run to run (whoever is free gets the work), so a relation to
     all others need not be complete in any one run. axes: laws of communicators along which
-    relations may lead.
+    relations may lead. known: the grid is known, not sought, so neighbours on it come first.
     """
     pairs = [p for p in pairs if len(p.rank)]
     if not pairs:
         return Explanation([], 0.0, 0)
-    search = _Search(pairs, periods, loose)
+    search = _Search(pairs, periods, loose, known)
     search.fixed_partners()
     search.shifts()
     search.families(axes)
@@ -267,10 +274,11 @@ class _Search:
     """Collects explanations of one node's pairs; cheaper ones found first save later work."""
 
     def __init__(self, pairs: Sequence[Pairs], periods: tuple[bool, ...] | None,
-                 loose: bool) -> None:
+                 loose: bool, known: bool) -> None:
         self.pairs = pairs
         self.periods = periods
         self.loose = loose
+        self.known = known
         self.ndims = len(pairs[0].grid.dims)
         self.total = sum(len(p.rank) for p in pairs)
         self.options: list[Explanation] = []
@@ -315,6 +323,8 @@ class _Search:
 
     def offer(self, rels: list[Relation], cost: float, ambiguous: Sequence[int] = ()) -> None:
         """Add a set of relations that explains all pairs, if it may be the cheapest."""
+        if self.known and is_stencil(rels):
+            cost = STENCIL + STENCIL_SHIFT * len(rels)
         if self.beaten(cost):
             return
         extra, missing = self.guards(rels)
@@ -343,7 +353,7 @@ class _Search:
     def shifts(self) -> None:
         """Try shifts on the grid, with messages to oneself where nothing else explains them."""
         self.bordered()
-        found, ambiguous = _shift_vectors(self.pairs, self.periods)
+        found, ambiguous = _shift_vectors(self.pairs, self.periods, self.known)
         if not found or len(found) > MAX_SHIFTS:
             return
         found = self.needed(found)
@@ -483,6 +493,21 @@ class _Search:
                        if not e.unexplained and e.cost <= best.cost + 0.1
                        and {relation_key(r) for r in e.relations} != mine]
         return best
+
+
+def is_stencil(rels: Sequence[Relation]) -> bool:
+    """Return whether relations are nearest neighbours on the grid, no dimension unlike another.
+
+    These are neighbours along dimensions, or all vectors that permuting the dimensions and turning
+    them round makes of each other. A grid of wrong extents needs others: (1, -1) without (1, 1).
+    """
+    vectors = {tuple(r["vec"]) for r in rels if r["kind"] == "shift"}
+    if len(vectors) < len(rels) or any(abs(x) > 1 for v in vectors for x in v):
+        return False
+    diagonal = {tuple(sorted(map(abs, v))) for v in vectors if sum(map(abs, v)) > 1}
+    alike = {v for each in diagonal for order in permutations(each)
+             for v in product(*((x, -x) for x in order))}
+    return alike <= vectors
 
 
 def rough_cost(grids: Sequence[GridAt], pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:

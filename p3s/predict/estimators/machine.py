@@ -215,30 +215,40 @@ def _left_out(sections: Sequence[Section]) -> list[str]:
 def communication(study: Study, n: int, machine: Path | None, setting: Setting,
                   say: Callable[[str], None]) -> Communication:
     """Return the communication of ``n`` processes; see estimators.estimate."""
-    from p3s.predict.times import read_head
-
     found = _load(machine_path(study, machine))
     costs = networks(found)
     library = library_for(study, found, setting)
     say(f"{n} processes: reading the scaled trace")
     ready = prepare(study, n, library, setting, int(found.facts.get("cores") or 1),
                     queues=math.isfinite(costs[0].rate))
-    say(f"{n} processes: simulating")
-    variation = variation_of(study, ready.phases) if setting.vary else None
-    sums, notes = simulated(ready, costs, variation)
-    number = {phase: i for i, phase in enumerate(ready.phases)}
-    head = read_head(study.scaled_dir(n), n)
-    phases = tuple(int(phase["phase"]) for phase in head["phases"])
-    order = [number[phase] for phase in phases]
-    comm, waiting, transfer, software, low, high = (
-        part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S for part in sums)
     one_host = len(set((found.network or {}).get("hosts", ()))) == 1
     why = "the costs of messages were measured between two ranks of one host" if one_host else ""
     said = [f"costs of messages: {costs[0].source}", f"collectives as in {library}"]
     said += [f"the machine was disturbed when it was measured: {text}" for text in found.disturbed]
-    said += [] if variation is not None else ["computation does not vary"]
-    return Communication("machine", n, phases, comm, low, high, waiting, transfer, software, why,
-                         (*said, *ready.notes, *notes))
+    return replace(told("machine", study, ready, costs, setting, said, say), why_not=why)
+
+
+def told(name: str, study: Study, ready: Prepared, costs: tuple[Network, Network, Network],
+         setting: Setting, said: Sequence[str], say: Callable[[str], None]) -> Communication:
+    """Simulate what is prepared with costs of messages; return it as an estimator's result.
+
+    ``costs``: typical, least and largest; ``said``: notes that come first.
+    """
+    from p3s.predict.times import read_head
+
+    n = ready.trace.n
+    say(f"{n} processes: simulating")
+    variation = variation_of(study, ready.phases) if setting.vary else None
+    sums, notes = simulated(ready, costs, variation)
+    number = {phase: i for i, phase in enumerate(ready.phases)}
+    phases = tuple(int(phase["phase"])
+                   for phase in read_head(study.scaled_dir(n), n)["phases"])
+    order = [number[phase] for phase in phases]
+    comm, waiting, transfer, software, low, high = (
+        part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S for part in sums)
+    even = () if variation is not None else ("computation does not vary",)
+    return Communication(name, n, phases, comm, low, high, waiting, transfer, software,
+                         notes=(*said, *even, *ready.notes, *notes))
 
 
 def simulated(ready: Prepared, costs: tuple[Network, Network, Network],
