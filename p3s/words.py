@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+
+def command_line(words: Sequence[str]) -> str:
+    """Return words as a line that a shell takes apart again into just these; {np} stays as it is.
+
+    Words with characters that cannot be printed are quoted as $'...' of bash and zsh.
+    """
+    return " ".join(word if word == "{np}" else _quoted(word) for word in words)
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    codes = (f"\\x{byte:02x}" if not 32 <= byte < 127 or chr(byte) in "\\'" else chr(byte)
+             for byte in os.fsencode(word))
+    return f"$'{''.join(codes)}'"
 
 
 def plural(number: float, what: str, many: str = "") -> str:
@@ -37,7 +54,7 @@ def differing(one: Sequence[str], other: Sequence[str], limit: int = 80) -> tupl
     )
 
     def text(words: Sequence[str]) -> str:
-        whole = shlex.join(words).replace("'{np}'", "{np}")
+        whole = command_line(words)
         if len(whole) <= limit:
             return whole
         middle = words[first : len(words) - last]

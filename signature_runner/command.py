@@ -169,8 +169,10 @@ def _skip_options(words: Sequence[str], start: int, family: str) -> int:
     return at
 
 
-def parse(template: Sequence[str], np: int) -> Command:
+def parse(template: Sequence[str], np: int, *, there: bool = True) -> Command:
     """Take a launcher command apart, ``{np}`` replaced by a number of ranks.
+
+    ``there``: whether the program must be on this machine, as seen from this directory.
 
     A launcher that is not in LAUNCHERS, or an option of one that is not known, needs ``--``
     right before the program; it is not passed on (of two, the first is).
@@ -194,6 +196,8 @@ def parse(template: Sequence[str], np: int) -> Command:
             "several programs in one launch (`:`) cannot be traced; launch one program"
         )
     before = [*words[:index], launcher, *words[index + 1 : at]]
+    if not there:
+        return Command(tuple(before), launcher, family, tuple(program))
     moved = any(w.lstrip("-").split("=")[0] in ("wdir", "wd", "chdir", "D") for w in before)
     _check_program(program[0], moved)
     return Command(tuple(before), launcher, family, tuple(program))

@@ -184,6 +184,16 @@ def test_refused_counts_are_named_and_the_others_kept(programs: Path) -> None:
     assert "np=3, 5, 6" in done.last() and "power of two" in done.last()
 
 
+def test_launchers_own_reason_is_shown_with_the_place_of_the_rest(programs: Path) -> None:
+    """The launcher starts nothing: its own text says why, not P3S's guess."""
+    command = ["--", tool("mpiexec"), "--bind-to", "nowhere", "-n", "{np}", "./ring"]
+    done = p3s(programs, "characterize", "-n", "2,3,4", "-o", "no-start", *command)
+    assert done.code == 1 and "nowhere" in done.last(), done.err
+    assert "no-start/runs/np*.r0.failed/std" in done.last()
+    kept = programs / "no-start" / "runs" / "np0002.r0.failed"
+    assert any("nowhere" in (kept / f"{name}.txt").read_text() for name in ("stdout", "stderr"))
+
+
 def test_dead_rank_is_named_and_nothing_is_lost(programs: Path) -> None:
     command = launch("./dies", "-o", "--json", "3")
     done = p3s(programs, "characterize", "-n", "2,4,5", "-o", "dies-study", *command)

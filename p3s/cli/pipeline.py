@@ -12,6 +12,7 @@ from p3s.cli.common import Progress, say
 from p3s.cli.runs import MIN_COUNTS
 from p3s.errors import Damaged, P3SError
 from p3s.study import Study, is_old_replay
+from p3s.words import command_line
 from replay.settings import ReplaySettings
 
 
@@ -127,7 +128,7 @@ def check_times(study: Study) -> None:
     if model.get("work_unit") in ("cpu_ns", "wall_ns") or study.compute_path.exists():
         return
     try:
-        launcher = shlex.join(study.command()).replace("'{np}'", "{np}")
+        launcher = command_line(study.command())
     except P3SError:  # put together from runs that do not say it
         launcher = "LAUNCHER"
     counts = ",".join(map(str, model.get("counts", ())))
@@ -205,12 +206,16 @@ def too_few(study: Study, counts: Sequence[int]) -> str:
     gone, without = study.gone_counts(), study.left_out()
     text = (f"{study.root}: the model needs {MIN_COUNTS} process counts, {len(counts)} "
             f"{'is' if len(counts) == 1 else 'are'} there ({_listed(counts) or 'none'})")
-    if gone:
-        text += f"; the runs at {_listed(gone)} were deleted"
     if without:
-        return (f"{text}; {_listed(without)} left out: p3s model {shlex.quote(str(study.root))} "
-                f"--with {','.join(map(str, without))}")
-    return f"{text}; add some: p3s characterize -n ... -o {study.root} -- LAUNCHER"
+        text += (f"; {_listed(without)} left out, taken back with p3s model "
+                 f"{shlex.quote(str(study.root))} --with {','.join(map(str, without))}")
+    if gone:
+        from p3s.cli.next import command, shown
+
+        text += f"; the runs at {_listed(gone)} were deleted, traced again with "
+        return text + shown(study, command(study, {}, gone))
+    return text if without else f"{text}; add some: p3s characterize -n ... -o {study.root} -- " \
+                                "LAUNCHER"
 
 
 def _without(study: Study) -> str:
@@ -323,9 +328,10 @@ def earlier_counts(study: Study) -> list[int]:
 def say_doubts(study: Study, counts: Sequence[int]) -> None:
     """Say which counts the program may not run at, where what it was traced at tells."""
     from p3s.model.grid.admissible import doubt
+    from p3s.model.stage import as_of_now
     from p3s.study import read_json
 
-    model = read_json(study.model_path, "p3s.model")
+    model = as_of_now(study, read_json(study.model_path, "p3s.model"))
     for n in counts:
         why = doubt(model, n)
         if why:

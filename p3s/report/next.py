@@ -39,7 +39,7 @@ def render(model: Mapping[str, Any], command: str) -> str:
             lines += wrap(words, WIDTH, initial_indent="  ", subsequent_indent="    ")
     if open_:
         lines += wrap(f"open now: {open_}", WIDTH)
-    return "\n".join([*lines, "", visible(command, 4000)])
+    return "\n".join([*lines, "", command])
 
 
 def open_share(model: Mapping[str, Any]) -> str:
@@ -61,8 +61,11 @@ def _rest(model: Mapping[str, Any]) -> str:
             "count the program accepts.")  # fmt: skip
 
 
-def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
-    """Return which smaller workload would show what a process does at the target, or why none."""
+def render_far(far: Mapping[str, Any], unit: str, command: str, arguments: str = "") -> str:
+    """Return which smaller workload would show what a process does at the target, or why none.
+
+    command: what records it, with one word for its input; arguments: of the study's program now.
+    """
     n = far["target"]
     of = "instructions" if unit == "instructions" else "ns"
     lines: list[str] = []
@@ -99,7 +102,16 @@ def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
         lines += wrap("But work is time in this study, and no message's size depends on the count: "
                       "what such runs stand for could not be told. Trace with --work instructions.",
                       WIDTH)
-    return "\n".join([*lines, "", visible(command, 4000)])
+    lines += wrap(_to_replace(command, arguments), WIDTH)
+    return "\n".join([*lines, "", command])
+
+
+def _to_replace(command: str, arguments: str) -> str:
+    """Return what is to be put into the command, which has the input as its last word."""
+    word = command.rstrip(")").rpartition(" ")[2]
+    if not arguments:
+        return f"Put that input for {word} (the study's command has no arguments there):"
+    return f"Put its arguments for {word} (those of the study are {visible(arguments, 400)}):"
 
 
 def _phases(names: list[str]) -> str:

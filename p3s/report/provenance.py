@@ -11,13 +11,14 @@ from p3s.report.points import checked_rows
 from p3s.report.text import percent, seconds, visible
 from p3s.report.values import amount, mapping, words
 from p3s.study import Study
+from p3s.words import command_line
 
 Replays = Mapping[int, Mapping[str, Any]]
 
 
 def shown_command(parts: Sequence[str], limit: int) -> str:
     """Return a launcher command as it is typed; {np} needs no quotes."""
-    return visible(shlex.join(parts).replace("'{np}'", "{np}"), limit)
+    return visible(command_line(parts), limit)
 
 
 def plain(value: Any) -> str:

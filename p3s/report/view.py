@@ -8,6 +8,7 @@ from typing import Any
 
 from p3s import __version__
 from p3s.errors import P3SError
+from p3s.model.stage import as_of_now
 from p3s.predict.reasons import Reason, untrusted
 from p3s.predict.saved import read_prediction
 from p3s.report.costs import (
@@ -122,7 +123,7 @@ def view_of(study: Study, prediction: Mapping[str, Any], checked: bool = False) 
     checked: it is known to be complete and sound (p3s.predict.saved). Raises P3SError where its
     counts do not make sense.
     """
-    model = read_json(study.model_path, "p3s.model")
+    model = as_of_now(study, read_json(study.model_path, "p3s.model"))
     rows = checked_rows(prediction)
     last = rows[-1]
     replays = _replays(study, [row["n"] for row in rows])
