@@ -21,6 +21,7 @@ from p3s.cli.common import (
     table,
 )
 from p3s.cli.far import FAR, UP_TO
+from p3s.cli.grid import DIMS
 from p3s.cli.params import VALUES
 from p3s.cli.recording import COUNTERS, LIMIT, TIMES, WORK
 from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
@@ -59,6 +60,7 @@ def characterize(
     counters: str = COUNTERS,
     limit: str = LIMIT,
     param: list[str] = VALUES,
+    dims: str = DIMS,
     signature: bool = SIGNATURE,
     stop: bool = STOP,
     width: str = WIDTH,
@@ -91,6 +93,7 @@ def characterize(
 
     words = list(command or [])
     check_template(words)
+    extents = parse_dims(dims, words)
     asked = recording(work, counters, limit)
     if not signature:
         refuse_alone(stop, context)

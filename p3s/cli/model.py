@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, out, parse_counts, progress, quoted, say
+from p3s.cli.common import (
+    JSON_OPTION,
+    ReaderGone,
+    emit_json,
+    out,
+    parse_counts,
+    progress,
+    quoted,
+    say,
+)
+from p3s.cli.grid import FASTEST, GRID
 from p3s.cli.params import VALUE
 from p3s.errors import P3SError, UsageError
+
+if TYPE_CHECKING:
+    from p3s.study import Study
 
 EPILOG = """\b
 Example:
@@ -18,6 +33,8 @@ Example:
   p3s model study --python > equations.py
   p3s model study --scic --csv > instructions.csv
   p3s model study --compute -n 64,256
+  p3s model study --grid 3
+  p3s model study --grid 4x2x2@16 --fastest first
 Next:
   p3s explain study 1        (what the equations of phase 1 rest on)
   p3s scale study -n 64      (the trace at 64 processes)
@@ -40,6 +57,8 @@ def model(
         metavar="SITE=COUNT",
         help="State a loop's turns: by phase number, call site or function; SITE= takes it back.",
     ),
+    grid: list[str] = GRID,
+    fastest: str = FASTEST,
     scic: bool = typer.Option(
         False, "--scic", help="Print the instruction table: work per process, weight, total."
     ),
@@ -77,20 +96,13 @@ def model(
         if latex or python or scic or compute or trips:
             raise UsageError(f"{study_dir}: holds a study for every value of its parameters; name "
                              "one of them: STUDY/at/NAME=VALUE")
-        return of_parameters(study_dir, again=True, json_=json_)
+        with _stated(Study.open(study_dir), [], grid, fastest):
+            return of_parameters(study_dir, again=True, json_=json_)
     study = Study.open(study_dir)
-    before = study.manifest().get("trips", {})
-    if trips:
-        study.update(trips=stated_trips(trips, before))
-    try:
-        with progress(2) as bar:
-            # Asked for by name: fit again even when the model is newer than its signatures.
-            ensure_model(study, bar, holdout=holdout, again=not compute)
-            ensure_compute(study, bar, again=not compute)
-    except P3SError:
-        if trips:  # what cannot be meant is not kept
-            study.update(trips=before)
-        raise
+    with _stated(study, trips, grid, fastest), progress(2) as bar:
+        # Asked for by name: fit again even when the model is newer than its signatures.
+        ensure_model(study, bar, holdout=holdout, again=not compute)
+        ensure_compute(study, bar, again=not compute)
     fitted = read_json(study.model_path, "p3s.model")
     if compute:
         _show_compute(study, fitted, wanted, csv, json_)
@@ -110,6 +122,33 @@ def model(
             say("low confidence: " + "; ".join(wrong))
             return 3
     return 0
+
+
+@contextmanager
+def _stated(study: Study, trips: list[str], grid: list[str], fastest: str) -> Iterator[None]:
+    """Keep what the user states with the study, unless it cannot be meant."""
+    from p3s.cli.grid import refuse_derived, stated
+    from p3s.model.grid.stated import Contradiction, Statement
+
+    was = study.manifest()
+    said: dict[str, Any] = {}
+    if trips:
+        said["trips"] = stated_trips(trips, was.get("trips", {}))
+    if grid or fastest:
+        refuse_derived(study)
+        said["grid"] = stated(grid, fastest, Statement.from_json(was.get("grid", {}))).to_json()
+    if said:
+        study.update(**said)
+    try:
+        yield
+    except ReaderGone:
+        raise
+    except BaseException as err:
+        if said:
+            study.update(**{name: was.get(name, {}) for name in said})
+        if isinstance(err, Contradiction) and (grid or fastest):
+            raise UsageError(str(err)) from err
+        raise
 
 
 def stated_trips(words: list[str], before: dict[str, int]) -> dict[str, int]:

@@ -160,7 +160,8 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
     if refresh(study, again):  # a model derived from those of other values of a parameter
         return
     counts = ensure_signatures(study, bar)
-    if again or is_stale(study.model_path, [study.signature_path(np) for np in counts]):
+    if again or is_stale(study.model_path, [study.signature_path(np) for np in counts]) \
+            or _knows_more(study):
         if len(counts) < MIN_COUNTS:
             raise P3SError(
                 f"{study.root}: holds {len(counts)} characterized process counts, the model needs "
@@ -176,6 +177,17 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
                 raise
             build(study.root, holdout=holdout)
         bar.done(f"model fitted from {', '.join(map(str, counts))} processes")
+
+
+def _knows_more(study: Study) -> bool:
+    """Tell whether something else is known of the grid than when the model was fitted."""
+    from p3s.model.stage import grid_changed
+    from p3s.study import read_json
+
+    try:
+        return grid_changed(study, read_json(study.model_path, "p3s.model"))
+    except (P3SError, KeyError):
+        return False  # damaged: reading it says so
 
 
 def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bool:

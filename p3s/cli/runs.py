@@ -41,13 +41,20 @@ def trace_once(
     Returns the row of the run and what was odd about it. Raises P3SError when the run failed;
     an earlier run in ``target`` is then still there, and what the failed one left is beside it.
     """
+    from p3s.model.grid.stated import listed_extents, shape
+    from signature_runner.command import extents_at, with_extents
     from signature_runner.launch import run_traced
 
+    listed = listed_extents(study)
+    extents = extents_at(command, np, listed)
+    if extents and listed and np not in listed and target.suffix in ("", ".r0"):
+        say(f"np={np}: not in --dims; the program gets {shape(extents)}, as MPI_Dims_create deals")
     staged = study.stage_run(target)
     try:
         outcome = run_traced(
-            list(command), np, staged, timeout_s=timeout_s, recording=recording
-        )
+            with_extents(command, np, listed), np, staged, timeout_s=timeout_s,
+            recording=recording,
+        )  # fmt: skip
         problems = list(outcome.problems)
         if problems and _status(target) == "complete":
             raise P3SError(f"{problems[0]}; the earlier, complete run stays")
@@ -68,12 +75,14 @@ def trace_once(
         say(f"np={np}: this machine has no counter {name}")
     info = _info(staged)
     if info:  # a study whose study.json is lost can be put together from its runs
-        write_json(staged / "run.json", {**info, "command": list(command)})
+        grid = {"dims": list(extents)} if extents else {}
+        write_json(staged / "run.json", {**info, "command": list(command), **grid})
     study.commit_run(staged, target)
     row = {
         "wall_s": outcome.wall_s,
         "exit_code": outcome.exit_code,
         "oversubscribed": outcome.oversubscribed,
+        **({"dims": list(extents)} if extents else {}),
     }
     return row, problems
 
