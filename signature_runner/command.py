@@ -99,6 +99,11 @@ class Command:
         return [*self.before, *inserted, *self.program]
 
 
+def shape(extents: Sequence[int]) -> str:
+    """Return the extents of a grid for people: ``4x2x2``."""
+    return "x".join(map(str, extents))
+
+
 def extents_in(template: Sequence[str]) -> tuple[str, ...]:
     """Return the extents of the process grid that a launcher command asks for, in their order."""
     return tuple(name for name in EXTENTS if any(f"{{{name}}}" in word for word in template))

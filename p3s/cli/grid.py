@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import typer
 
 from p3s.cli.common import MAX_COUNT, quoted
 from p3s.errors import UsageError
-from p3s.family.settings import parent_of
-from p3s.model.grid.stated import LAST, Extents, Statement, listed_extents, shape
 from p3s.study import Study
-from signature_runner.command import EXTENTS, extents_in
+from signature_runner.command import EXTENTS, extents_in, shape
+
+if TYPE_CHECKING:
+    from p3s.model.grid.stated import Extents, Statement
 
 #: A grid of more dimensions is not modelled.
 MAX_DIMENSIONS = 4
@@ -106,8 +108,18 @@ def check_dims(study: Study | None, given: Mapping[int, Extents], counts: Sequen
             )
 
 
+def outermost(study: Study) -> Study:
+    """Return the study around one at a value of a parameter, else the study itself."""
+    from p3s.family.settings import parent_of
+
+    around = parent_of(study)
+    return around[0] if around is not None else study
+
+
 def keep_dims(study: Study, given: Mapping[int, Extents]) -> None:
     """Add extents to those that the study lists."""
+    from p3s.model.grid.stated import listed_extents
+
     if given:
         listed = {**listed_extents(study), **given}
         study.update(dims={str(n): list(dims) for n, dims in sorted(listed.items())})
@@ -116,6 +128,8 @@ def keep_dims(study: Study, given: Mapping[int, Extents]) -> None:
 # ---- statements --------------------------------------------------------------------------------
 def refuse_derived(study: Study) -> None:
     """Refuse a statement for a value of a parameter whose model is derived from those of others."""
+    from p3s.family.settings import parent_of
+
     around = parent_of(study)
     if around is not None and study.manifest().get("derived"):
         raise UsageError(f"--grid: {study.root} is derived from other values; state the grid for "
@@ -127,6 +141,8 @@ def stated(words: Sequence[str], fastest: str, before: Statement) -> Statement:
 
     Raises UsageError where a word is none, or says something else than another one.
     """
+    from p3s.model.grid.stated import Statement
+
     out = before
     for word in (part.strip() for each in words for part in each.split(",")):
         if word == NONE:
@@ -161,6 +177,8 @@ def _with_dimensions(known: Statement, ndims: int, option: str) -> Statement:
 
 
 def _with_fastest(known: Statement, word: str) -> Statement:
+    from p3s.model.grid.stated import LAST
+
     numbers = {"first": 0, "last": LAST, **{str(d): d for d in range(MAX_DIMENSIONS)}}
     if word == NONE:
         return replace(known, fastest=None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,10 +20,14 @@ from p3s.cli.common import (
     quoted,
     say,
 )
+from p3s.cli.grid import DIMS, check_dims, keep_dims, outermost, parse_dims
 from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.params import VALUE, WEAK
 from p3s.cli.replay import BUDGET, COLLECTIVES, CORES, HOSTS, LAUNCHER, settings_of
 from p3s.errors import P3SError, UsageError
+
+if TYPE_CHECKING:
+    from p3s.model.grid.stated import Extents
 
 EPILOG = """Words after -- are a launcher command; with it a new study is traced first.
 
@@ -59,6 +64,7 @@ def predict(
         "", "--from", metavar="COUNTS", help=f"Counts to trace first [default: {DEFAULT_FROM}]."
     ),
     repeats: int = typer.Option(1, "-r", "--repeats", min=1, max=1000, help="Runs per count."),
+    dims: str = DIMS,
     timeout: float = typer.Option(
         3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of one traced run."
     ),
@@ -122,8 +128,11 @@ def predict(
     with progress(2 * len(wanted)) as bar:
         partial = False
         if words:
-            partial = _trace_missing(study_dir, words, traced, repeats, timeout, bar)
+            extents = parse_dims(dims, words)
+            partial = _trace_missing(study_dir, words, traced, repeats, timeout, bar, extents)
         study = Study.open(study_dir)
+        if dims and not words:
+            keep_dims(outermost(study), parse_dims(dims, study.command()))
         ensure_model(study, bar)
         ensure_compute(study, bar)
         check_times(study)
@@ -172,33 +181,36 @@ def _estimator(name: str, no_replay: bool) -> str:
 
 
 def _trace_missing(
-    root: Path, words: list[str], traced: str, repeats: int, timeout: float, bar: Progress
+    root: Path, words: list[str], traced: str, repeats: int, timeout: float, bar: Progress,
+    extents: Mapping[int, Extents],
 ) -> bool:
     """Trace the counts that the study lacks; tells whether a count failed."""
+    from p3s.cli.counts import Asked, chosen, grids_of, parse_asked, trace_asked, warn
     from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, reasons, trace_counts
     from p3s.study import Study
 
     check_template(words)
     existing = Study.find(root)
     have = set(existing.counts()) if existing is not None else set()
-    if traced:
-        asked = parse_counts(traced, "--from")
-    elif len(have) >= MIN_COUNTS:
-        asked = []
-    else:
-        asked = parse_counts(DEFAULT_FROM)
-    missing = [np for np in asked if np not in have]
+    none = not traced and len(have) >= MIN_COUNTS
+    asked = Asked() if none else parse_asked(traced or DEFAULT_FROM, "--from")
+    program_of(words, max(asked.counts, default=asked.top or 1))
+    grids = grids_of(existing, words, extents)
+    missing = [np for np in chosen(asked, existing, grids) if np not in have]
     check_counts(existing, missing)
-    program_of(words, (missing or asked or [1])[0])
+    check_dims(existing, extents, missing)
     made = not root.exists()
     study = Study.create(
         root,
         words,
         remedy="name another study directory, or leave the command out to predict from these runs",
     )
+    keep_dims(study, extents)
     if not missing:
         return False
-    done = trace_counts(study, words, missing, repeats, timeout, bar, made=made)
+    warn(missing, existing, grids)
+    done = trace_asked(asked, missing, study, grids, lambda these: trace_counts(
+        study, words, these, repeats, timeout, bar, made=made))
     if len(study.counts()) < MIN_COUNTS:
         raise P3SError(f"{reasons(done.failed)}; too few counts are left, name others with --from")
     if done.failed:

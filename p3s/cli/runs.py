@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Fewer distinct counts cannot be modelled: two to fit, one held out.
 MIN_COUNTS = 3
+#: MPI calls of one rank up to which a run that failed has shown nothing: it set up and gave up.
+_FEW_EVENTS = 50
 
 
 @dataclass
@@ -41,8 +43,8 @@ def trace_once(
     Returns the row of the run and what was odd about it. Raises P3SError when the run failed;
     an earlier run in ``target`` is then still there, and what the failed one left is beside it.
     """
-    from p3s.model.grid.stated import listed_extents, shape
-    from signature_runner.command import extents_at, with_extents
+    from p3s.model.grid.stated import listed_extents
+    from signature_runner.command import extents_at, shape, with_extents
     from signature_runner.launch import run_traced
 
     listed = listed_extents(study)
@@ -98,6 +100,17 @@ class RunFailed(P3SError):
         super().__init__(text)
         self.code = code
         self.status = status
+
+
+def refused(code: int | None, target: Path) -> bool:
+    """Tell whether the program ended with an error before it did any work in a run that failed.
+
+    ``code``: exit code of the launcher; ``target``: where the run was to go.
+    """
+    from signature_runner.diagnose import captures_of
+
+    left = captures_of(target.with_name(f"{target.name}.failed"))
+    return bool(code) and max((c.event_count for c in left.values()), default=0) <= _FEW_EVENTS
 
 
 def _counters_not_there(run_dir: Path, recording: Recording) -> list[str]:
@@ -284,7 +297,8 @@ def _trace_counts(
                 text = str(err).removeprefix(f"np={np}: ")
                 text = f"np={np}: {'native run: ' if step.native else ''}{text}"
                 done.failed.append(
-                    {"np": np, "rep": step.rep, "exit_code": err.code, "reason": text}
+                    {"np": np, "rep": step.rep, "exit_code": err.code, "reason": text,
+                     "refused": refused(err.code, step.target)}
                 )
                 bar.done(f"{step.label}: failed")
                 lost = step.native
@@ -302,7 +316,9 @@ def _trace_counts(
             signature = characterize(study.root, np)
         except P3SError as err:
             text = _about(np, str(err))
-            done.failed.append({"np": np, "rep": None, "exit_code": None, "reason": text})
+            done.failed.append(
+                {"np": np, "rep": None, "exit_code": None, "reason": text, "refused": False}
+            )
             bar.done(f"np={np}: cannot be characterized")
             continue
         times = load_times(study.root, np)

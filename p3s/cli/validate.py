@@ -19,6 +19,7 @@ from p3s.cli.common import (
     say,
     table,
 )
+from p3s.cli.grid import DIMS
 from p3s.errors import UsageError
 
 __all__ = ["EPILOG", "WithLauncher", "is_exact", "validate"]
@@ -39,6 +40,7 @@ def validate(
     timeout: float = typer.Option(
         3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of the run."
     ),
+    dims: str = DIMS,
     force: bool = typer.Option(False, "--force", help="Run another command than the study's."),
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -46,6 +48,7 @@ def validate(
 
     A command that is none of the study's is refused: its result would say nothing of the model.
     """
+    from p3s.cli.grid import check_dims, keep_dims, outermost, parse_dims
     from p3s.cli.pipeline import ensure_model
     from p3s.cli.recording import of_study
     from p3s.cli.runs import program_of, trace_once
@@ -67,6 +70,9 @@ def validate(
             "out to run the study's, or add --force"
         )
     program_of(words, n)
+    extents = parse_dims(dims, words)
+    check_dims(study, extents, [])
+    keep_dims(outermost(study), extents)
     with progress(2) as bar:
         ensure_model(study, bar)
         bar.start(f"np={n}: running")

@@ -31,23 +31,27 @@ def hidden(counts: Iterable[int], ndims: int, extents: ExtentsAt = dims_balanced
 
 
 def left_open(counts: Sequence[int], dims: Sequence[int] = USUAL,
-              extents: ExtentsAt = dims_balanced) -> str:
+              extents: ExtentsAt = dims_balanced, failed: Sequence[int] = ()) -> str:
     """Return what counts cannot show of a grid, and which can; "" where they show all of it."""
     found = [(ndims, hidden(counts, ndims, extents)) for ndims in dims]
     if not any(many for _, many in found):
         return ""
     where = " and ".join(f"{_dimensions(many, ndims)} of a {ndims}-D grid"
                          for ndims, many in found if many)
-    tell = ",".join(map(str, telling(dims, extents)))
+    tell = ",".join(map(str, telling(dims, extents, failed)))
     return f"-n {','.join(map(str, counts))} leaves at most two ranks in {where}" + (
         f"; {tell} would tell" if tell else "")
 
 
-def telling(dims: Sequence[int] = USUAL, extents: ExtentsAt = dims_balanced) -> list[int]:
-    """Return the smallest good counts that show grids whole."""
-    top = (_HIDDEN + 1) ** max(dims)
-    found = choose(top, dims=dims, extents=extents)
-    return found if not any(hidden(found, ndims, extents) for ndims in dims) else []
+def telling(dims: Sequence[int] = USUAL, extents: ExtentsAt = dims_balanced,
+            failed: Sequence[int] = ()) -> list[int]:
+    """Return small good counts that show grids whole, [] where there are none."""
+    least = (_HIDDEN + 1) ** max(dims)
+    for top in (least, 2 * least, 4 * least):  # of a program that takes some counts only
+        found = choose(top, (), failed, dims, extents)
+        if found and not any(hidden(found, ndims, extents) for ndims in dims):
+            return found
+    return []
 
 
 def _dimensions(many: int, ndims: int) -> str:

@@ -22,6 +22,7 @@ from p3s.model.grid.grids import (
     part_families,
 )
 from p3s.study import Study
+from signature_runner.command import extents_in, shape
 
 Extents = tuple[int, ...]
 #: The dimension that is counted last in every order of dimensions.
@@ -98,11 +99,6 @@ class Statement:
                        extents=tuple(sorted({**there, **here}.items())),
                        fastest=other.fastest if self.fastest is None else self.fastest,
                        by_user=self.by_user or other.by_user)
-
-
-def shape(dims: Sequence[int]) -> str:
-    """Return extents for people: ``4x2x2``."""
-    return "x".join(map(str, dims))
 
 
 def of_arguments(ndims: int, listed: Mapping[int, Extents]) -> Statement:
@@ -220,8 +216,6 @@ def listed_extents(study: Study) -> dict[int, Extents]:
 
 def known_grid(study: Study) -> Statement:
     """Return all that is known of the grid of a study's program beside its traces."""
-    from signature_runner.command import extents_in
-
     said = stated_by_user(study)
     try:
         ndims = len(extents_in(study.command()))
