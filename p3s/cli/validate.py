@@ -20,6 +20,7 @@ from p3s.cli.common import (
     say_reasons,
     table,
 )
+from p3s.cli.grid import DIMS
 from p3s.errors import UsageError
 from p3s.scores import work_off
 from p3s.words import plural
@@ -42,6 +43,7 @@ def validate(
     timeout: float = typer.Option(
         3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of the run."
     ),
+    dims: str = DIMS,
     force: bool = typer.Option(False, "--force", help="Run another command than the study's."),
     json_: bool = JSON_OPTION,
 ) -> int:
@@ -51,6 +53,7 @@ def validate(
     model leaves out are above a tenth of the time.
     A command that is none of the study's is refused: its result would say nothing of the model.
     """
+    from p3s.cli.grid import check_dims, keep_dims, outermost, parse_dims
     from p3s.cli.pipeline import ensure_model
     from p3s.cli.recording import of_study
     from p3s.cli.runs import program_of, trace_once
@@ -73,6 +76,9 @@ def validate(
             "out to run the study's, or add --force"
         )
     program_of(words, n)
+    extents = parse_dims(dims, words)
+    check_dims(study, extents, [])
+    keep_dims(outermost(study), extents)
     with progress(2) as bar:
         ensure_model(study, bar)
         bar.start(f"np={n}: running")
