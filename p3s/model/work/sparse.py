@@ -202,6 +202,24 @@ def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float
                tuple((terms, grams.coefficients(terms)) for terms in rivals))
 
 
+def fit_alike(x: np.ndarray, y: np.ndarray, like: Sequence[Fit]) -> Fit | None:
+    """Return the law of similar code that samples of one count are nearest to, brought to them.
+
+    x, y: as of :func:`fit_sparse`, of one count, which cannot tell how the work scales; like: laws
+    of similar code. None where all differ by more than a factor of 1.5; the error is how far the
+    nearest one was off.
+    """
+    found = []
+    for law in like:
+        if law.terms and (told := float((x[:, law.terms] @ law.coef).mean())) > 0:
+            ratio = float(y.mean()) / told
+            found.append((abs(np.log(ratio)), ratio, law))
+    if not found or min(found, key=lambda f: f[0])[0] > np.log(_GAIN):
+        return None
+    apart, ratio, law = min(found, key=lambda f: f[0])
+    return Fit(law.terms, tuple(c * ratio for c in law.coef), float(np.hypot(law.error, apart)))
+
+
 def _exact_nest(grams: _Grams, nest: Sequence[int], columns: Sequence[int]) -> Fit | None:
     """Return the law with the terms of a nest that meets every sample, None without one.
 
