@@ -13,7 +13,7 @@ from p3s.characterize.order import least_backward
 from p3s.characterize.structure import REQUESTS, Structure
 from p3s.characterize.tables import PointTable
 from p3s.laws.counts import WorkLaw, fit_exact, fit_work
-from p3s.laws.expr import evaluate_int
+from p3s.laws.expr import evaluate_int, whole_number
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import node_key
 from p3s.model.partners.communicators import same_place
@@ -258,4 +258,4 @@ def phase_weight(phase: Mapping[str, Any], grid: GridAt) -> int:
     if "expr" in law:
         env = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
         return int(evaluate_int(law["expr"], env))
-    return max(int(round(float(WorkLaw.from_json(law["stat"]).value(grid.n)))), 0)
+    return whole_number(float(WorkLaw.from_json(law["stat"]).value(grid.n)), grid.n)
