@@ -502,8 +502,8 @@ def test_model_that_misses_its_held_out_count_is_3(
     streams = capsys.readouterr()
     assert streams.out == "the equations\n"
     last = streams.err.splitlines()[-1]
-    assert last.startswith(f"p3s: no trustworthy model (holdout-missed): fitted without 8 processes "
-                           f"the model misses there {says}; " if says else "next:")
+    missed = "p3s: no trustworthy model (holdout-missed): fitted without 8 processes the model"
+    assert last.startswith(f"{missed} misses there {says}; " if says else "next:")
 
 
 def test_model_whose_work_was_off_at_its_held_out_count_is_3(
