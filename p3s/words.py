@@ -83,8 +83,8 @@ def not_used(model: Mapping[str, Any]) -> str:
     without = [str(n) for n in model.get("without", ())]
     if not without:
         return ""
-    counts = ", ".join(without)
-    return (f"traced at {counts} processes, too, but left out of the model; p3s model STUDY --with "
+    counts = f"{joined(without)} process{'es' * (without != ['1'])}"
+    return (f"traced at {counts}, too, but left out of the model; p3s model STUDY --with "
             f"{','.join(without)} takes {'it' if len(without) == 1 else 'them'} back")
 
 

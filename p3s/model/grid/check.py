@@ -11,6 +11,7 @@ from p3s.model.grid.choose import GridChoice, choose_grid
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.partners.relations import FAMILIES
+from p3s.words import processes
 from signature_runner.command import shape
 
 #: A grid on which partners cost so much more than on the traces' own grid is not the program's:
@@ -54,7 +55,7 @@ def contradiction(nodes: Sequence[Node], choice: GridChoice, free: GridChoice) -
     i = max(without or worse, key=lambda k: worse[k])
     n = max(nodes[i].rows)
     here, there = shape(choice.grids[n].dims), shape(free.grids[n].dims)
-    on = f"at {n} processes, {nodes[i].op}"
+    on = f"at {processes(n)}, {nodes[i].op}"
     if without:
         return f"{on} has partners that follow no rule on a grid of {here}; on {there} they do"
     many, few = len(choice.explained[i].relations), len(free.explained[i].relations)
@@ -86,7 +87,7 @@ def misled(model: Mapping[str, Any], report: Mapping[str, Any],
         return ""
     here = shape(model["grid"]["dims"][str(last)])
     return (f"rules of the smaller counts miss {wrong:,} of {report['p2p_triples']['true']:,} "
-            f"messages at {last} processes on a grid of {here}, and none without it")
+            f"messages at {processes(last)} on a grid of {here}, and none without it")
 
 
 def _missed(report: Mapping[str, Any]) -> int | None:
