@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from p3s.errors import P3SError, UsageError
@@ -78,6 +78,8 @@ _ARITY = {
 
 #: Family of a launcher that P3S does not know.
 UNKNOWN = "unknown"
+#: Placeholders for the extents of the process grid, the first dimension first.
+EXTENTS = ("px", "py", "pz", "pt")
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,43 @@ class Command:
     def argv(self, inserted: Sequence[str] = ()) -> list[str]:
         """Return the whole command with words put right before the program."""
         return [*self.before, *inserted, *self.program]
+
+
+def shape(extents: Sequence[int]) -> str:
+    """Return the extents of a grid for people: ``4x2x2``."""
+    return "x".join(map(str, extents))
+
+
+def extents_in(template: Sequence[str]) -> tuple[str, ...]:
+    """Return the extents of the process grid that a launcher command asks for, in their order."""
+    return tuple(name for name in EXTENTS if any(f"{{{name}}}" in word for word in template))
+
+
+def extents_at(
+    template: Sequence[str], np: int, listed: Mapping[int, tuple[int, ...]]
+) -> tuple[int, ...]:
+    """Return the extents of the process grid that the program gets at ``np`` ranks.
+
+    ``listed``: extents by count; at others they are as MPI_Dims_create deals them, the largest
+    first. Empty for a command that asks for none.
+    """
+    ndims = len(extents_in(template))
+    if not ndims:
+        return ()
+    from p3s.model.grid.extents import dims_balanced
+
+    return listed.get(np) or dims_balanced(np, ndims)
+
+
+def with_extents(
+    template: Sequence[str], np: int, listed: Mapping[int, tuple[int, ...]] | None = None
+) -> list[str]:
+    """Return a launcher command with the extents of the process grid in place; {np} stays."""
+    extents = extents_at(template, np, listed or {})
+    words = list(template)
+    for name, extent in zip(extents_in(template), extents, strict=True):
+        words = [word.replace(f"{{{name}}}", str(extent)) for word in words]
+    return words
 
 
 def find_launcher(word: str) -> str:
@@ -173,7 +212,7 @@ def parse(template: Sequence[str], np: int, *, there: bool = True) -> Command:
     """Take a launcher command apart, ``{np}`` replaced by a number of ranks.
 
     ``there``: whether the program must be on this machine, as seen from this directory.
-
+    Extents of the process grid that are still open become those of MPI_Dims_create.
     A launcher that is not in LAUNCHERS, or an option of one that is not known, needs ``--``
     right before the program; it is not passed on (of two, the first is).
     Errors: UsageError when there is no {np}, launcher or program in it or it cannot be told where
@@ -183,7 +222,7 @@ def parse(template: Sequence[str], np: int, *, there: bool = True) -> Command:
         raise UsageError(
             "the launcher command has no {np}; write for example `mpiexec -n {np} PROGRAM`"
         )
-    words = [word.replace("{np}", str(np)) for word in template]
+    words = [word.replace("{np}", str(np)) for word in with_extents(template, np)]
     index, launcher, family, at = _split(words)
     begin = at + 1 if words[at : at + 1] == ["--"] else at
     if begin > at and words[begin : begin + 1] == ["--"]:

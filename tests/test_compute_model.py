@@ -362,7 +362,7 @@ def test_ends_of_intervals_are_of_work_and_cost_together(timed: Any) -> None:
     big = int(np.argmax(timed_.ns.sum(axis=1)))
     half = work.half_width[big] / work.work[big]
     assert timed_.high[big] == pytest.approx(timed_.ns[big] * (
-        1 + np.sqrt(half ** 2 + timed_.cost_high[big] ** 2)))
+        1 + np.sqrt(half ** 2 + (timed_.cost_high[big] / timed_.ns[big]) ** 2)))
     assert (timed_.low <= timed_.ns).all() and (timed_.ns <= timed_.high).all()
     assert (timed_.low >= 0).all()
     phase = main_phase(write_scaled(study.root, 128))

@@ -104,7 +104,7 @@ def test_computation_is_moved_and_messages_are_not(
     assert own[64]["compute_s"] == pytest.approx(turn_ns(64, 3.0) / 64 * 1e-9, rel=0.15)
     wide, narrow = ((row["high_s"] - row["low_s"]) / row["time_s"] for row in (rows[64], own[64]))
     assert wide > narrow
-    assert run(["report", str(there.root)]) == 0
+    assert run(["report", str(there.root)]) == 3, "its caches make it more than 120 % efficient"
     assert (there.root / "report.html").exists()
 
 

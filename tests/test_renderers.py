@@ -358,7 +358,8 @@ def test_charts_and_notebooks_say_so_too() -> None:
         assert words.split(":")[0] in chart and 'class="hatch"' in chart and "untrusted" in chart
         assert "hatch" not in draw(MADE["usual"]) and "trustworthy" not in draw(MADE["usual"])
     page = Prediction.of(WARNED)._repr_html_()
-    assert page.startswith(f"<div><p><b>{words}</b> To get one: trace again.")
+    assert page.startswith(f"<div><p><b>{words}</b></p><p>superlinear: the efficiency is 300 %; "
+                           "trace again</p><p>Taken as they are, the figures say: from 4")
     assert page.count("<path") == 1 and page.count("There is no trustworthy prediction") == 2
     assert "<path" not in Prediction.of(MADE["usual"])._repr_html_()
 

@@ -298,7 +298,7 @@ def test_verdict_of_doubtful_times_says_so_first_and_names_no_knee() -> None:
     shared = reason("not-representative", "at 64 processes ranks shared cores", "take more nodes")
     text = verdict_of(prediction(reasons=[shared, reason("superlinear", "it is 300 %")]))
     assert text.startswith(
-        "There is no trustworthy prediction: communication was not measured as in a run and an "
+        "There is no trustworthy prediction: communication was not measured as in a run, and an "
         "efficiency is above what can be believed. To get one: take more nodes. Taken as they are, "
         "the figures say: from 2 to 64 processes")
     assert "Efficiency" not in text and "50 %" not in text

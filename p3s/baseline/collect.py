@@ -12,7 +12,8 @@ from typing import Any
 
 from p3s.baseline.read import Times, read, write
 from p3s.baseline.times import RunTime
-from p3s.errors import P3SError, UsageError
+from p3s.errors import Damaged, P3SError, UsageError
+from signature_runner.command import shape, with_extents
 
 Say = Callable[[str], None]
 
@@ -26,6 +27,7 @@ def collect(
     timeout_s: float | None = None,
     time_from: str = "",
     inputs: Mapping[str, float] | None = None,
+    extents: Mapping[int, tuple[int, ...]] | None = None,
     start: Say = lambda text: None,
     done: Say = lambda text: None,
 ) -> Times:
@@ -33,14 +35,18 @@ def collect(
 
     ``path`` gets every run as soon as it has ended; runs that are there already stay, and must be
     of the same command. ``time_from``: regular expression with one group; its last match in the
-    program's output is the run time in seconds, instead of the launcher's wall time. A run that
-    fails is set aside with its reason. Errors: UsageError for an unusable expression or a file of
+    program's output is the run time in seconds, instead of the launcher's wall time. ``extents``:
+    of the process grid, by count, where the program gets them as arguments. A run that fails is
+    set aside with its reason. Errors: UsageError for an unusable expression or a file of
     another command; P3SError when no run gave a time.
     """
     pattern = _pattern(time_from)
     there = _there(path, command)
     runs = list(there.runs)
+    listed = _listed(path, there, extents or {})
     facts: dict[str, Any] = {**there.facts, "command": list(command), "machine": _machine()}
+    if listed:
+        facts["dims"] = {str(n): list(dims) for n, dims in sorted(listed.items())}
     given = tuple(sorted((inputs or {}).items()))
     before = {n: sum(run.n == n and run.inputs == given for run in runs) for n in counts}
     new: list[RunTime] = []
@@ -49,7 +55,8 @@ def collect(
         for n in counts:
             name = f"np={n} run {turn + 1}/{repeats}"
             start(f"{name}: running")
-            run = replace(_once(command, n, timeout_s, pattern), inputs=given,
+            words = with_extents(command, n, listed)
+            run = replace(_once(words, n, timeout_s, pattern), inputs=given,
                           repeat=before[n] + turn)
             new.append(run)
             write(path, Times((*runs, *new), facts=facts))
@@ -57,6 +64,20 @@ def collect(
     if not any(run.valid for run in new):
         raise P3SError(f"no run gave a time; the first: np={new[0].n}: {new[0].why}")
     return Times((*runs, *new), facts=facts)
+
+
+def _listed(path: Path, there: Times, given: Mapping[int, tuple[int, ...]]
+            ) -> dict[int, tuple[int, ...]]:
+    """Return the extents of the process grid by count, those of earlier runs included."""
+    try:
+        found = {int(n): tuple(map(int, dims)) for n, dims in there.facts.get("dims", {}).items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise Damaged(f"{path}: its dims are no extents by count") from error
+    for n, dims in given.items():
+        if found.get(n, dims) != dims:
+            raise UsageError(f"--dims {n}={shape(dims)}: {path} holds runs at {n} processes as "
+                             f"{shape(found[n])}; name another file with -o")
+    return {**found, **given}
 
 
 def _pattern(text: str) -> re.Pattern[str] | None:

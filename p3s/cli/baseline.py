@@ -20,6 +20,7 @@ from p3s.cli.common import (
     say,
     table,
 )
+from p3s.cli.grid import DIMS, parse_dims
 from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
@@ -197,6 +198,7 @@ def run(
         None, "--input", metavar="NAME=VALUE", show_default=False,
         help="Value of an input of these runs, to write down; may be repeated.",
     ),  # fmt: skip
+    dims: str = DIMS,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Run an unmodified program at several counts, in turns, and write its run times.
@@ -209,13 +211,15 @@ def run(
     words = launcher_words(ctx)
     check_template(words)
     wanted = cut(by_rule(counts), least)
+    extents = parse_dims(dims, words)
     if not wanted:
         raise UsageError(f"-n {counts}: no count of at least {least}")
     if output.is_dir():
         raise UsageError(f"-o {output}: is a directory; name a file in it, as times.json")
     with progress(len(wanted) * repeats) as bar:
         times = collect(words, wanted, repeats, output, timeout_s=timeout, time_from=time_from,
-                        inputs=_values(given or []), start=bar.start, done=bar.done)  # fmt: skip
+                        inputs=_values(given or []), extents=extents, start=bar.start,
+                        done=bar.done)  # fmt: skip
     failed = [each for each in times.runs if not each.valid]
     if json_:
         from p3s.baseline.read import as_json

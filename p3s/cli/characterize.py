@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,10 +22,14 @@ from p3s.cli.common import (
     table,
 )
 from p3s.cli.far import FAR, UP_TO
+from p3s.cli.grid import DIMS
 from p3s.cli.params import VALUES
 from p3s.cli.recording import COUNTERS, LIMIT, TIMES, WORK
 from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
 from p3s.errors import UsageError
+
+if TYPE_CHECKING:
+    from p3s.cli.runs import Traced
 
 EPILOG = """\b
 Example:
@@ -45,7 +50,8 @@ def characterize(
         None, metavar="LAUNCHER", help="The launcher command; {np} is the process count."
     ),
     counts: str = typer.Option(
-        None, "-n", "--counts", metavar="COUNTS", help="Process counts, for example 2,4,8,16."
+        None, "-n", "--counts", metavar="COUNTS",
+        help="Process counts, for example 2,4,8,16; or the largest, as ..32.",
     ),
     repeats: int = typer.Option(1, "-r", "--repeats", min=1, max=1000, help="Runs per count."),
     study_dir: Path = typer.Option(
@@ -59,6 +65,7 @@ def characterize(
     counters: str = COUNTERS,
     limit: str = LIMIT,
     param: list[str] = VALUES,
+    dims: str = DIMS,
     signature: bool = SIGNATURE,
     stop: bool = STOP,
     width: str = WIDTH,
@@ -80,7 +87,9 @@ def characterize(
     """
     from dataclasses import replace
 
+    from p3s.cli.counts import chosen, grids_of, parse_asked, trace_asked, warn
     from p3s.cli.far import far_runs
+    from p3s.cli.grid import check_dims, keep_dims, parse_dims
     from p3s.cli.params import characterize as with_params
     from p3s.cli.params import refuse_without
     from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, reasons, trace_counts
@@ -91,6 +100,7 @@ def characterize(
 
     words = list(command or [])
     check_template(words)
+    extents = parse_dims(dims, words)
     asked = recording(work, counters, limit)
     if not signature:
         refuse_alone(stop, context)
@@ -99,31 +109,45 @@ def characterize(
                  "--param": bool(param)}
         source = context.get_parameter_source("repeats")
         given = repeats if source is not None and source.name == "COMMANDLINE" else None
+        if extents and study_dir is not None:
+            known = Study.open(study_dir)
+            check_dims(known, extents, [])
+            keep_dims(known, extents)
         return far_runs(far, alone, study_dir, words, counts, up_to, given, timeout, asked, json_)
     if counts is None:
-        raise UsageError("-n is missing: give process counts, for example -n 2,4,8,16")
-    wanted = parse_counts(counts)
-    root = study_dir if study_dir is not None else default_study(program_of(words, wanted[0]))
+        raise UsageError("-n is missing: give process counts, for example -n 2,4,8,16, or the "
+                         "largest, as -n ..32")
+    on = parse_asked(counts)
+    name = program_of(words, max(on.counts, default=on.top))
+    root = study_dir if study_dir is not None else default_study(name)
     if param and signature:
         raise UsageError("--signature times the phases of one study; name STUDY/at/NAME=VALUE")
     if param:
-        return with_params(root, words, wanted, param, repeats, timeout, asked, times, json_)
-    if signature:
-        chosen = settings_of(width, confidence, turns)
-        asked = replace(asked, stop=stop)
-        return run_signature(root, words, wanted, timeout, asked, chosen, json_)
-    refuse_without(root)
+        return with_params(root, words, on, param, repeats, timeout, asked, times, json_, extents)
     existing = Study.find(root)
+    if signature:
+        enough_of = settings_of(width, confidence, turns)
+        check_dims(existing, extents, on.counts)
+        return run_signature(root, words, parse_counts(counts), timeout,
+                             replace(asked, stop=stop), enough_of, json_, extents)
+    refuse_without(root)
+    grids = grids_of(existing, words, extents)
+    wanted = chosen(on, existing, grids)
     check_counts(existing, wanted)
-    program_of(words, wanted[0])
+    check_dims(existing, extents, wanted)
+    warn(wanted, existing, grids)
     made = not root.exists()
     study = Study.create(root, words, force=force)
-    say(f"tracing into {study.root}")
-    with progress(len(wanted) * repeats) as bar:
-        done = trace_counts(
-            study, words, wanted, repeats, timeout, bar, made=made, recording=asked, times=times
-        )
+    keep_dims(study, extents)
 
+    def trace(these: Sequence[int]) -> Traced:
+        with progress(len(these) * repeats) as bar:
+            return trace_counts(study, words, these, repeats, timeout, bar, made=made,
+                                recording=asked, times=times)
+
+    say(f"tracing into {study.root}")
+    done = trace_asked(on, wanted, study, grids, trace)
+    failed = [row for row in done.failed if not (on.top and row["refused"])]
     next_command = f"p3s model {quoted(study.root)}"
     have = study.signature_counts()
     enough = len(have) >= MIN_COUNTS
@@ -151,7 +175,7 @@ def characterize(
     if done.failed:
         say(f"p3s: {reasons(done.failed)}; kept: {kept}")
     say(f"next: {next_command}")
-    return 3 if done.failed or done.problems else 0
+    return 3 if failed or done.problems else 0
 
 
 def _not_modelled(rows: list[dict[str, Any]]) -> list[str]:
@@ -170,6 +194,7 @@ def _tracing(rows: list[dict[str, Any]]) -> list[str]:
 
 def _table(rows: list[dict[str, Any]]) -> str:
     native = any(row.get("timed") for row in rows)
+    grids = any("dims" in run for row in rows for run in row["runs"])
     cells = []
     for row in rows:
         signature = row["signature"]
@@ -177,6 +202,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
         cells.append(
             [
                 str(row["np"]),
+                *([_grid(row)] if grids else []),
                 *_took(row["runs"]),
                 *(_took(row.get("timed", [])) if native else []),
                 "yes" if any(run["oversubscribed"] for run in ran) else "no",
@@ -184,8 +210,16 @@ def _table(rows: list[dict[str, Any]]) -> str:
             ]
         )
     beside = ["native runs", "native time"] if native else []
-    head = ["processes", "runs", "run time", *beside, "shared cores", "events", "phases", "sites"]
+    head = ["processes", *["grid"] * grids, "runs", "run time", *beside, "shared cores", "events",
+            "phases", "sites"]  # fmt: skip
     return table(cells, head, left=0)
+
+
+def _grid(row: dict[str, Any]) -> str:
+    """Return the extents that the program was given."""
+    from signature_runner.command import shape
+
+    return next((shape(run["dims"]) for run in row["runs"] if "dims" in run), "-")
 
 
 def _took(runs: list[dict[str, Any]]) -> list[str]:

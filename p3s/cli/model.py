@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from p3s.cli.common import (
     JSON_OPTION,
+    ReaderGone,
     emit_json,
     out,
     parse_counts,
@@ -17,9 +20,12 @@ from p3s.cli.common import (
     say,
     say_reasons,
 )
+from p3s.cli.grid import FASTEST, GRID
 from p3s.cli.params import VALUE
 from p3s.errors import P3SError, UsageError
-from p3s.study import Study
+
+if TYPE_CHECKING:
+    from p3s.study import Study
 
 EPILOG = """\b
 Example:
@@ -29,6 +35,8 @@ Example:
   p3s model study --scic --csv > instructions.csv
   p3s model study --compute -n 64,256
   p3s model study --without 2     (for all later commands; --with 2 takes it back)
+  p3s model study --grid 3
+  p3s model study --grid 4x2x2@16 --fastest first
 Next:
   p3s explain study 1        (what the equations of phase 1 rest on)
   p3s scale study -n 64      (the trace at 64 processes)
@@ -55,6 +63,8 @@ def model(
         "", "--without", metavar="COUNTS", help="Leave these traced counts out; the runs stay."
     ),
     with_: str = typer.Option("", "--with", metavar="COUNTS", help="Take left-out counts back."),
+    grid: list[str] = GRID,
+    fastest: str = FASTEST,
     scic: bool = typer.Option(
         False, "--scic", help="Print the instruction table: work per process, weight, total."
     ),
@@ -78,7 +88,7 @@ def model(
     from p3s.cli.params import model as of_parameters
     from p3s.cli.pipeline import ensure_compute, ensure_model
     from p3s.predict.doubts import missed
-    from p3s.study import read_json
+    from p3s.study import Study, read_json
 
     if latex + python + scic + (json_ and not compute) > 1 or compute + latex + python + scic > 1:
         raise UsageError("--latex, --python, --scic, --compute and --json: give one of them")
@@ -93,23 +103,13 @@ def model(
         if latex or python or scic or compute or trips or without or with_:
             raise UsageError(f"{study_dir}: holds a study for every value of its parameters; name "
                              "one of them: STUDY/at/NAME=VALUE")
-        return of_parameters(study_dir, again=True, json_=json_)
+        with _stated(Study.open(study_dir), [], grid, fastest):
+            return of_parameters(study_dir, again=True, json_=json_)
     study = Study.open(study_dir)
-    before = {"trips": study.manifest().get("trips", {}), "without": study.left_out()}
-    stated: dict[str, Any] = {"trips": stated_trips(trips, before["trips"])} if trips else {}
-    if without or with_:
-        stated["without"] = stated_without(study, without, with_)
-    if stated:
-        study.update(**stated)
-    try:
-        with progress(2) as bar:
-            # Asked for by name: fit again even when the model is newer than its signatures.
-            ensure_model(study, bar, holdout=holdout, again=not compute)
-            ensure_compute(study, bar, again=not compute)
-    except P3SError:
-        if stated:  # what cannot be meant is not kept
-            study.update(**before)
-        raise
+    with _stated(study, trips, grid, fastest, without, with_), progress(2) as bar:
+        # Asked for by name: fit again even when the model is newer than its signatures.
+        ensure_model(study, bar, holdout=holdout, again=not compute)
+        ensure_compute(study, bar, again=not compute)
     fitted = read_json(study.model_path, "p3s.model")
     if compute:
         _show_compute(study, fitted, wanted, csv, json_)
@@ -126,6 +126,36 @@ def model(
     if isinstance(held, dict) and held.get("possible", True):
         return say_reasons(missed(held, limit=1.0), "model")
     return 0
+
+
+@contextmanager
+def _stated(study: Study, trips: list[str], grid: list[str], fastest: str, without: str = "",
+            with_: str = "") -> Iterator[None]:
+    """Keep what the user states with the study, unless it cannot be meant."""
+    from p3s.cli.grid import refuse_derived, stated
+    from p3s.model.grid.stated import Contradiction, Statement
+
+    was = {**study.manifest(), "without": study.left_out()}
+    said: dict[str, Any] = {}
+    if trips:
+        said["trips"] = stated_trips(trips, was.get("trips", {}))
+    if grid or fastest:
+        refuse_derived(study)
+        said["grid"] = stated(grid, fastest, Statement.from_json(was.get("grid", {}))).to_json()
+    if without or with_:
+        said["without"] = stated_without(study, without, with_)
+    if said:
+        study.update(**said)
+    try:
+        yield
+    except ReaderGone:
+        raise
+    except BaseException as err:
+        if said:
+            study.update(**{name: was.get(name, {}) for name in said})
+        if isinstance(err, Contradiction) and (grid or fastest):
+            raise UsageError(str(err)) from err
+        raise
 
 
 def stated_trips(words: list[str], before: dict[str, int]) -> dict[str, int]:

@@ -27,6 +27,8 @@ from p3s.study import Study
 
 if TYPE_CHECKING:
     from p3s.cli.costs import Request
+    from p3s.cli.counts import Asked
+    from p3s.model.grid.stated import Extents
     from signature_runner.recording import Recording
 
 VALUES = typer.Option(
@@ -78,16 +80,23 @@ def refuse_without(root: Path) -> None:
 def characterize(
     root: Path,
     words: list[str],
-    counts: list[int],
+    asked: Asked,
     params: list[str],
     repeats: int,
     timeout: float,
     recording: Recording,
     times: bool,
     json_: bool,
+    extents: Mapping[int, Extents],
 ) -> int:
-    """Trace every combination of counts and values, each value in a study inside the study."""
-    from p3s.cli.runs import program_of, reasons, trace_counts
+    """Trace every combination of counts and values, each value in a study inside the study.
+
+    Up to a maximum, the first value decides on the counts. ``extents``: of the process grid, by
+    count, where the program gets them as arguments.
+    """
+    from p3s.cli.counts import Asked, chosen, grids_of, trace_asked, warn
+    from p3s.cli.grid import keep_dims
+    from p3s.cli.runs import Traced, program_of, reasons, trace_counts
     from p3s.family.settings import (
         check_command,
         filled,
@@ -101,9 +110,13 @@ def characterize(
     check_template(words)
     check_command(words, list(values))
     settings = settings_of(values)
-    program_of(filled(words, settings[0]), counts[0])
+    program_of(filled(words, settings[0]), max(asked.counts, default=asked.top))
     made = not root.exists()
     study = _root(root, words, values)
+    keep_dims(study, extents)
+    grids = grids_of(study, words, extents)
+    counts = chosen(asked, None, grids)
+    warn(counts, None, grids)
     say(f"tracing into {study.root}")
     rows: list[dict[str, Any]] = []
     failed: list[str] = []
@@ -118,15 +131,23 @@ def characterize(
                     if at.root.joinpath("study.json").exists():
                         _own_model(at)
                     at = Study.create(at.root, command)
-                    done = trace_counts(
-                        at, command, counts, repeats, timeout, _Named(bar, name), made=new,
-                        recording=recording, times=times,
-                    )
+
+                    def trace(these: Sequence[int], at: Study = at, name: str = name,
+                              command: list[str] = command, new: bool = new) -> Traced:
+                        return trace_counts(
+                            at, command, these, repeats, timeout, _Named(bar, name), made=new,
+                            recording=recording, times=times,
+                        )
+
+                    done = trace_asked(asked, counts, at, grids, trace)
                 except P3SError as err:
                     if isinstance(err, UsageError) or not rows:
                         raise
                     failed.append(f"{name}: {err}")
                     continue
+                if asked.top:
+                    counts = [row["np"] for row in done.counts]
+                    asked = Asked(tuple(counts))
                 if done.failed:
                     failed.append(f"{name}: {reasons(done.failed)}")
                 failed += [f"{name}: {problem}" for problem in done.problems]

@@ -172,7 +172,8 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
     counts = ensure_signatures(study, bar)
     rested = _rests_on(study.model_path, counts)
     if again or rested != counts \
-            or is_stale(study.model_path, [study.signature_path(np) for np in counts]):
+            or is_stale(study.model_path, [study.signature_path(np) for np in counts]) \
+            or _knows_more(study):
         gone = sorted(set(rested) & set(study.gone_counts()))
         if len(counts) < MIN_COUNTS:
             raise P3SError(too_few(study, counts))
@@ -225,6 +226,17 @@ def _without(study: Study) -> str:
 
 def _listed(counts: Sequence[int]) -> str:
     return ", ".join(map(str, counts))
+
+
+def _knows_more(study: Study) -> bool:
+    """Tell whether something else is known of the grid than when the model was fitted."""
+    from p3s.model.stage import grid_changed
+    from p3s.study import read_json
+
+    try:
+        return grid_changed(study, read_json(study.model_path, "p3s.model"))
+    except (P3SError, KeyError):
+        return False  # damaged: reading it says so
 
 
 def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bool:

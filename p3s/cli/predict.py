@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from p3s.cli.common import (
     say_reasons,
 )
 from p3s.cli.costs import ESTIMATOR, NETWORK, NO_REPLAY
+from p3s.cli.grid import DIMS, check_dims, keep_dims, outermost, parse_dims
 from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.params import VALUE, WEAK
 from p3s.cli.replay import BUDGET, COLLECTIVES, CORES, HOSTS, LAUNCHER, settings_of
@@ -27,6 +30,8 @@ from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
     from p3s.cli.costs import Request
+    from p3s.cli.counts import Asked, Grids
+    from p3s.model.grid.stated import Extents
     from p3s.study import Study
 
 EPILOG = """Words after -- are a launcher command; with it a new study is traced first.
@@ -55,6 +60,7 @@ def predict(
         "", "--from", metavar="COUNTS", help=f"Counts to trace first [default: {DEFAULT_FROM}]."
     ),
     repeats: int = typer.Option(1, "-r", "--repeats", min=1, max=1000, help="Runs per count."),
+    dims: str = DIMS,
     timeout: float = typer.Option(
         3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of one traced run."
     ),
@@ -103,10 +109,11 @@ def predict(
             f"{study_dir}: no study here; give the launcher command to trace first: "
             f"p3s predict {study_dir} -n {counts} -- mpiexec -n {{np}} PROGRAM"
         )
-    missing = _missing(study_dir, traced) if words else []
+    extents = parse_dims(dims, words) if words else {}
+    plan = _plan(study_dir, words, traced, extents) if words else None
     check_request(study_dir, wanted, request, machine, base)
-    if words:
-        check_launcher(study_dir, words, missing)
+    if plan is not None:
+        check_launcher(study_dir, words, plan.missing)
     if weak:
         return params.weak(study_dir, wanted, weak, param, knee, request, json_, only)
     if with_parameters:
@@ -114,7 +121,10 @@ def predict(
     if not words:
         check_study(Study.open(study_dir))
     with progress(2 * len(wanted)) as bar:
-        partial = bool(words) and _trace_missing(study_dir, words, missing, repeats, timeout, bar)
+        partial = plan is not None and _trace_missing(study_dir, words, plan, repeats, timeout, bar)
+        if dims and not words:
+            keep_dims(outermost(Study.open(study_dir)),
+                      parse_dims(dims, Study.open(study_dir).command()))
         study, result = _predicted(study_dir, wanted, request, machine, base, knee, only, bar)
     if json_:
         emit_json(result)
@@ -169,36 +179,53 @@ def _predicted(root: Path, wanted: list[int], request: Request, machine: Path | 
     return study, make_prediction(study, every, **told)
 
 
-def _missing(root: Path, traced: str) -> list[int]:
-    """Return the counts to trace that the study lacks."""
+@dataclass(frozen=True)
+class _Plan:
+    """What is traced before a prediction: ``missing`` counts, of those asked for."""
+
+    asked: Asked
+    grids: Grids
+    extents: Mapping[int, Extents]
+    missing: Sequence[int]
+
+
+def _plan(root: Path, words: list[str], traced: str, extents: Mapping[int, Extents]) -> _Plan:
+    """Return which counts are to be traced: those that the study lacks."""
+    from p3s.cli.counts import Asked, chosen, grids_of, parse_asked
     from p3s.cli.runs import MIN_COUNTS
     from p3s.study import Study
 
     existing = Study.find(root)
     have = set(existing.counts()) if existing is not None else set()
-    if traced:
-        asked = parse_counts(traced, "--from")
-    else:
-        asked = [] if len(have) >= MIN_COUNTS else parse_counts(DEFAULT_FROM)
-    return [np for np in asked if np not in have]
+    enough = not traced and len(have) >= MIN_COUNTS
+    asked = Asked() if enough else parse_asked(traced or DEFAULT_FROM, "--from")
+    grids = grids_of(existing, words, extents)
+    missing = [np for np in chosen(asked, existing, grids) if np not in have]
+    check_dims(existing, extents, missing)
+    return _Plan(asked, grids, extents, missing)
 
 
 def _trace_missing(
-    root: Path, words: list[str], missing: list[int], repeats: int, timeout: float, bar: Progress
+    root: Path, words: list[str], plan: _Plan, repeats: int, timeout: float, bar: Progress
 ) -> bool:
     """Trace the counts that the study lacks; tells whether a count failed."""
+    from p3s.cli.counts import trace_asked, warn
     from p3s.cli.runs import MIN_COUNTS, reasons, trace_counts
     from p3s.study import Study
 
+    existing = Study.find(root)
     made = not root.exists()
     study = Study.create(
         root,
         words,
         remedy="name another study directory, or leave the command out to predict from these runs",
     )
-    if not missing:
+    keep_dims(study, plan.extents)
+    if not plan.missing:
         return False
-    done = trace_counts(study, words, missing, repeats, timeout, bar, made=made)
+    warn(plan.missing, existing, plan.grids)
+    done = trace_asked(plan.asked, plan.missing, study, plan.grids, lambda these: trace_counts(
+        study, words, these, repeats, timeout, bar, made=made))
     if len(study.counts()) < MIN_COUNTS:
         raise P3SError(f"{reasons(done.failed)}; too few counts are left, name others with --from")
     if done.failed:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MIN_COUNTS = 3
 #: Limit of one run where the user gives none.
 TIMEOUT_S = 3600.0
+#: MPI calls of one rank up to which a run that failed has shown nothing: it set up and gave up.
+_FEW_EVENTS = 50
 
 
 @dataclass
@@ -43,13 +45,20 @@ def trace_once(
     Returns the row of the run and what was odd about it. Raises P3SError when the run failed;
     an earlier run in ``target`` is then still there, and what the failed one left is beside it.
     """
+    from p3s.model.grid.stated import listed_extents
+    from signature_runner.command import extents_at, shape, with_extents
     from signature_runner.launch import run_traced
 
+    listed = listed_extents(study)
+    extents = extents_at(command, np, listed)
+    if extents and listed and np not in listed and target.suffix in ("", ".r0"):
+        say(f"np={np}: not in --dims; the program gets {shape(extents)}, as MPI_Dims_create deals")
     staged = study.stage_run(target)
     try:
         outcome = run_traced(
-            list(command), np, staged, timeout_s=timeout_s, recording=recording
-        )
+            with_extents(command, np, listed), np, staged, timeout_s=timeout_s,
+            recording=recording,
+        )  # fmt: skip
         problems = list(outcome.problems)
         if problems and _status(target) == "complete":
             raise P3SError(f"{problems[0]}; the earlier, complete run stays")
@@ -70,14 +79,27 @@ def trace_once(
         say(f"np={np}: this machine has no counter {name}")
     info = _info(staged)
     if info:  # a study whose study.json is lost can be put together from its runs
-        write_json(staged / "run.json", {**info, "command": list(command)})
+        grid = {"dims": list(extents)} if extents else {}
+        write_json(staged / "run.json", {**info, "command": list(command), **grid})
     study.commit_run(staged, target)
     row = {
         "wall_s": outcome.wall_s,
         "exit_code": outcome.exit_code,
         "oversubscribed": outcome.oversubscribed,
+        **({"dims": list(extents)} if extents else {}),
     }
     return row, problems
+
+
+def refused(code: int | None, target: Path) -> bool:
+    """Tell whether the program ended with an error before it did any work in a run that failed.
+
+    ``code``: exit code of the launcher; ``target``: where the run was to go.
+    """
+    from signature_runner.diagnose import captures_of
+
+    left = captures_of(target.with_name(f"{target.name}.failed"))
+    return bool(code) and max((c.event_count for c in left.values()), default=0) <= _FEW_EVENTS
 
 
 def _counters_not_there(run_dir: Path, recording: Recording) -> list[str]:
@@ -281,7 +303,8 @@ def _trace_counts(
                 text = (str(err) if kept else err.reason).removeprefix(f"np={np}: ")
                 text = f"np={np}: {'native run: ' if step.native else ''}{text}"
                 done.failed.append(
-                    {"np": np, "rep": step.rep, "exit_code": err.code, "reason": text}
+                    {"np": np, "rep": step.rep, "exit_code": err.code, "reason": text,
+                     "refused": refused(err.code, step.target)}
                 )
                 bar.done(f"{step.label}: failed")
                 lost = step.native
@@ -299,7 +322,9 @@ def _trace_counts(
             signature = characterize(study.root, np)
         except P3SError as err:
             text = _about(np, str(err))
-            done.failed.append({"np": np, "rep": None, "exit_code": None, "reason": text})
+            done.failed.append(
+                {"np": np, "rep": None, "exit_code": None, "reason": text, "refused": False}
+            )
             bar.done(f"np={np}: cannot be characterized")
             continue
         times = load_times(study.root, np)

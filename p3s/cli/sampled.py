@@ -14,6 +14,7 @@ from p3s.cli.common import emit_json, header, one_line, out, progress, say, tabl
 from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
+    from p3s.model.grid.stated import Extents
     from p3s.study import Study
     from signature_runner.plan import Enough, Plan
     from signature_runner.recording import Recording
@@ -81,13 +82,16 @@ def run_signature(
     asked: Recording,
     settings: Enough,
     json_: bool,
+    extents: Mapping[int, Extents],
 ) -> int:
     """Run the signature of a study at each count and print the times that follow.
 
-    Exit code 0; 3 where some of a program was not seen. Raises UsageError when the study is of
-    another command or unit of work, P3SError when it cannot be run.
+    ``extents``: of the process grid, by count, where the program gets them as arguments. Exit
+    code 0; 3 where some of a program was not seen. Raises UsageError when the study is of another
+    command or unit of work, P3SError when it cannot be run.
     """
     from p3s.characterize.plans import load_phases, too_rare
+    from p3s.cli.grid import keep_dims
     from p3s.cli.weights import weights_at
     from p3s.study import Study
 
@@ -97,6 +101,7 @@ def run_signature(
             f"{root}: holds runs of another command; run its signature with the same words:"
             f" -- {' '.join(study.command())}"
         )
+    keep_dims(study, extents)
     phases = load_phases(study)
     recording = _recording(study, asked)
     prepared = []

@@ -23,6 +23,7 @@ from p3s.cli.common import (
     say_reasons,
     table,
 )
+from p3s.cli.grid import DIMS
 from p3s.cli.runs import elsewhere, program_of, trace_once
 from p3s.errors import UsageError
 from p3s.scores import work_off
@@ -47,6 +48,7 @@ def validate(
     timeout: float = typer.Option(
         3600.0, "--timeout", min=1.0, metavar="SECONDS", help="Limit of the run."
     ),
+    dims: str = DIMS,
     force: bool = typer.Option(False, "--force", help="Run another command than the study's."),
     run: bool = typer.Option(
         True, "--run/--no-run", help="Run it, or compare the run of an earlier p3s validate again."
@@ -59,6 +61,7 @@ def validate(
     model leaves out are above a tenth of the time.
     A command that is none of the study's is refused: its result would say nothing of the model.
     """
+    from p3s.cli.grid import check_dims, keep_dims, outermost, parse_dims
     from p3s.cli.pipeline import ensure_model
     from p3s.predict.reasons import reasons_in
 
@@ -71,6 +74,9 @@ def validate(
     run_dir = study.validate_run_dir(n)
     if not run and not run_dir.is_dir():
         raise UsageError(f"--no-run: {study_dir} holds no earlier p3s validate at {n} processes")
+    extents = parse_dims(dims, words)
+    check_dims(study, extents, [])
+    keep_dims(outermost(study), extents)
     there = None if launcher_words(ctx) else elsewhere(study)
     with progress(2) as bar:
         if run:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from p3s.errors import P3SError, UsageError
 from p3s.study import Study
+from signature_runner.command import EXTENTS
 
 #: Value of every parameter, by name.
 Setting = Mapping[str, Fraction]
@@ -71,6 +72,9 @@ def parse_params(words: Sequence[str], option: str = "--param") -> dict[str, lis
         if name == "np":
             raise UsageError(f"{option} {word[:60]}: np is the process count; give its values "
                              "with -n")
+        if name in EXTENTS:
+            raise UsageError(f"{option} {word[:60]}: {name} is an extent of the process grid; "
+                             "give its values with --dims")
         if name in out:
             raise UsageError(f"{option} {name}: given twice; give all its values at once, "
                              "separated by commas")

@@ -379,6 +379,7 @@ def build_model(tables: Sequence[PointTable], holdout: bool = True,
     count and nothing has tested the new one.
     """
     wanted = holdout and len(tables) > MIN_COUNTS
+    said = known
     known, dropped = settled(tables, known)
     aside = Aside(lambda: _held_out(tables, typed, known=known)) if wanted and not trips else None
     model = fit_model(tables, typed, failed, trips, known)
@@ -388,15 +389,15 @@ def build_model(tables: Sequence[PointTable], holdout: bool = True,
         found = aside.result() if aside is not None else _held_out(tables, typed, turns, known)
         why = misled(model, found["report"], lambda: _held_out(tables, typed, turns)["report"]) \
             if known else ""
-        if why and known and known.by_user:
-            raise Contradiction(why)
-        if why:
+        if known and why:
+            if known.by_user:
+                raise Contradiction(why)
             model = build_model(tables, holdout, typed, failed, trips)
-            model["grid"]["dropped"] = why
+            model["grid"]["dropped"] = {"said": known.to_json(), "why": why}
             return model
         _take_hold_out(model, found)
-    if dropped:
-        model["grid"]["dropped"] = dropped
+    if said and dropped:
+        model["grid"]["dropped"] = {"said": said.to_json(), "why": dropped}
     judge_weights(model)
     model["shares"] = shares(model, max(tables, key=lambda t: t.np))
     add_measured(model, tables)

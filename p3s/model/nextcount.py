@@ -13,6 +13,7 @@ from p3s.model.grid import admissible
 from p3s.model.grid.grids import GridFamily, candidate_families
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import grid_at
+from p3s.model.grid.stated import Statement, rules
 from p3s.model.sizes.rivals import differ_at
 from p3s.model.sizes.slots import EVEN
 
@@ -145,7 +146,9 @@ def tied_families(model: Model) -> list[GridFamily]:
     least = costs.get(chosen.text())
     if least is None or model["grid"]["cart"]:
         return []
-    return [f for f in candidate_families(list(model["counts"]))
+    known = Statement.from_json(model["grid"].get("stated", {}))
+    counts = list(model["counts"])
+    return [f for f in (rules(known, counts, {}, {}) if known else candidate_families(counts))
             if f != chosen and costs.get(f.text(), math.inf) <= least + 1e-9
             and f.ndims == chosen.ndims]
 

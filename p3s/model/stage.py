@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
     """Fit the model of a study from all its signatures and write model.json; return it."""
     from p3s.characterize import load_table
     from p3s.model.fit import build_model
+    from p3s.model.grid.stated import Contradiction, known_grid
     from p3s.study import Study, write_json
 
     study = Study.open(Path(study_dir))
@@ -25,9 +26,15 @@ def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
         raise P3SError(f"model: {study_dir} holds signatures of {len(counts)} process counts, "
                        "three are needed (two to fit, one held out); run `p3s characterize` at "
                        "more")
-    model = build_model([load_table(study.root, n) for n in counts], holdout,
-                        typed_numbers(study.command()), study.failed_counts(),
-                        study.manifest().get("trips", {}))
+    known = known_grid(study)
+    try:
+        model = build_model([load_table(study.root, n) for n in counts], holdout,
+                            typed_numbers(study.command()), study.failed_counts(),
+                            study.manifest().get("trips", {}), known)
+    except Contradiction as err:
+        raise Contradiction(
+            f"{study.root}: the grid that is stated ({known.text()}) does not fit the traces: "
+            f"{err}; correct it with p3s model --grid, or take it back with --grid none") from err
     model = {**as_of_now(study, model), "without": study.left_out()}
     write_json(study.model_path, model)
     return model
@@ -62,6 +69,15 @@ def typed_numbers(command: Sequence[str]) -> set[int]:
         start += 1
     return {int(d) for w in words[start + 1:] if "/" not in w
             for d in re.findall(r"\d+", w) if len(d) <= 12}
+
+
+def grid_changed(study: Study, model: Mapping[str, Any]) -> bool:
+    """Tell whether something else is known of the grid now than when the model was fitted."""
+    from p3s.model.grid.stated import known_grid
+
+    grid = model["grid"]
+    then = grid.get("stated") or (grid.get("dropped") or {}).get("said") or {}
+    return known_grid(study).to_json() != then
 
 
 #: What a model must hold; anything else was written by another version or damaged.

@@ -16,6 +16,7 @@ from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import evaluate, mul, num, symbols_of, to_sympy, to_text
 from p3s.model.evaluate import GridFamily
 from p3s.model.grid import guards
+from p3s.model.grid.stated import Statement
 from p3s.model.partners import places, relations
 from p3s.scores import work_off
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND
@@ -292,7 +293,10 @@ def grid_text(model: Model) -> str:
     """Return the rule of the process grid with its extents at the traced counts."""
     grid = model["grid"]
     dims = ", ".join(f"{n}: {'x'.join(map(str, d))}" for n, d in grid["dims"].items())
-    return f"{grid['text']} ({dims})"
+    known = Statement.from_json(grid.get("stated", {}))
+    said = f", stated: {known.text()}" if known.by_user else \
+        ", as in the program's arguments" if known else ""
+    return f"{grid['text']} ({dims}){said}"
 
 
 def grid_extents(model: Model, n: int) -> str:

@@ -17,9 +17,9 @@ CODES: dict[str, str] = {
     "model-off": "the model is far off at a traced count",
     "superlinear": "an efficiency is above what can be believed",
     "wide": "the interval is too wide to say anything",
-    "holdout-missed": "the model missed messages or weights at the count it was checked at",
-    "holdout-work": "computation was far off at the count the model was checked at",
-    "not-held-out": "the model could not be checked at a count it does not know",
+    "holdout-missed": "the model missed messages or weights where it was checked",
+    "holdout-work": "computation was far off where the model was checked",
+    "not-held-out": "the model could not be checked",
     "validate-work": "computation was far off in a validation",
     "left-out": "too much of the program is not modelled",
     "no-rule": "too much of the program follows no rule",
@@ -83,4 +83,5 @@ def untrusted(reasons: Iterable[Reason], allowed: Collection[str] = ()) -> list[
 
 def in_short(reasons: Sequence[Reason]) -> str:
     """Return what is wrong in a few words, each code once; "" where nothing is."""
-    return joined(dict.fromkeys(CODES.get(each.code, "another reason") for each in reasons))
+    words = dict.fromkeys(CODES.get(each.code, "another reason") for each in reasons)
+    return joined(words, ", and" if len(words) > 1 else "").replace(" , and", ", and")

@@ -141,13 +141,8 @@ def remarks(compute: Compute) -> list[str]:
     """Return the hold-out, disturbed runs, and what could not be used, a sentence each."""
     out = []
     held = compute.get("holdout")
-    if held and held["mean_abs_error"] is not None:
-        out.append(f"fitted without {held['n']} processes, times there are off by "
-                   f"{percent(held['mean_abs_error'])} in the mean, "
-                   f"{percent(held['max_abs_error'])} at most")
-    out += [f"phase {e['phase']} ({percent(e['share'])} of the computation) was not measured below "
-            f"{held['n']} processes: how it goes on is not known" for e in (held or {}).get("each", ())
-            if e.get("unknown") == NOT_LEFT]
+    if held:
+        out += _held_out(held)
     out += unknown_costs(compute)
     out += _disturbed(compute["runs"])
     for n, part in compute.get("unmatched", {}).items():
@@ -157,6 +152,18 @@ def remarks(compute: Compute) -> list[str]:
     for other in compute["refused"]:
         out.append(f"{visible(other['name'])} is not used: {visible(other['why'], 300)}")
     return out
+
+
+def _held_out(held: Mapping[str, Any]) -> list[str]:
+    """Return how well the largest count was predicted, and which phases it alone has."""
+    out = []
+    if held["mean_abs_error"] is not None:
+        out.append(f"fitted without {held['n']} processes, times there are off by "
+                   f"{percent(held['mean_abs_error'])} in the mean, "
+                   f"{percent(held['max_abs_error'])} at most")
+    return out + [f"phase {e['phase']} ({percent(e['share'])} of the computation) was measured at "
+                  f"{held['n']} processes only: how its cost goes on is not known"
+                  for e in held["each"] if e.get("unknown") == NOT_LEFT]
 
 
 def unknown_costs(compute: Compute) -> list[str]:

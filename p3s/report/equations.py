@@ -272,6 +272,10 @@ def notes(model: Mapping[str, Any], places: Places) -> list[str]:
     clocks = mixed_clocks(model)
     if clocks:
         found.append(f"note: {clocks}")
+    dropped = model["grid"].get("dropped")
+    if dropped:
+        found.append(visible("the extents in the program's arguments are not those of its process "
+                             f"grid: {dropped['why']}", 600))  # fmt: skip
     last = max(model["counts"])
     late = model.get("first_seen", {}).get(str(last), 0)
     if "growth" in model:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from textwrap import wrap
 from typing import Any
 
 from p3s.predict import saved
+from p3s.predict.reasons import untrusted
+from p3s.report.charts.draw import LINE
 from p3s.report.counts import COUNTS_HEAD, count_rows, thinned
 from p3s.report.curve import axes_of, edges_of, hatching
 from p3s.report.places import places_of
 from p3s.report.points import Point, base_of, checked_rows, points_of
 from p3s.report.text import factor
-from p3s.report.verdict import reasons_of, verdict_sentences, warning_of
+from p3s.report.verdict import figure_sentences, reasons_of, warning_of
 from p3s.study import Study
 from p3s.words import plural, processes
 
@@ -41,9 +43,7 @@ def fragment(prediction: Mapping[str, Any], places: Mapping[str, str] | None = N
 
     places: where the calls of a phase are in the program, by its number.
     """
-    first, *rest = verdict_sentences(prediction, places)
-    said = [f"<p><b>{escape(first)}</b> {escape(' '.join(rest))}</p>"]
-    said += [f"<p>{escape(reason.sentence)}</p>" for reason in reasons_of(prediction)]
+    said = [f"<p>{line}</p>" for line in _verdict(prediction, places)]
     table = count_rows(prediction)
     shown = thinned(table, MAX_COUNTS)
     head = "".join(f"<th>{escape(name)}</th>" for name in COUNTS_HEAD)
@@ -59,13 +59,29 @@ def fragment(prediction: Mapping[str, Any], places: Mapping[str, str] | None = N
     )
 
 
+def _verdict(prediction: Mapping[str, Any], places: Mapping[str, str] | None) -> Iterator[str]:
+    """Return the verdict; where it is not to be trusted, why and what to do comes before it."""
+    warning, (first, *rest) = warning_of(prediction), figure_sentences(prediction, places)
+    reasons = reasons_of(prediction)
+    if warning:
+        yield f"<b>{escape(warning)}</b>"
+        for reason in untrusted(reasons):
+            yield escape(f"{reason.code}: {reason.sentence}")
+    yield f"{escape(first)} {escape(' '.join(rest))}" if warning else \
+        f"<b>{escape(first)}</b> {escape(' '.join(rest))}"
+    for reason in reasons:
+        if not reason.untrustworthy:
+            yield escape(f"mind: {reason.sentence}")
+
+
 def picture(prediction: Mapping[str, Any]) -> str:
     """Return the speedup curve as an SVG drawing, both axes logarithmic.
 
     Where it is not to be trusted the drawing says so, and the curve is hatched.
     """
     points = points_of(prediction)
-    axes, warning = axes_of(points), warning_of(prediction)
+    axes, warning = axes_of(points), wrap(warning_of(prediction), 70)
+    above = LINE * len(warning)
 
     def across(n: float) -> float:
         return LEFT + axes.x(n) * (WIDTH - LEFT - RIGHT)
@@ -85,8 +101,9 @@ def picture(prediction: Mapping[str, Any]) -> str:
     label = 'fill="currentColor" font-size="12" font-family="sans-serif"'
     base = base_of(prediction, checked_rows(prediction))["n"]
     parts = [
-        f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" width="{WIDTH:g}" height="{HEIGHT:g}" '
-        f'role="img"><title>Speedup over the number of processes, relative to {base}</title>'
+        f'<svg viewBox="0 {-above:g} {WIDTH:g} {HEIGHT + above:g}" width="{WIDTH:g}" '
+        f'height="{HEIGHT + above:g}" role="img"><title>Speedup over the number of '
+        f"processes, relative to {base}</title>"
     ]
     right, bottom = f"{WIDTH - RIGHT:g}", f"{HEIGHT - BOTTOM:g}"
     for tick in axes.ticks():
@@ -109,8 +126,8 @@ def picture(prediction: Mapping[str, Any]) -> str:
     if warning:
         lines = "".join(hatching(edges_of(points, across, lambda _, value: up(value))))
         parts.append(f'<path d="{lines}" fill="none" stroke="{WARNING}" stroke-width="1.2"/>')
-        parts += [f'<text x="{LEFT + 8:g}" y="{TOP + 14 + 16 * k:g}" {label} font-weight="bold">'
-                  f"{escape(line)}</text>" for k, line in enumerate(wrap(warning, 70))]  # fmt: skip
+        parts += [f'<text x="4" y="{LINE * (k + 0.75) - above:g}" {label} font-weight="bold">'
+                  f"{escape(line)}</text>" for k, line in enumerate(warning)]  # fmt: skip
     parts.append(
         f'<polyline points="{ideal}" fill="none" stroke="currentColor" opacity="0.5" '
         'stroke-dasharray="2 5"/>'

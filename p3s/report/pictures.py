@@ -31,6 +31,8 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, GREY = (
 )  # fmt: skip
 #: Of what says that a picture is not to be trusted.
 WARNING = "#B22222"
+#: Width of a letter of a warning, as part of the size of the letters.
+_LETTER = 0.66
 #: Ratio by which the hatched strip around a curve reaches beyond it at least.
 _STRIP = 1.12
 #: Of a curve: count, low end, value, high end, whether it was measured.
@@ -149,9 +151,11 @@ def keep_out_of_home() -> None:
 
 def _warn(axes: Any, warning: str, size: tuple[float, float]) -> None:
     """Write above the axes that this is not to be trusted."""
-    room = int(size[0] * (11.5 if size[0] >= 5 else 16))
-    axes.set_title("\n".join(wrap(warning, room)), loc="left", color=WARNING, fontweight="bold",
-                   fontsize="medium")  # fmt: skip
+    import matplotlib
+
+    letter = _LETTER * float(matplotlib.rcParams["font.size"]) / 72
+    axes.figure.suptitle("\n".join(wrap(warning, int((size[0] - 0.3) / letter))), x=0.02,
+                         ha="left", color=WARNING, fontweight="bold", fontsize="medium")
 
 
 def _speedup(axes: Any, prediction: Mapping[str, Any]) -> None:

@@ -205,8 +205,8 @@ class _Head:
         # Ranks share their laws, so their errors add up; those of segments are independent.
         if self.times is not None and timed is not None:
             self.times.add(timed)
-        for k, (place, half) in enumerate(zip(found.places, found.half_width.sum(axis=1).tolist(),
-                                              strict=True)):
+        halves = found.carried(found.half_width).sum(axis=1).tolist()
+        for k, (place, half) in enumerate(zip(found.places, halves, strict=True)):
             self.half[k] = place["phase"], self.half.get(k, (0, 0.0))[1] + half
         self.events += np.bincount(rows.phase, minlength=phases)
         verdict = self.of_item[rows.item]

@@ -60,18 +60,21 @@ def call_path(stack: Sequence[Where]) -> CallPath | None:
     """Return the frames that matter of a stack (p3s.trace.source.stack), None for an empty one."""
     if not stack:
         return None
-    kept = _named(stack)
+    at, *outer = _named(stack)
+    kept = [at, *(where for where in outer if not where.module.startswith(_PASS_ON))]
     program = _program(stack)
-    outside = next((i for i, w in enumerate(kept) if _is_library(w, program)), None)
-    at, caller, entry, own = kept[0], kept[1] if len(kept) > 1 else None, None, None
-    if outside is not None:
-        end = next((i for i in range(outside, len(kept)) if kept[i].module == program), len(kept))
-        entry = [w for w in kept[outside:end] if _is_library(w, program)][-1]
+    caller, entry, own = kept[1] if len(kept) > 1 else None, None, None
+    library = next((i for i, w in enumerate(kept) if w.module not in ("", program)), None)
+    if library is not None:
+        end = library
+        while end < len(kept) and kept[end].module != program:
+            end += 1
+        entry = kept[end - 1] if kept[end - 1] is not at else None
         own = kept[end] if end < len(kept) and kept[end].function else None
     if caller in (entry, own) or (at.function and caller is not None and not caller.function):
         caller = None
-    return CallPath(at, str(at) if at is stack[0] else at.name, caller,
-                    None if entry is at else entry, own, outside is not None)
+    return CallPath(at, str(at) if at is stack[0] else at.name, caller, entry, own,
+                    library is not None)
 
 
 def _named(stack: Sequence[Where]) -> list[Where]:
@@ -92,6 +95,3 @@ def _program(stack: Sequence[Where]) -> str:
     return next((w.module for w in reversed(stack) if not w.module.startswith(_PASS_ON)),
                 stack[-1].module)
 
-
-def _is_library(where: Where, program: str) -> bool:
-    return where.module not in ("", program) and not where.module.startswith(_PASS_ON)

@@ -30,7 +30,8 @@ def learn(counts: Sequence[int], failed: Sequence[int] = (), cart: bool = False,
     failed = sorted(set(failed) - set(counts))
     k = math.gcd(*counts)
     holds = [name for name, (_, test) in _KINDS.items()
-             if all(test(n, k) for n in counts) and not (name == "multiples" and k == 1)]
+             if not (name == "multiples" and (k < 2 or len(counts) < 2))
+             and all(test(n, k) for n in counts)]
     telling = [name for name in holds if not any(_KINDS[name][1](n, k) for n in failed)]
     kind, sure = "any", False
     if failed and telling:

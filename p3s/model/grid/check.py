@@ -9,8 +9,9 @@ from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.model.grid.choose import GridChoice, choose_grid
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
-from p3s.model.grid.stated import Contradiction, Statement, shape
+from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.partners.relations import FAMILIES
+from signature_runner.command import shape
 
 #: A grid on which partners cost so much more than on the traces' own grid is not the program's:
 #: so many times, and so many relations.

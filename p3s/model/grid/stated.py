@@ -21,6 +21,8 @@ from p3s.model.grid.grids import (
     layout_of,
     part_families,
 )
+from p3s.study import Study
+from signature_runner.command import extents_in, shape
 
 Extents = tuple[int, ...]
 #: The dimension that is counted last in every order of dimensions.
@@ -97,11 +99,6 @@ class Statement:
                        extents=tuple(sorted({**there, **here}.items())),
                        fastest=other.fastest if self.fastest is None else self.fastest,
                        by_user=self.by_user or other.by_user)
-
-
-def shape(dims: Sequence[int]) -> str:
-    """Return extents for people: ``4x2x2``."""
-    return "x".join(map(str, dims))
 
 
 def of_arguments(ndims: int, listed: Mapping[int, Extents]) -> Statement:
@@ -202,3 +199,39 @@ def _ordered(fam: GridFamily, known: Statement, made: bool) -> Iterator[GridFami
     for order in orders:
         if fastest in (None, order[-1]):
             yield replace(fam, layout=layout_of(order))
+
+
+# ---- what a study keeps ------------------------------------------------------------------------
+def stated_by_user(study: Study) -> Statement:
+    """Return what the user says of the grid, in the study or in the one around it."""
+    said = _kept(study, "grid", "at")
+    return replace(Statement.from_json(said), by_user=True) if said else Statement()
+
+
+def listed_extents(study: Study) -> dict[int, Extents]:
+    """Return the extents that its program gets as arguments, at counts where they are listed."""
+    return {int(n): tuple(map(int, dims))
+            for n, dims in _kept(study, "dims", "at", "far").items()}
+
+
+def known_grid(study: Study) -> Statement:
+    """Return all that is known of the grid of a study's program beside its traces."""
+    said = stated_by_user(study)
+    try:
+        ndims = len(extents_in(study.command()))
+    except P3SError:  # put together from runs that do not say it
+        return said
+    given = of_arguments(ndims, listed_extents(study)) if ndims else Statement()
+    return said.merged(given) if said and given else said or given
+
+
+def _kept(study: Study, name: str, *around: str) -> dict[str, Any]:
+    """Return an entry of study.json, or of the study around it where it lies in one of its folders.
+    """
+    try:
+        found = study.manifest().get(name)
+    except P3SError:
+        found = None
+    if not found and study.root.resolve().parent.name in around:
+        return _kept(Study(study.root.resolve().parent.parent), name)
+    return found if isinstance(found, dict) else {}

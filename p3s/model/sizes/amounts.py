@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from p3s.laws.expr import Env, Expr, add, evaluate, mul, num, power, sym
+from p3s.laws.mixture import seen
 
 #: Features in one law at most, and counts needed for each but the first.
 MAX_TERMS, COUNTS_PER_TERM = 4, 2
@@ -282,6 +283,10 @@ class _Fit:
     def law(self, chosen: Sequence[int]) -> Expr:
         """Return the law of these features fitted to all counts."""
         coef = self.solve(chosen, np.ones(len(self.y), dtype=bool))
+        parts = self.columns[:, list(chosen)] * coef / self.scale[:, None]
+        miss = parts.sum(axis=1) - self.y / self.scale
+        shown = seen(parts, float(np.sqrt(np.mean(miss ** 2) / len(miss))))
+        coef = np.where(shown | ~shown.any(), coef, 0.0)
         return add(*(mul(_coefficient(c), self.shapes[k])
                      for c, k in zip(coef, chosen, strict=True) if c > 0))
 

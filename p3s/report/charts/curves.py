@@ -22,8 +22,8 @@ LEFT, RIGHT, TOP, BOTTOM = 52.0, 18.0, 14.0, 46.0
 
 Scale = Callable[[float], float]
 _SEE = "the table of process counts has the numbers"
-#: Characters in a line of what stands across a picture that is not to be trusted.
-_WARNING_WIDTH = 68
+#: Characters in a line of what stands above a picture that is not to be trusted.
+_WARNING_WIDTH = 72
 
 
 def speedup_chart(prediction: Mapping[str, Any], beside: Regression | None = None) -> str:
@@ -34,7 +34,7 @@ def speedup_chart(prediction: Mapping[str, Any], beside: Regression | None = Non
     high = max(1.0, *shown) * 1.08
     low = max(min(1.0, *shown) / 1.12, high / 2.0**16)  # what is near zero must not flatten it
     svg = Svg(WIDTH, HEIGHT, f"Speedup over the number of processes, relative to "
-                             f"{_base(prediction)}; {_SEE}")
+                             f"{_base(prediction)}; {_SEE}", above=_warning(prediction))
     x = Log(points[0].n, points[-1].n, LEFT + 12, WIDTH - RIGHT - 12)
     y = Log(low, high, HEIGHT - BOTTOM, TOP)
     _frame(svg, prediction, points, x, [(y(tick), f"{tick:,.3g}x") for tick in y.powers()])
@@ -58,7 +58,8 @@ def efficiency_chart(prediction: Mapping[str, Any], beside: Regression | None = 
     shown = [efficiency(p, v) for p in points for v in (p.speedup, p.high, p.model)
              if v is not None]
     top = min(nice_top(max(1.0, *shown)), 4.0)
-    svg = Svg(WIDTH, HEIGHT, f"Efficiency over the number of processes, relative to {base}; {_SEE}")
+    svg = Svg(WIDTH, HEIGHT, f"Efficiency over the number of processes, relative to {base}; {_SEE}",
+              above=_warning(prediction))
     x = Log(points[0].n, points[-1].n, LEFT + 12, WIDTH - RIGHT - 12)
     y = Linear(0.0, top, HEIGHT - BOTTOM, TOP)
     _frame(svg, prediction, points, x,
@@ -71,6 +72,11 @@ def efficiency_chart(prediction: Mapping[str, Any], beside: Regression | None = 
     _regression(svg, prediction, points, beside, x, lambda n, value: y(value * base / n))
     _series(svg, prediction, points, x, y, efficiency, rising=False)
     return svg.markup()
+
+
+def _warning(prediction: Mapping[str, Any]) -> list[str]:
+    """Return the lines that say that a prediction is not to be trusted; none where it is."""
+    return wrap(warning_of(prediction), _WARNING_WIDTH)
 
 
 def _base(prediction: Mapping[str, Any]) -> int:
@@ -158,8 +164,6 @@ def _series(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x:
     if best in {point.n for point in points} and len(points) > 1:
         point = next(p for p in points if p.n == best)
         _best(svg, x(point.n), y(value_of(point, point.speedup)), rising)
-    for k, line in enumerate(wrap(warning, _WARNING_WIDTH)):
-        svg.text(LEFT + 8, TOP + 32 + 17 * k, line, "warning")
     _hits(svg, prediction, points, x, lambda p: y(value_of(p, p.speedup)))
 
 

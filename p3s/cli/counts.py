@@ -1,0 +1,122 @@
+"""Which counts are traced: those named with -n, or good ones up to a maximum (-n ..32)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from p3s.cli.common import MAX_COUNT, parse_counts, say
+from p3s.errors import UsageError
+from p3s.study import Study
+
+if TYPE_CHECKING:
+    from p3s.cli.runs import Traced
+    from p3s.model.grid.counts import ExtentsAt
+    from p3s.model.grid.stated import Extents
+
+#: Batches of counts without one that runs, after which the program is not asked again.
+_IN_VAIN = 2
+#: Counts tried in place of others, at most.
+_TRIED = 16
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Process counts that were asked for: these, or good ones up to ``top``."""
+
+    counts: tuple[int, ...] = ()
+    top: int = 0
+
+
+def parse_asked(text: str, option: str = "-n") -> Asked:
+    """Return the counts of ``2,4,8`` or of ``..32``; raises UsageError for anything else."""
+    if not text.startswith(".."):
+        return Asked(tuple(parse_counts(text, option)))
+    word = text.removeprefix("..")
+    if not (word.isascii() and word.isdigit()) or not 1 <= int(word[:9]) <= MAX_COUNT:
+        raise UsageError(f"{option} {text}: write the largest count after the dots, as "
+                         f"{option} ..32")
+    return Asked(top=int(word))
+
+
+@dataclass(frozen=True)
+class Grids:
+    """The grids that counts are to show: numbers of dimensions, and extents at a count."""
+
+    dims: tuple[int, ...]
+    extents: ExtentsAt
+
+
+def grids_of(study: Study | None, words: Sequence[str], given: Mapping[int, Extents]) -> Grids:
+    """Return the grids of a program: as its arguments or the user say, else usual ones."""
+    from p3s.model.grid.counts import USUAL
+    from p3s.model.grid.extents import dims_balanced
+    from p3s.model.grid.stated import listed_extents, stated_by_user
+    from signature_runner.command import extents_at, extents_in
+
+    listed = {**(listed_extents(study) if study is not None else {}), **given}
+    names = extents_in(words)
+    if names:
+        return Grids((len(names),), lambda n, ndims: extents_at(words, n, listed))
+    ndims = stated_by_user(study).ndims if study is not None else 0
+    return Grids((ndims,) if ndims else USUAL, dims_balanced)
+
+
+def chosen(asked: Asked, study: Study | None, grids: Grids) -> list[int]:
+    """Return the counts to trace first."""
+    from p3s.model.grid.counts import choose
+
+    if not asked.top:
+        return list(asked.counts)
+    ran, failed = (study.counts(), study.failed_counts()) if study is not None else ([], [])
+    found = choose(asked.top, ran, failed, grids.dims, grids.extents)
+    there = f"{_list(ran)} {'are' if len(ran) > 1 else 'is'} there, " if ran else ""
+    say(f"-n ..{asked.top}: {there}" + (f"{_list(found)} {'are' if len(found) > 1 else 'is'} traced"
+                                        if found else "no other count would tell more"))
+    return found
+
+
+def warn(counts: Sequence[int], study: Study | None, grids: Grids) -> None:
+    """Say what the counts of a study without a model will not show of a grid."""
+    from p3s.model.grid.counts import left_open
+
+    if study is not None and study.model_path.exists():
+        return  # which says what is open
+    ran, failed = (study.counts(), study.failed_counts()) if study is not None else ([], [])
+    why = left_open(sorted({*ran, *counts}), grids.dims, grids.extents, failed)
+    if why:
+        say(f"note: {why}")
+
+
+def trace_asked(
+    asked: Asked, first: Sequence[int], study: Study, grids: Grids,
+    trace: Callable[[Sequence[int]], Traced],
+) -> Traced:
+    """Trace the first counts; up to a maximum, others in place of those the program refuses."""
+    from p3s.cli.runs import reasons
+    from p3s.model.grid.counts import choose
+
+    done = trace(first)
+    last, idle = done, int(not done.counts)
+    refused = [row["np"] for row in done.failed if row["refused"]]
+    while asked.top and idle < _IN_VAIN and len(refused) < _TRIED \
+            and any(row["refused"] for row in last.failed):
+        failed = {*refused, *study.failed_counts()}
+        more = choose(asked.top, study.counts(), sorted(failed), grids.dims, grids.extents)
+        if not more:
+            break
+        say(f"{reasons([row for row in last.failed if row['refused']])}: "
+            f"{_list(more)} {'are' if len(more) > 1 else 'is'} traced instead")
+        last = trace(more)
+        idle = 0 if last.counts else idle + 1
+        refused += [row["np"] for row in last.failed if row["refused"]]
+        done.counts += last.counts
+        done.failed += last.failed
+        done.problems += last.problems
+    done.counts.sort(key=lambda row: int(row["np"]))
+    return done
+
+
+def _list(counts: Sequence[int]) -> str:
+    return ", ".join(map(str, counts))
