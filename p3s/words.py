@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-
 #: What stands for a number in a launcher command; shells leave it as it is.
 _PLACEHOLDER = re.compile(r"\{\w+\}", re.ASCII)
 
