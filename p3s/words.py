@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+#: What stands for a number in a launcher command; shells leave it as it is.
+_PLACEHOLDER = re.compile(r"\{\w+\}", re.ASCII)
 
 
 def command_line(words: Sequence[str]) -> str:
@@ -13,7 +17,7 @@ def command_line(words: Sequence[str]) -> str:
 
     Words with characters that cannot be printed are quoted as $'...' of bash and zsh.
     """
-    return " ".join(word if word == "{np}" else _quoted(word) for word in words)
+    return " ".join(word if _PLACEHOLDER.fullmatch(word) else _quoted(word) for word in words)
 
 
 def _quoted(word: str) -> str:

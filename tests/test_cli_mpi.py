@@ -143,6 +143,16 @@ def test_validate_prints_the_promised_numbers(study: Path) -> None:
     # Two iterations' worth of boundary: 20 iterations, 4 directions, a 4 x 3 grid.
     assert result["p2p_triples"]["true"] == 20 * 2 * (3 * 3 + 4 * 2)
     assert (study / "validate" / "np000012.json").exists()
+    assert result["run_time"]["why_not"] == "shared-cores" and result["run_time"]["measured_s"] > 0
+
+
+def test_validate_works_from_another_directory(study: Path, tmp_path: Path) -> None:
+    """The study's command names the program from where it was traced: it is run there."""
+    done = p3s(tmp_path, "validate", str(study), "-n", "3")
+    assert f"running in {study.parent}" in done.err and "run time: measured" in done.out
+    again = p3s(tmp_path, "validate", str(study), "-n", "3", "--no-run")
+    assert again.out == done.out and "running" not in again.err
+    assert p3s(tmp_path, "validate", str(study), "-n", "5", "--no-run").code == 2
 
 
 def test_predict_and_report(study: Path) -> None:
