@@ -108,7 +108,8 @@ def _json(text: str, path: Path) -> Times:
         if schema != TIMES_SCHEMA or found.get("schema_version", TIMES_VERSION) != TIMES_VERSION:
             raise P3SError(f"{path}: is no {TIMES_SCHEMA} file of version {TIMES_VERSION} "
                            f"(schema: {schema!r:.40})")
-        facts = {key: found[key] for key in ("command", "dims", "machine", "created") if key in found}
+        facts = {key: found[key] for key in ("command", "dims", "machine", "created")
+                 if key in found}
         found = found.get("runs")
     if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
         raise P3SError(f"{path}: holds no list of runs: "

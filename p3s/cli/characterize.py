@@ -210,7 +210,8 @@ def _table(rows: list[dict[str, Any]]) -> str:
             ]
         )
     beside = ["native runs", "native time"] if native else []
-    head = ["processes", *["grid"] * grids, "runs", "run time", *beside, "shared cores", "events", "phases", "sites"]
+    head = ["processes", *["grid"] * grids, "runs", "run time", *beside, "shared cores", "events",
+            "phases", "sites"]  # fmt: skip
     return table(cells, head, left=0)
 
 
