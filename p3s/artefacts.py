@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +36,30 @@ def reason(err: OSError) -> str:
     return err.strerror or str(err)
 
 
+def hidden_beside(path: Path) -> Path:
+    """Return a name beside ``path`` that nothing has, for what is to take its place when whole."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+
+
+def new_file_beside(path: Path) -> tuple[int, Path]:
+    """Make an empty file under such a name; return it open for writing, and the name.
+
+    Its mode is what the umask leaves, as of any file the user makes. Raises OSError.
+    """
+    name = hidden_beside(path)
+    return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), name
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file so that its name always holds the old or the new content, never a torn one.
 
     Raises P3SError when the directory cannot be written.
     """
     path = Path(path)
-    temporary: str | None = None
+    temporary: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = new_file_beside(path)
         with os.fdopen(handle, "wb") as out:
             out.write(data)
             out.flush()
@@ -59,7 +73,7 @@ def write_bytes(path: Path, data: bytes) -> None:
         ) from err
     finally:
         if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def sync_directory(directory: Path) -> None:

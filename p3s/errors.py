@@ -1,12 +1,18 @@
 """Errors that end a command with one clear line and the right exit code.
 
     P3SError            exit 1   a handled failure
+      RunFailed           exit 1   a run of the program failed
       UsageError        exit 2   the command line or a setting is wrong
       PartialResult     exit 3   done, but partial or of low confidence
       GateFailed        exit 4   a gate did not hold
 """
 
 from __future__ import annotations
+
+from pathlib import Path
+
+#: What a failed run has left, beside the names of files with its output.
+CAPTURES = "captures"
 
 
 class P3SError(Exception):
@@ -17,6 +23,26 @@ class P3SError(Exception):
 
 class Damaged(P3SError):
     """A file is cut short or holds what it cannot hold."""
+
+
+class RunFailed(P3SError):
+    """A run of the program failed.
+
+    ``reason``: why; ``code``: exit code of the launcher, None when it was not even started;
+    ``status``: "partial" when something was captured, else "failed"; ``left``: what there is to
+    look at, CAPTURES, the name of a file with output, or "", and ``where``, if it is known yet.
+    """
+
+    def __init__(
+        self, reason: str, code: int | None, status: str, left: str = "", where: Path | None = None
+    ) -> None:
+        self.reason, self.code, self.status, self.left = reason, code, status, left
+        text = reason
+        if left == CAPTURES:
+            text += "; what was captured is kept" + (f" in {where}" if where else "")
+        elif left and where:
+            text += f"; all of the output is in {where / left}"
+        super().__init__(text)
 
 
 class UsageError(P3SError):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import secrets
 import shutil
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +17,8 @@ from p3s import __version__
 from p3s.artefacts import (
     SCHEMA_VERSION,
     as_json,
+    hidden_beside,
+    new_file_beside,
     read_json,
     reason,
     sync_directory,
@@ -27,6 +26,7 @@ from p3s.artefacts import (
     write_json,
 )
 from p3s.errors import Damaged, P3SError, UsageError
+from p3s.records import RUN_SCHEMA, RunRecord, failed_in, runs_in
 from p3s.words import differing
 
 __all__ = ["PREDICTION_VERSION", "REPLAY_SCHEMA", "REPLAY_VERSION", "RUN_SCHEMA",
@@ -34,29 +34,13 @@ __all__ = ["PREDICTION_VERSION", "REPLAY_SCHEMA", "REPLAY_VERSION", "RUN_SCHEMA"
            "read_json", "write_bytes", "write_json"]  # fmt: skip
 
 STUDY_SCHEMA = "p3s.study"
-RUN_SCHEMA = "p3s.run"
 REPLAY_SCHEMA = "p3s.replay"
 #: Version 2: simulated from measured costs of messages; version 1 were sums over calls.
 REPLAY_VERSION = 2
-#: Version 2: every estimator, what limits scaling, laws per phase; version 1 had one estimator.
-PREDICTION_VERSION = 2
+#: Version 3: reasons with codes; version 2: every estimator, what limits scaling, laws per phase.
+PREDICTION_VERSION = 3
 
-_RUN_NAME = re.compile(r"^np(\d{4,})\.r(\d+)$")
 _SIGNATURE_NAME = re.compile(r"^np(\d{4,})\.json$")
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """One traced run that is part of a study.
-
-    ``status`` is "complete" or "partial" (the capture ends early on at least one rank).
-    """
-
-    np: int
-    rep: int
-    path: Path
-    status: str
-    info: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -217,7 +201,10 @@ class Study:
                 os.replace(self.manifest_path, self.root / "study.json.damaged")
         except OSError as err:
             raise P3SError(f"{self.manifest_path}: damaged: {reason(err)}") from err
-        self._write_manifest(commands)
+        lost = [np for np in self._characterized() if np not in self.complete_counts()]
+        self._write_manifest(commands, [
+            {"np": np, "rep": 0, "dir": f"runs/{self.runs_dir(np).name}", "status": "gone"}
+            for np in lost])  # fmt: skip
         self.update()
         print(
             f"p3s: {self.manifest_path}: {why}; made again from {len(runs)} "
@@ -263,7 +250,9 @@ class Study:
         study._write_manifest([words])
         return study
 
-    def _write_manifest(self, commands: list[list[str]]) -> None:
+    def _write_manifest(
+        self, commands: list[list[str]], runs: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         write_json(
             self.manifest_path,
@@ -273,7 +262,7 @@ class Study:
                 "created": now,
                 "p3s_version": __version__,
                 "commands": commands,
-                "runs": [],
+                "runs": list(runs),
             },
         )
 
@@ -293,7 +282,7 @@ class Study:
     def _check_writable(self) -> None:
         """Raise P3SError, before anything is run, when the study cannot be written."""
         try:
-            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.root.mkdir(parents=True, exist_ok=True)
             if not self.manifest_path.exists():
                 others = [p.name for p in self.root.iterdir() if not p.name.startswith(".")]
                 if others and not self.runs() and others != ["runs"]:
@@ -302,10 +291,10 @@ class Study:
                         "there); choose another study directory"
                     )
             for directory in (self.root, self.root / "runs"):
-                directory.mkdir(exist_ok=True, mode=0o700)
-                handle, name = tempfile.mkstemp(prefix=".writable.", dir=directory)
+                directory.mkdir(exist_ok=True)
+                handle, name = new_file_beside(directory / "writable")
                 os.close(handle)
-                os.unlink(name)
+                name.unlink()
         except OSError as err:
             raise P3SError(
                 f"{self.root}: cannot be written: {reason(err)}; choose another study directory"
@@ -320,9 +309,13 @@ class Study:
         return obj
 
     def update(self, **changes: Any) -> dict[str, Any]:
-        """Change entries of study.json, keep all others, refresh its list of runs from disk."""
+        """Change entries of study.json, keep all others, refresh its list of runs from disk.
+
+        Runs that were deleted stay in the list as "gone": what was made from them is not used.
+        """
+        before = self._entries("runs", dict)
         obj = {**self.manifest(), **changes}
-        obj["runs"] = [
+        there: list[dict[str, Any]] = [
             {
                 "np": run.np,
                 "rep": run.rep,
@@ -336,6 +329,9 @@ class Study:
             }
             for run in self.runs()
         ]
+        dirs = {row["dir"] for row in there}
+        gone = [{**row, "status": "gone"} for row in before if row.get("dir") not in dirs]
+        obj["runs"] = [*there, *gone]
         write_json(self.manifest_path, obj)
         return obj
 
@@ -355,11 +351,11 @@ class Study:
 
         The directories are the truth; study.json repeats it for readers.
         """
-        return self._runs_in("runs", np)
+        return runs_in(self.root / "runs", np)
 
     def timed_runs(self, np: int | None = None) -> list[RunRecord]:
         """Return the native runs beside emulated ones (timed/), as :meth:`runs` does."""
-        return self._runs_in("timed", np)
+        return runs_in(self.root / "timed", np)
 
     def others(self) -> list[Study]:
         """Return the studies inside this one that have runs: other workloads of its program."""
@@ -368,62 +364,64 @@ class Study:
                 if not path.name.startswith(".") and (path / "study.json").is_file()
                 and Study(path).counts()]  # fmt: skip
 
-    def _runs_in(self, name: str, np: int | None) -> list[RunRecord]:
-        found = []
-        try:
-            entries = list((self.root / name).iterdir())
-        except OSError:
-            return []
-        for entry in entries:
-            match = _RUN_NAME.match(entry.name)
-            if match is None or not entry.is_dir():
-                continue
-            count, rep = int(match[1]), int(match[2])
-            if np is not None and count != np:
-                continue
-            try:
-                info = read_json(entry / "run.json", RUN_SCHEMA)
-                status = str(info.get("status", "partial"))
-            except P3SError:
-                info, status = {}, "partial"
-            found.append(RunRecord(count, rep, entry, status, info))
-        return sorted(found, key=lambda run: (run.np, run.rep))
-
-    def counts(self) -> list[int]:
+    def complete_counts(self) -> list[int]:
         """Return the distinct process counts that have at least one complete run."""
         return sorted({run.np for run in self.runs() if run.status == "complete"})
 
+    def counts(self) -> list[int]:
+        """Return those of them that the model rests on: the ones that are not left out."""
+        without = set(self.left_out())
+        return [np for np in self.complete_counts() if np not in without]
+
+    def left_out(self) -> list[int]:
+        """Return the traced process counts that the user has left out (study.json, `without`)."""
+        stated = self._entries("without", int)
+        return [np for np in self.complete_counts() if np in stated] if stated else []
+
+    def gone_counts(self) -> list[int]:
+        """Return the process counts whose runs were deleted: study.json still lists them."""
+        listed = {run.get("np") for run in self._entries("runs", dict)
+                  if not (self.root / str(run.get("dir", ""))).is_dir()}
+        return sorted(np for np in listed - set(self.complete_counts()) if isinstance(np, int))
+
+    def _entries(self, key: str, kind: type) -> list[Any]:
+        """Return a list of study.json, empty where it is not there or no list of that kind."""
+        found = self.manifest().get(key) if self.manifest_path.exists() else None
+        return [each for each in found if isinstance(each, kind)] if isinstance(found, list) else []
+
     def failed_counts(self) -> list[int]:
-        """Return the process counts at which runs failed or were refused, and none succeeded."""
-        names: list[str] = []
-        for where in ("runs", "timed"):  # native runs are made first
-            with contextlib.suppress(OSError):
-                names += [entry.name for entry in (self.root / where).iterdir()]
-        found = {int(m[1]) for name in names if name.endswith(".failed")
-                 and (m := _RUN_NAME.match(name.removesuffix(".failed")))}
-        return sorted(found - set(self.counts()))
+        """Return the process counts at which the program failed or refused, and never succeeded."""
+        where = ("runs", "timed", "validate")  # native runs are made first
+        failed = {np for name in where for np in failed_in(self.root / name)}
+        validated = {run.np for run in runs_in(self.root / "validate") if run.status == "complete"}
+        return sorted(failed - set(self.complete_counts()) - validated)
 
     def signature_counts(self) -> list[int]:
-        """Return the process counts that have been characterized."""
+        """Return the process counts that have been characterized and that the model rests on.
+
+        Not those that are left out, nor those whose runs were deleted since.
+        """
+        unused = {*self.left_out(), *self.gone_counts()}
+        return sorted(self._characterized() - unused)
+
+    def _characterized(self) -> set[int]:
         directory = self.root / "signature"
-        if not directory.is_dir():
-            return []
-        matches = (_SIGNATURE_NAME.match(entry.name) for entry in directory.iterdir())
-        return sorted(int(match[1]) for match in matches if match)
+        names = os.listdir(directory) if directory.is_dir() else []
+        return {int(match[1]) for name in names if (match := _SIGNATURE_NAME.match(name))}
 
     def stage_run(self, target: Path) -> Path:
         """Make an empty directory beside ``target`` in which a run is made."""
-        staged = target.parent / f".{target.name}.{secrets.token_hex(4)}"
+        staged = hidden_beside(target)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            staged.mkdir(mode=0o700)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            staged.mkdir()
         except OSError as err:
             raise P3SError(f"{staged}: cannot be made: {reason(err)}") from err
         return staged
 
     def commit_run(self, staged: Path, target: Path) -> None:
         """Put a finished run in its place; an earlier one there is replaced only now."""
-        old = target.parent / f".{target.name}.old.{secrets.token_hex(4)}"
+        old = hidden_beside(target)
         try:
             if target.exists():
                 os.rename(target, old)

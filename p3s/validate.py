@@ -17,6 +17,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
     from p3s.errors import P3SError
     from p3s.model.compare import compare
     from p3s.model.stage import load
+    from p3s.predict.doubts import of_validation
     from p3s.study import Study, write_json
     from p3s.trace import run_files
 
@@ -38,5 +39,6 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
     table = table_of([part], [run.wall_ns], str(run_dir))
     result = {"schema": "p3s.validation", "schema_version": 1, "counts": model["counts"],
               **compare(model, table)}
+    result["reasons"] = [reason.to_json() for reason in of_validation(result)]
     write_json(study.validate_path(n), result)
     return result

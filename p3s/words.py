@@ -1,10 +1,48 @@
-"""Words that several stages share: launcher commands, clocks."""
+"""Words that several stages share: numbers with their nouns, launcher commands, clocks."""
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+
+def command_line(words: Sequence[str]) -> str:
+    """Return words as a line that a shell takes apart again into just these; {np} stays as it is.
+
+    Words with characters that cannot be printed are quoted as $'...' of bash and zsh.
+    """
+    return " ".join(word if word == "{np}" else _quoted(word) for word in words)
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    codes = (f"\\x{byte:02x}" if not 32 <= byte < 127 or chr(byte) in "\\'" else chr(byte)
+             for byte in os.fsencode(word))
+    return f"$'{''.join(codes)}'"
+
+
+def plural(number: float, what: str, many: str = "") -> str:
+    """Return a number with its noun: "1 call", "1,200 calls", "1 process" with ``many``."""
+    return f"{number:,} {what if number == 1 else many or what + 's'}"
+
+
+def joined(words: Iterable[object], last: str = "and") -> str:
+    """Return a list as people write one: "2, 4 and 8"."""
+    *before, end = [str(word) for word in words] or [""]
+    return f"{', '.join(before)} {last} {end}" if before else end
+
+
+def processes(counts: int | Iterable[int]) -> str:
+    """Return process counts with their noun: "1 process", "2, 4 and 8 processes"."""
+    if isinstance(counts, int):
+        return plural(counts, "process", "processes")
+    found = list(counts)
+    if len(found) == 1:
+        return processes(found[0])
+    return f"{joined(f'{n:,}' for n in found)} processes"
 
 
 def differing(one: Sequence[str], other: Sequence[str], limit: int = 80) -> tuple[str, str]:
@@ -16,7 +54,7 @@ def differing(one: Sequence[str], other: Sequence[str], limit: int = 80) -> tupl
     )
 
     def text(words: Sequence[str]) -> str:
-        whole = shlex.join(words).replace("'{np}'", "{np}")
+        whole = command_line(words)
         if len(whole) <= limit:
             return whole
         middle = words[first : len(words) - last]
@@ -36,11 +74,22 @@ def mixed_clocks(data: Mapping[str, Any]) -> str:
         return ""
     names = {"wall_ns": "wall time", "cpu_ns": "CPU time"}
     return "work was measured in " + " and ".join(
-        f"{names.get(unit, unit)} at {', '.join(counts)} processes"
+        f"{names.get(unit, unit)} at {joined(counts)} process{'es' * (counts != ['1'])}"
         for unit, counts in found.items()) + "; both count as time"
+
+
+def not_used(model: Mapping[str, Any]) -> str:
+    """Return a note on traced counts that the user has left out of a model, "" when none are."""
+    without = [str(n) for n in model.get("without", ())]
+    if not without:
+        return ""
+    counts = ", ".join(without)
+    return (f"traced at {counts} processes, too, but left out of the model; p3s model STUDY --with "
+            f"{','.join(without)} takes {'it' if len(without) == 1 else 'them'} back")
 
 
 def left_out(held: Mapping[str, Any]) -> str:
     """Return what a hold-out was fitted without: a process count, or a value of a parameter."""
-    count = f"{held.get('n')} processes"
+    n = held.get("n")
+    count = processes(n) if isinstance(n, int) else f"{n} processes"
     return f"{held['setting']} ({count})" if held.get("setting") else count

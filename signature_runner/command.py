@@ -208,9 +208,10 @@ def _skip_options(words: Sequence[str], start: int, family: str) -> int:
     return at
 
 
-def parse(template: Sequence[str], np: int) -> Command:
+def parse(template: Sequence[str], np: int, *, there: bool = True) -> Command:
     """Take a launcher command apart, ``{np}`` replaced by a number of ranks.
 
+    ``there``: whether the program must be on this machine, as seen from this directory.
     Extents of the process grid that are still open become those of MPI_Dims_create.
     A launcher that is not in LAUNCHERS, or an option of one that is not known, needs ``--``
     right before the program; it is not passed on (of two, the first is).
@@ -234,6 +235,8 @@ def parse(template: Sequence[str], np: int) -> Command:
             "several programs in one launch (`:`) cannot be traced; launch one program"
         )
     before = [*words[:index], launcher, *words[index + 1 : at]]
+    if not there:
+        return Command(tuple(before), launcher, family, tuple(program))
     moved = any(w.lstrip("-").split("=")[0] in ("wdir", "wd", "chdir", "D") for w in before)
     _check_program(program[0], moved)
     return Command(tuple(before), launcher, family, tuple(program))
@@ -258,3 +261,9 @@ def _check_program(word: str, elsewhere: bool) -> None:
 def executable(word: str) -> str | None:
     """Return the path of a program as the shell would find it, or None."""
     return shutil.which(word)
+
+
+def place_of(word: str) -> dict[str, str | None]:
+    """Return the entries of run.json that say where a program is and where it was started."""
+    found = executable(word)
+    return {"program": os.path.abspath(found) if found else None, "directory": os.getcwd()}

@@ -6,9 +6,10 @@ import re
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 
-from p3s.errors import P3SError
+from p3s.errors import CAPTURES, P3SError
 from p3s.trace.capture import Capture, read_capture
 from signature_runner.command import Command, executable
 from signature_runner.deaths import first_of
@@ -22,8 +23,14 @@ from signature_runner.mpi import (
     owner_of,
     remedy_for,
 )
-
-_TAIL_BYTES = 65536
+from signature_runner.output import (
+    OUTPUTS,
+    crash_signal,
+    launcher_error,
+    launcher_said,
+    program_said,
+    tail,
+)
 
 
 @dataclass(frozen=True)
@@ -32,13 +39,15 @@ class Verdict:
 
     A run that was ended because it had been seen long enough is "stopped".
 
-    ``work_unit`` is what the ranks measured work in, None if there is none or they differ.
+    ``work_unit`` is what the ranks measured work in, None if there is none or they differ;
+    ``left`` what a failed run has left to look at, as RunFailed has it.
     """
 
     status: str
     error: str | None = None
     problems: list[str] = field(default_factory=list)
     work_unit: str | None = None
+    left: str = ""
 
 
 def diagnose(
@@ -103,7 +112,7 @@ def _judge(
     shown = command.program[0]
     sizes = {capture.header.size for capture in captures.values()}
     ended = sorted(r for r, capture in captures.items() if capture.complete)
-    status = "partial" if captures else "failed"
+    status, left = ("partial", CAPTURES) if captures else ("failed", "")
     if traced and sizes == {1} and np > 1:
         return Verdict(
             "failed",
@@ -119,7 +128,8 @@ def _judge(
         return Verdict(
             status,
             f"{shown}: not finished after {timeout_s:g} s at {np} ranks, stopped;"
-            f"{_stuck(captures)} give it more time or a smaller problem{_kept(captures)}",
+            f"{_stuck(captures)} give it more time or a smaller problem",
+            left=left,
         )
     if (run_dir / "other-mpi").exists():
         return Verdict(
@@ -130,9 +140,8 @@ def _judge(
     if code != 0:
         if len(ended) == np:
             status = "failed"  # nothing is missing, but the program says it went wrong
-        return Verdict(
-            status, _failure(run_dir, shown, np, code, captures, traced, command.family, deaths)
-        )
+        why, left = _failure(run_dir, command, np, code, captures, traced, deaths)
+        return Verdict(status, why, left=left)
     if not traced:
         return Verdict("complete")
     if not captures:
@@ -149,7 +158,8 @@ def _judge(
         return Verdict(
             "partial",
             f"{shown}: rank {rank} of {np} ended without MPI_Finalize"
-            f"{_last(captures.get(rank))}{_kept(captures)}",
+            f"{_last(captures.get(rank))}",
+            left=left,
         )
     return Verdict("complete")
 
@@ -180,10 +190,6 @@ def captures_of(run_dir: Path) -> dict[int, Capture]:
     return found
 
 
-def _kept(captures: dict[int, Capture]) -> str:
-    return "; what was captured is kept" if captures else ""
-
-
 def _last(capture: Capture | None) -> str:
     """Return ", in MPI_X" or ", after MPI_X" of a rank."""
     if capture is None:
@@ -208,49 +214,8 @@ def _stuck(captures: dict[int, Capture]) -> str:
     return ",".join(parts) + ";" if parts else ""
 
 
-def _tail(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - _TAIL_BYTES))
-            text = file.read().decode("utf-8", "replace")
-            return "".join(c for c in text if c.isprintable() or c in "\n\t")
-    except OSError:
-        return ""
-
-
 def _first_line(path: Path) -> str:
-    return _tail(path).strip().partition("\n")[0]
-
-
-# What the launchers say when a rank fails; the rest of the output is the program's.
-_BLOCKS = re.compile(r"^(-{20,})$.*?^\1$|^(={20,})$.*?^\2$", re.MULTILINE | re.DOTALL)
-_LAUNCHER_TALK = re.compile(
-    r"^\s*$|^-{20,}|^={20,}|^YOUR APPLICATION TERMINATED|^This typically refers to a problem"
-    r"|^Please see the FAQ page|^Primary job +terminated|^a non-zero exit code|^\[[^\]]*:\d+\]"
-    r"|^\[(?:mpiexec|proxy)|^Abort\(\d+\) on node|^application called MPI_Abort|^p3s: "
-    r"|^srun: |^slurmstepd[-\w.]*: |^prterun|^\*\*\* ",
-)
-
-
-def _said(run_dir: Path) -> str:
-    """Return the last line the program itself wrote, stderr first."""
-    for name in ("stderr.txt", "stdout.txt"):
-        text = _BLOCKS.sub("", _tail(run_dir / name))
-        lines = [line.strip() for line in text.splitlines() if not _LAUNCHER_TALK.search(line)]
-        if lines:
-            return lines[-1][:200]
-    return ""
-
-
-_LAUNCHER_ERROR = re.compile(r"^srun: (?:error|fatal): (?!\S+: task )", re.MULTILINE)
-
-
-def _launcher_said(run_dir: Path) -> str:
-    """Return what the launcher gives as the reason why it started nothing, empty if nothing."""
-    text = _tail(run_dir / "stderr.txt")
-    found = [match.start() for match in _LAUNCHER_ERROR.finditer(text)]
-    return text[found[-1] :].partition("\n")[0].strip()[:200] if found else ""
+    return tail(path).strip().partition("\n")[0]
 
 
 _OPENMPI_RANK = re.compile(
@@ -258,7 +223,6 @@ _OPENMPI_RANK = re.compile(
 )
 _OPENMPI_ERROR = re.compile(r"\*\*\* reported by process \[[^\],]*,(\d+)\]")
 _IMPROPER = re.compile(r"\s+\d+\s+on\s+node\s+\S+\s+exiting\s+improperly")
-_NO_FINALIZE = "ended without MPI_Finalize"  # and with exit code 0: the launcher's 1 is its own
 _OPENMPI_HOW = re.compile(r"exited on signal (\d+)|^\s*Exit code:\s+(\d+)", re.MULTILINE)
 _MPICH_FATAL = re.compile(r"^Abort\(-?\d+\) on node (\d+) ", re.MULTILINE)
 _HYDRA_BLOCK = re.compile(
@@ -274,27 +238,53 @@ _HYDRA_STRING = re.compile(r"TERMINATED WITH THE EXIT STRING: .*\(signal (\d+)\)
 _CLEANUP = (signal.SIGKILL, signal.SIGTERM)  # what Hydra ends the other ranks with
 
 
+class _End(Enum):
+    """How a rank ended; NO_FINALIZE: with exit code 0, the launcher's 1 is its own."""
+
+    UNKNOWN = ""
+    EXITED = "exit code {}"
+    SIGNALLED = "killed by {}"
+    ABORTED = "called MPI_Abort({})"
+    MPI_ERROR = "stopped by an MPI error"
+    NO_FINALIZE = "ended without MPI_Finalize"
+
+
+@dataclass(frozen=True)
+class _How:
+    """How a rank ended, with its exit code, its signal's name or what MPI_Abort was given."""
+
+    end: _End = _End.UNKNOWN
+    value: str = ""
+
+    def __str__(self) -> str:
+        return self.end.value.format(self.value)
+
+
 @dataclass(frozen=True)
 class _Death:
-    """What is known of a failure: the rank, and how it ended; None and empty if unknown."""
+    """What is known of a failure: the rank, None if unknown, and how it ended."""
 
     rank: int | None = None
-    how: str = ""
+    how: _How = _How()
 
 
-def _signalled(number: int) -> str:
+def _signalled(number: int) -> _How:
     try:
-        return f"killed by {signal.Signals(number).name}"
+        return _How(_End.SIGNALLED, signal.Signals(number).name)
     except ValueError:
-        return f"killed by signal {number}"
+        return _How(_End.SIGNALLED, f"signal {number}")
 
 
-def _exited(code: int) -> str:
+def _exit(code: int | str) -> _How:
+    return _How(_End.EXITED, str(code))
+
+
+def _exited(code: int) -> _How:
     """Describe the exit code of a launcher that passes on that of one rank."""
     number = -code if code < 0 else code - 128
     if number in {int(known) for known in signal.Signals}:
         return _signalled(number)
-    return f"exit code {code}"
+    return _exit(code)
 
 
 def _hydra_named(text: str) -> tuple[int, int, int] | None:
@@ -312,7 +302,7 @@ def _hydra_named(text: str) -> tuple[int, int, int] | None:
     return (pid, 0, status) if _HYDRA_STRING.search(text) else (pid, status, 0)
 
 
-def _hydra_total(text: str, code: int) -> str:
+def _hydra_total(text: str, code: int) -> _How:
     """Describe how the run ended by MPICH's launcher's own exit code, if that can be told.
 
     It ORs the statuses of all ranks, also of those it killed itself: a code with the bits of
@@ -324,16 +314,16 @@ def _hydra_total(text: str, code: int) -> str:
     number = int(match[1])
     # SIGSEGV has the bits of SIGKILL, too, but nothing else is likely to add up to it.
     if number & signal.SIGKILL == signal.SIGKILL and number != signal.SIGSEGV:
-        return ""
+        return _How()
     return _signalled(number)
 
 
-def _srun_how(task: re.Match[str]) -> str:
+def _srun_how(task: re.Match[str]) -> _How:
     if task["code"]:
-        return f"exit code {task['code']}"
+        return _exit(task["code"])
     named = {signal.strsignal(number): number for number in signal.valid_signals()}
     number = named.get(task["how"].partition(" (")[0])
-    return _signalled(number) if number else task["how"]
+    return _signalled(number) if number else _How(_End.SIGNALLED, task["how"])
 
 
 def _death(
@@ -343,29 +333,43 @@ def _death(
     code: int,
     deaths: Sequence[frozenset[int]],
 ) -> _Death:
-    """Return which rank failed first and how, as far as launcher and captures tell."""
+    """Return which rank failed first and how, as far as launcher, captures and output tell."""
+    found = _named_death(run_dir, captures, family, code, deaths)
+    if found.how.end in (_End.UNKNOWN, _End.EXITED):
+        number = crash_signal(run_dir)
+        return _Death(found.rank, _signalled(number)) if number else found
+    return found
+
+
+def _named_death(
+    run_dir: Path,
+    captures: dict[int, Capture],
+    family: str,
+    code: int,
+    deaths: Sequence[frozenset[int]],
+) -> _Death:
     for rank, capture in captures.items():
         if capture.header.aborting:
-            return _Death(rank, f"called MPI_Abort({capture.header.abort_code})")
-    text = _tail(run_dir / "stdout.txt") + "\n" + _tail(run_dir / "stderr.txt")
+            return _Death(rank, _How(_End.ABORTED, str(capture.header.abort_code)))
+    text = tail(run_dir / "stdout.txt") + "\n" + tail(run_dir / "stderr.txt")
     fatal = _OPENMPI_ERROR.search(text)
     if fatal and int(fatal[1]) in captures:
-        return _Death(int(fatal[1]), "stopped by an MPI error")
+        return _Death(int(fatal[1]), _How(_End.MPI_ERROR))
     match = _OPENMPI_RANK.search(text)
     if match and _IMPROPER.match(text, match.end()):
-        return _Death(int(match[1]), _NO_FINALIZE)
+        return _Death(int(match[1]), _How(_End.NO_FINALIZE))
     if match:
         how = _OPENMPI_HOW.search(text, match.start())
         said = _exited(code)
         if how:
-            said = _signalled(int(how[1])) if how[1] else f"exit code {how[2]}"
+            said = _signalled(int(how[1])) if how[1] else _exit(how[2])
         return _Death(int(match[1] or match[2]), said)
     task = _SRUN_TASK.search(text) if family == SLURM else None
     if task:  # the first that srun names; then it ends the others
         return _Death(int(task["rank"]), _srun_how(task))
     fatal = _MPICH_FATAL.search(text)
     if fatal and int(fatal[1]) in captures:
-        return _Death(int(fatal[1]), "stopped by an MPI error")
+        return _Death(int(fatal[1]), _How(_End.MPI_ERROR))
     how_all = _hydra_total(text, code) if family == MPICH else _exited(code)
     unfinished = [rank for rank, capture in captures.items() if not capture.complete]
     outside = [rank for rank in unfinished if not captures[rank].header.in_call]
@@ -375,7 +379,7 @@ def _death(
         return _Death(first[0], how_all)
     if named is not None:
         pid, status, number = named
-        own = f"exit code {status}" if status else _signalled(number)
+        own = _exit(status) if status else _signalled(number)
         ranks = [rank for rank in unfinished if captures[rank].header.pid == pid]
         # Whom Hydra has killed itself it names as well; else it is the one that failed. One that
         # SIGKILL met outside of MPI while all others waited inside was not killed by Hydra.
@@ -390,45 +394,71 @@ def _death(
 
 def _failure(
     run_dir: Path,
-    shown: str,
+    command: Command,
     np: int,
     code: int,
     captures: dict[int, Capture],
     traced: bool,
-    family: str,
     deaths: Sequence[frozenset[int]],
-) -> str:
-    said = _said(run_dir)
-    said = f": {said}" if said else ""
-    death = _death(run_dir, captures, family, code, deaths)
-    how = f" ({death.how})" if death.how else ""
+) -> tuple[str, str]:
+    """Return why a run failed, and what it has left to look at."""
+    shown = command.program[0]
+    death = _death(run_dir, captures, command.family, code, deaths)
     ranks = "1 rank" if np == 1 else f"{np} ranks"
     if traced and not captures:
-        own = "" if said else _launcher_said(run_dir)
-        if own:
-            return f"{own}; {shown} was not started at {ranks}, or failed before MPI_Init returned"
-        return f"{shown}: failed at {ranks} before MPI_Init returned{how}{said}"
+        return _before_init(run_dir, command, ranks, death.how)
+    words = program_said(run_dir).text
+    said = f": {words}" if words else ""
+    return f"{shown}: {_ended(death, np, ranks, captures)}{said}", CAPTURES if captures else ""
+
+
+def _ended(death: _Death, np: int, ranks: str, captures: dict[int, Capture]) -> str:
+    """Return which rank ended how and where."""
+    how = str(death.how)
     # An MPI_Abort can return and its caller go on until the launcher ends it.
     aborted = any(capture.header.aborting for capture in captures.values())
     if captures and not aborted and all(capture.complete for capture in captures.values()):
-        verb = "was" if death.how.startswith("killed") else "ended with"
-        ended = f"{verb} {death.how}" if death.how else "failed"
+        verb = "was" if death.how.end is _End.SIGNALLED else "ended with"
+        ended = f"{verb} {how}" if how else "failed"
         who = f"{ranks}:" if death.rank is None else f"rank {death.rank} of {np}"
-        return f"{shown}: {who} {ended} after MPI_Finalize{said}{_kept(captures)}"
+        return f"{who} {ended} after MPI_Finalize"
     if death.rank is None:
-        return f"{shown}: failed at {ranks}{how}{said}{_kept(captures)}"
-    if death.how == _NO_FINALIZE:
-        last = _last(captures.get(death.rank))
-        return f"{shown}: rank {death.rank} of {np} {_NO_FINALIZE}{last}{said}{_kept(captures)}"
-    facts = (death.how + _last(captures.get(death.rank))).removeprefix(", ")
-    facts = f" ({facts})" if facts else ""
-    return f"{shown}: rank {death.rank} of {np} died{facts}{said}{_kept(captures)}"
+        return f"failed at {ranks}" + (f" ({how})" if how else "")
+    last = _last(captures.get(death.rank))
+    if death.how.end is _End.NO_FINALIZE:
+        return f"rank {death.rank} of {np} {how}{last}"
+    facts = (how + last).removeprefix(", ")
+    return f"rank {death.rank} of {np} died" + (f" ({facts})" if facts else "")
+
+
+def _before_init(run_dir: Path, command: Command, ranks: str, how: _How) -> tuple[str, str]:
+    """Return why a run failed of which nothing was captured, and the file that says all of it.
+
+    A crash comes first, then what the launcher gives as its reason, then the program's last words.
+    """
+    shown, launcher = command.program[0], Path(command.launcher).name
+    own, said = launcher_said(run_dir, launcher), program_said(run_dir)
+    crashed = how.end is _End.SIGNALLED
+    if not own.text and not said.text and not crashed:
+        own = launcher_error(run_dir, launcher)
+    if own.text and not crashed:
+        text = f"{own.text}; {shown} was not started at {ranks}, or failed before MPI_Init returned"
+        return text + (f": {said.text}" if said.file == OUTPUTS[0] else ""), own.file
+    words = said.text or own.text
+    text = f"{shown}: failed at {ranks} before MPI_Init returned"
+    text += (f" ({how})" if str(how) else "") + (f": {words}" if words else "")
+    return text, said.file or own.file or _written(run_dir)
+
+
+def _written(run_dir: Path) -> str:
+    """Return the first file with output, empty where there is none."""
+    return next((name for name in OUTPUTS if tail(run_dir / name).strip()), "")
 
 
 def _warning(run_dir: Path) -> str:
     """Return ": reason" if the tracer said why it could not write."""
     pattern = r"^p3s: warning: rank \d+: (.*); the program goes on"
-    match = re.search(pattern, _tail(run_dir / "stderr.txt"), re.MULTILINE)
+    match = re.search(pattern, tail(run_dir / "stderr.txt"), re.MULTILINE)
     return f": {match[1]}" if match else ""
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from p3s.errors import P3SError
+from p3s.errors import P3SError, RunFailed
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, read_json, write_json
 from signature_runner import build, command, diagnose, emulate, mpi, plan, stopping
 from signature_runner.cores import cores
@@ -368,8 +368,10 @@ def run_traced(
         "schema_version": SCHEMA_VERSION,
         "np": np,
         "argv": [*parsed.before, *parsed.program],
+        **command.place_of(parsed.program[0]),
         "exit_code": code,
         "wall_s": wall_s,
+        "timeout_s": timeout_s,
         "oversubscribed": oversubscribed,
         "cores": cores(),
         "mpi": f"{family} {tracer.version}" if tracer else family,
@@ -379,5 +381,5 @@ def run_traced(
     }
     write_json(run_dir / "run.json", info)
     if verdict.error:
-        raise P3SError(verdict.error)
+        raise RunFailed(verdict.error, code, verdict.status, verdict.left)
     return RunOutcome(code, wall_s, np, oversubscribed, run_dir, verdict.problems, ended.stopped)

@@ -267,6 +267,13 @@ def claimed(lines: list[str]) -> tuple[dict[str, tuple[int, int | None]], int]:
     return counts, int(lines[1].split()[1])
 
 
+def check_sites(trace: RunTrace) -> None:
+    """Assert that call sites are the program's: no frame of the tracer or the MPI library."""
+    foreign = ("tracer-", "libmpi", "libfmpich", "libopen-", "mca_")
+    for site in trace.sites:
+        assert site.frames and not any(f.startswith(foreign) for f in site.frames), site
+
+
 def captured(trace: RunTrace, rank: int) -> dict[str, tuple[int, int]]:
     """Return what the trace has of a rank: op -> (events, bytes)."""
     events: Counter[str] = Counter()
@@ -282,6 +289,7 @@ def check_counts(run_dir: Path, seen: Seen, np: int) -> None:
     """Assert that the trace of a run holds exactly what its program counted."""
     trace = read_run(run_dir)
     assert trace.np == np and trace.problem == ""
+    check_sites(trace)
     for rank in range(np):
         own, polls = claimed(seen.files[rank])
         found = captured(trace, rank)

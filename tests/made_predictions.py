@@ -37,13 +37,14 @@ def made_prediction(
         _relate(row, base)
     whole: Json = {
         "schema": "p3s.prediction",
-        "schema_version": 2,
+        "schema_version": 3,
         "counts": rows,
         "baseline_n": base["n"],
         "baseline_measured": base["time_from"] == "measured",
         "knee": _knee(rows, knee_efficiency),
         "knee_efficiency": knee_efficiency,
         "recommended": _recommended(rows, knee_efficiency) if representative else None,
+        "network": {"name": "replay", "label": "n0, n1", "source": "measured"},
         "estimator": "simulation",
         "estimator_why": "costs of messages were measured by a replay at every count",
         "residuals": [
@@ -62,17 +63,23 @@ def made_prediction(
                           "unknown": {"events": 0.02, "bytes": 0.02, "work": 0.02}},
         "traced_counts": runs,
         "extrapolation_ratio": max(counts) / max(runs) if runs else None,
-        "low_confidence": [],
-        "not_representative": [] if representative else [_SHARED],
+        "reasons": [] if representative else [_SHARED],
         "not_modelled": ["what lies before the end of MPI_Init and after the start of MPI_Finalize",
                          "MPI_File_write_all: 3 events at 16 processes"],
-        "notes": ["the largest count is 32 times the largest traced one",
-                  *([] if representative else [_SHARED])],
+        "notes": ["the largest count is 32 times the largest traced one"],
     }  # fmt: skip
     return {**whole, **changes}
 
 
-_SHARED = "communication at all counts is not representative: all nodes are one machine"
+def reason(code: str, text: str, advice: str = "", untrustworthy: bool = True) -> Json:
+    """Return a reason as prediction.json has it."""
+    return {"code": code, "text": text, "advice": advice, "untrustworthy": untrustworthy}
+
+
+_SHARED = reason("not-representative",
+                 "communication at all counts was not measured as in a run: all nodes are one "
+                 "machine",
+                 "measure messages on nodes with a core for each rank")
 
 
 def _phase(n: int, number: int, of: int) -> Json:
@@ -136,6 +143,7 @@ def _row(n: int, phases: int, was_run: bool, representative: bool) -> Json:
         "measured_work_s": total["compute_s"] * 0.99 * 1.03 if was_run else None,
         "representative": representative,
         "model_representative": representative,
+        "contradicts": False,
         "estimator": "simulation",
         "estimators": {
             "simulation": _estimate(time, total, why, []),
@@ -143,6 +151,7 @@ def _row(n: int, phases: int, was_run: bool, representative: bool) -> Json:
                                  {**total, "comm_s": 0.7 * total["comm_s"]},
                                  "", ["MPI_Comm_split costs nothing"]),
             "simgrid": _estimate(None, {}, "smpirun is not installed", []),
+            "typical": _estimate(None, {}, "was not asked for", []),
             "thesis": _estimate(time - total["waiting_s"], {
                 "compute_s": total["compute_s"], "comm_s": total["comm_s"] - total["waiting_s"]},
                 why, ["waiting for ranks that are not loaded is lost"]),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import models
-from made_predictions import made_prediction
+from made_predictions import made_prediction, reason
 
 from p3s.report.view import View, view_of
 from p3s.study import SCHEMA_VERSION, Study, write_json
@@ -80,8 +80,9 @@ def hostile_prediction() -> dict[str, Any]:
         for law in entry["parts"].values():
             law["text"] = HOSTILE[k % len(HOSTILE)]
     made["recommended"]["why"] = HOSTILE[0]
-    for key in ("low_confidence", "not_representative", "not_modelled", "notes"):
+    for key in ("not_modelled", "notes"):
         made[key] = list(HOSTILE)
+    made["reasons"] = [reason(text, text, text, k % 2 == 0) for k, text in enumerate(HOSTILE)]
     for key in ("estimator", "estimator_why", "interval_how"):
         made[key] = HOSTILE[0]
     made["verdict_share"] = {name: {"events": 0.1, "bytes": 0.1, "work": 0.1} for name in HOSTILE}

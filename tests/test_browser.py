@@ -13,7 +13,7 @@ from typing import Any
 
 import models
 import pytest
-from made_predictions import made_prediction
+from made_predictions import made_prediction, reason
 from report_studies import HOSTILE, hostile_prediction, put_study
 
 from p3s.report.html import write_html
@@ -73,7 +73,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "huge": (made_prediction(many, 500), models.many()),
         "hostile": (hostile_prediction(), models.hostile()),
         "doubtful": (made_prediction(representative=False,
-                                     low_confidence=["nobody knows"]), None),
+                                     reasons=[reason("wide", "nobody knows", "run it")]), None),
     }
     found = {}
     for name, (prediction, model) in made.items():

@@ -163,6 +163,15 @@ def test_predict_and_report(study: Path) -> None:
     assert (study / "speedup.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_program_is_found_from_another_directory(study: Path, tmp_path: Path) -> None:
+    """Also when the study is copied: run.json has the program's absolute path."""
+    copy = tmp_path / "else" / "study"
+    shutil.copytree(study, copy)
+    done = p3s(tmp_path, "phases", str(copy))
+    assert done.code == 0 and "jacobi2d.c:" in done.out
+    assert "not found" not in done.err and "+0x" not in done.out
+
+
 def test_refused_counts_are_named_and_the_others_kept(programs: Path) -> None:
     done = p3s(programs, "characterize", "-n", "2,3,4,8", "-o", "cg-study", *launch("./cg"))
     assert done.code == 3, done.err
@@ -173,6 +182,16 @@ def test_refused_counts_are_named_and_the_others_kept(programs: Path) -> None:
     done = p3s(programs, "characterize", "-n", "3,5,6", "-o", "cg-none", *launch("./cg"))
     assert done.code == 1 and done.out == ""
     assert "np=3, 5, 6" in done.last() and "power of two" in done.last()
+
+
+def test_launchers_own_reason_is_shown_with_the_place_of_the_rest(programs: Path) -> None:
+    """The launcher starts nothing: its own text says why, not P3S's guess."""
+    command = ["--", tool("mpiexec"), "--bind-to", "nowhere", "-n", "{np}", "./ring"]
+    done = p3s(programs, "characterize", "-n", "2,3,4", "-o", "no-start", *command)
+    assert done.code == 1 and "nowhere" in done.last(), done.err
+    assert "no-start/runs/np*.r0.failed/std" in done.last()
+    kept = programs / "no-start" / "runs" / "np0002.r0.failed"
+    assert any("nowhere" in (kept / f"{name}.txt").read_text() for name in ("stdout", "stderr"))
 
 
 def test_dead_rank_is_named_and_nothing_is_lost(programs: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_predictions import made_prediction
+from made_predictions import made_prediction, reason
 
 from p3s.cli.main import run
 from p3s.errors import P3SError
@@ -153,10 +153,11 @@ def test_counts_of_one_of_them_only_and_none_in_common() -> None:
     assert (found.only_a, found.only_b, found.n) == ([4, 16, 512], [2, 4096], 64)
     assert any("relate to 4 processes in A, to 2 in B" in note for note in found.notes)
     text = as_text(found)
-    assert "only in A: 4, 16, 512 processes" in text and "only in B: 2, 4096 processes" in text
+    assert "only in A: 4, 16 and 512 processes" in text
+    assert "only in B: 2 and 4,096 processes" in text
     with pytest.raises(P3SError, match="no common process count: A has 4, 16, 64, 512, B has 3"):
         compare(OLD, times({3: 1.0}))
-    with pytest.raises(P3SError, match="16 processes are not in both; common are 64"):
+    with pytest.raises(P3SError, match="16 is not among the common process counts, which are 64"):
         compare(OLD, other, n=16)
 
 
@@ -185,9 +186,10 @@ def test_many_phases_are_summed_up() -> None:
 def test_doubtful_times_say_so_first() -> None:
     shared = Prediction.of(made_prediction(COUNTS, representative=False))
     found = compare(Prediction.of(made_prediction(COUNTS)), shared)
-    assert found.verdict[0].startswith("Not representative: at 512")
+    assert found.verdict[0].startswith("There is no trustworthy comparison: communication was")
+    assert found.verdict[1].startswith("Taken as they are, the figures say: at 512 processes")
     assert found.counts[-1].doubtful and "*     rests on" in as_text(found)
-    assert any(note.startswith("B: communication at all") for note in found.notes)
+    assert "not-representative: B: communication at all" in as_text(found)
 
 
 @pytest.fixture
@@ -235,11 +237,14 @@ def test_csv_json_and_picture(
     assert set(as_columns(compare(OLD, NEW))) == set(rows[0])
 
 
-def test_low_confidence_is_exit_code_3(
+def test_what_is_not_to_be_trusted_is_exit_code_3(
     studies: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     old, new = studies
-    doubtful = Prediction.of({**NEW.data, "low_confidence": ["too far"]})
+    doubtful = Prediction.of({**NEW.data, "reasons": [reason("extrapolated", "too far")]})
     doubtful.save(Study(Path(new)).prediction_path)
     assert run(["compare", old, new]) == 3
-    assert "B: too far" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "extrapolated: B: too far" in shown.out and "no trustworthy comparison" in shown.err
+    assert run(["compare", old, new, "--csv"]) == 3
+    assert "(extrapolated): B: too far" in capsys.readouterr().err

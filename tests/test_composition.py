@@ -23,6 +23,7 @@ from p3s.predict.knee import crossing, recommended
 from p3s.predict.limits import limits
 from p3s.predict.measured import Measured
 from p3s.predict.phase_laws import phase_laws
+from p3s.predict.reasons import reasons_in, untrusted
 from p3s.predict.residual import residual_part, residuals
 from p3s.predict.rows import slowest_rank
 from p3s.predict.times import PhaseTimes, computation, with_communication
@@ -149,18 +150,27 @@ def test_on_shared_cores_the_computation_is_compared() -> None:
     assert residuals([]) == []
 
 
-def test_a_run_that_is_nothing_like_the_model_is_noted() -> None:
-    def notes(ratio: float) -> list[str]:
-        result = compose({4: times_at(4, 1.0)}, {4: measured(4, ratio, 1.0)}, {4: REPLAYED}, [4])
-        assert result["low_confidence"] == []
-        return [note for note in result["notes"] if "as long as the model says" in note]
+def test_a_run_that_is_nothing_like_the_model_is_a_reason() -> None:
+    def against(wall: float, work: float = 1.0, why_not: str = "") -> list[str]:
+        times = {4: replace(times_at(4, 1.0), why_not=why_not), 8: times_at(8, 0.5)}
+        result = compose(times, {4: measured(4, wall, work)}, {}, [4])
+        return [reason.text for reason in untrusted(reasons_in(result)) if
+                reason.code == "model-off"]  # fmt: skip
 
-    assert notes(1.4) == [] == notes(0.7)
-    assert len(notes(1.6)) == 1 and "took 3 times as long" in notes(3.0)[0]
-    times = {4: replace(times_at(4, 1.0), why_not=WHY), 8: times_at(8, 0.5)}
-    result = compose(times, {4: measured(4, 3.0, 1.0)}, {8: REPLAYED}, [4])
-    assert any("compare a run with a model" in note for note in result["notes"])
-    assert not any("as long as the model says" in note for note in result["notes"])
+    assert against(1.4) == [] == against(0.7)
+    assert len(against(1.6)) == 1 and "program took 3 times as long" in against(3.0)[0]
+    assert "took 0.5 times as long" in against(0.5)[0]
+    assert "computation took 1.8 times as long" in against(1.0, 1.8)[0]
+    assert len(against(3.0, why_not=WHY)) == 1, "speedups would compare a run with a model"
+
+
+def test_computation_counts_by_its_part_of_the_time() -> None:
+    """Twice the computation, where it is a tenth of the run, is not much of it."""
+    small = times_at(4, 0.1)
+    times = {4: replace(small, comm=small.comm + 0.9, comm_low=small.comm + 0.9,
+                        comm_high=small.comm + 0.9)}  # fmt: skip
+    result = compose(times, {4: measured(4, 9.0, 0.2, shared=True)}, {4: REPLAYED}, [4])
+    assert not untrusted(reasons_in(result))
 
 
 # ---- knee, recommended count, cost -----------------------------------------------------------
@@ -401,7 +411,7 @@ def test_made_predictions_have_the_keys_of_composed_ones(representative: bool) -
         assert set(one) == set(other)
     assert (real["recommended"] is None) is not representative
     text = json.dumps(real, allow_nan=False)
-    assert json.loads(text)["schema_version"] == like["schema_version"] == 2
+    assert json.loads(text)["schema_version"] == like["schema_version"] == 3
 
 
 def test_a_large_prediction_has_all_its_phases() -> None:

@@ -243,7 +243,7 @@ def test_where_work_is_time_x_goes_with_the_count(timed: Any) -> None:
     weight = turned([*points, *far])
     assert weight[k, "own", 4] == pytest.approx(ITERS)
     assert weight[k, "far/a", 2] == pytest.approx(7 * ITERS)
-    scale = x_scale(load_model(study.root), 4)
+    scale = x_scale(load_model(study.root), [8, 4])
     assert scale[k] == pytest.approx(4 * found[0].x[k].mean(), rel=1e-6)
     own, kept = by_count(found, far, scale)
     assert {p.traced for p in kept} == {2}
@@ -362,7 +362,7 @@ def test_ends_of_intervals_are_of_work_and_cost_together(timed: Any) -> None:
     big = int(np.argmax(timed_.ns.sum(axis=1)))
     half = work.half_width[big] / work.work[big]
     assert timed_.high[big] == pytest.approx(timed_.ns[big] * (
-        1 + np.sqrt(half ** 2 + timed_.cost_high[big] ** 2)))
+        1 + np.sqrt(half ** 2 + (timed_.cost_high[big] / timed_.ns[big]) ** 2)))
     assert (timed_.low <= timed_.ns).all() and (timed_.ns <= timed_.high).all()
     assert (timed_.low >= 0).all()
     phase = main_phase(write_scaled(study.root, 128))

@@ -56,18 +56,19 @@ def test_what_is_outside_is_noted_and_far_outside_doubted(
     notes = [note for note in result["notes"] if "each process computes" in note]
     assert len(notes) == (said is not None)
     assert said is None or said in notes[0]
-    assert bool(result["low_confidence"]) is doubted
-    assert not doubted or "limit 16" in result["low_confidence"][0]
+    found = {reason["code"]: reason["text"] for reason in result["reasons"]}
+    assert ("outside" in found) is doubted
+    assert not doubted or "limit 16" in found["outside"]
 
 
 def test_traced_counts_and_phases_that_compute_little_are_not_outside() -> None:
     times = {4: timed_at(4, 1.0, outside=50.0)}
-    assert compose(times, {}, {4: REPLAYED}, [4])["low_confidence"] == []
+    assert compose(times, {}, {4: REPLAYED}, [4])["reasons"] == []
     small = timed_at(64, 1.0, outside=1.0)
     both = replace(small, phases=[*small.phases, {**phase(1), **TIMED, "outside": 99.0}],
                    compute=np.tile([1.0, 0.01], (64, 1)), comm=np.zeros((64, 2)),
                    comm_low=np.zeros((64, 2)), comm_high=np.zeros((64, 2)))
-    assert compose({64: both}, {}, {64: REPLAYED}, [4])["low_confidence"] == []
+    assert compose({64: both}, {}, {64: REPLAYED}, [4])["reasons"] == []
 
 
 def test_a_trace_with_times_takes_them_instead_of_the_work(tmp_path: Path) -> None:

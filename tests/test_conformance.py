@@ -11,8 +11,16 @@ from pathlib import Path
 import pytest
 from conformance import Installed, Program, check_counts, missing, mpis, run
 
+from p3s.trace import read_run
+
 pytestmark = pytest.mark.mpi
 
+#: Completions of no and of some requests from each Fortran binding.
+COMPLETIONS = tuple(
+    Program(f"completions-{name}", "completions.F90", counts_vary=True,
+            flags=(f"-DBINDING={k}", "-fallow-argument-mismatch"))
+    for k, name in enumerate(("mpif", "mpi", "f08"))
+)  # fmt: skip
 PROGRAMS = (
     Program("blocking", "blocking.c"),
     Program("waits", "waits.c", counts_vary=True),
@@ -57,6 +65,7 @@ PROGRAMS = (
     Program("f08-collectives", "f08_collectives.f90"),
     Program("f08-sections", "f08_sections.f90"),
     Program("f08-persistent", "f08_persistent.f90"),
+    *COMPLETIONS,
     Program("py-buffers", "buffers.py"),
     Program("py-pickled", "pickled.py"),
     Program("py-task-farm", "task_farm.py", counts_vary=True),
@@ -112,3 +121,8 @@ def test_the_tracer_changes_nothing_and_misses_nothing(
     traced = run(program, tested, np, folder, tmp_path / "traced", traced=True)
     assert traced.comparable(program) == plain.comparable(program)
     check_counts(tmp_path / "traced", traced, np)
+    if program in COMPLETIONS:  # one line each, whether there are requests or not
+        calls = read_run(tmp_path / "traced").calls
+        for op in ("all", "any", "some"):
+            for kind in ("MPI_Wait", "MPI_Test"):
+                assert len({call.site for call in calls if call.op == kind + op}) == 1, kind + op

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import corpus
+import models
 import pytest
 from corpus import Recorder
 
 from p3s.artefacts import write_json
-from p3s.cli.next import far_command, measured_range, without_arguments
+from p3s.cli.next import command, far_command, measured_range, shown, without_arguments
 from p3s.errors import P3SError
 from p3s.far.propose import default_target, propose
 from p3s.model.fit import build_model
+from p3s.model.stage import as_of_now
 from p3s.report.next import render_far
 from p3s.study import Study
+from p3s.words import command_line
 
 
 def program(rec: Recorder) -> None:
@@ -47,6 +52,8 @@ def test_what_is_outside_and_which_input_covers_it(model: dict[str, Any]) -> Non
     assert "An input of 1/16 of the size gives each of 8 processes what it has at 128" in text
     assert "2 stand for 32, 4 stand for 64, 8 stand for 128." in text.replace("\n", " ")
     assert text.endswith("p3s characterize --far -n 2,4,8")
+    text = render_far(found, "instructions", "p3s characterize --far ./app INPUT", "--size 4")
+    assert "Put its arguments for INPUT (those of the study are --size 4):" in text
 
 
 def test_what_was_measured_by_far_runs_needs_no_other(model: dict[str, Any]) -> None:
@@ -99,6 +106,84 @@ def test_the_command_leaves_the_input_to_the_user(tmp_path: Path) -> None:
     assert measured_range(study) == ({2: (3.5, 70.0)}, {})
     write_json(study.compute_path, {**head, "work_unit": "cpu_ns"})
     assert measured_range(study) == ({}, {2: 40.5})
+
+
+def put_run(study: Study, np: int, rep: int = 0, **info: Any) -> Path:
+    """Make a complete run as the launcher leaves it."""
+    path = study.runs_dir(np, rep) / "run.json"
+    write_json(path, {"schema": "p3s.run", "schema_version": 1, "np": np, "status": "complete",
+                      "command": study.command(), "work_unit": "cpu_ns", **info})  # fmt: skip
+    return path
+
+
+def test_the_command_has_the_options_of_the_runs(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
+    more = {"counters": ["cycles", "instructions"], "limit_bytes": 1 << 20, "timeout_s": 7200.0}
+    for rep in range(3):
+        put_run(study, 4, rep, **more)
+    words = command(study, {"work_unit": "cpu_ns"}, [9, 6])
+    assert " ".join(words[2 : words.index("-o")]) == (
+        "-n 6,9 -r 3 --counters cycles,instructions --limit 1048576 --timeout 7200")
+    counted = command(study, {"work_unit": "instructions"}, [9])
+    assert counted[4:7] == ["--work", "instructions", "--no-times"]
+
+
+def test_wall_time_where_processes_would_share_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command must not be one that p3s characterize refuses: a study holds one unit."""
+    monkeypatch.setattr("signature_runner.cores.cores", lambda: 8)
+    study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
+    for n in (2, 4, 8):
+        put_run(study, n, work_unit="wall_ns", oversubscribed=False)
+    wall = {"work_unit": "cpu_ns"}
+    assert command(study, wall, [6])[2:5] == ["-n", "6", "-o"]
+    assert command(study, wall, [12])[2:6] == ["-n", "2,4,8,12", "--work", "cpu"]
+    put_run(study, 16, work_unit="wall_ns", oversubscribed=True)
+    assert command(study, wall, [12])[2:6] == ["-n", "12", "--work", "wall"]
+
+
+def test_the_command_works_from_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative names, of files of the program too, are from where the study was traced."""
+    home = tmp_path / "home dir"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    study = Study.create(Path("s"), ["mpiexec", "-n", "{np}", "./app", "it's"])
+    put_run(study, 4, directory=str(tmp_path / "earlier"))
+    os.utime(study.runs_dir(4) / "run.json", (0, 0))
+    put_run(study, 2, directory=str(home))
+    plain = "p3s characterize -n 9 -o {} -- mpiexec -n {{np}} ./app 'it'\"'\"'s'"
+    assert shown(study, command(study, {}, [9])) == plain.format("s")
+    monkeypatch.chdir(tmp_path)
+    moved = Study(Path("home dir/s"))
+    line = plain.format(f"'{home}/s'")
+    assert shown(moved, command(moved, {}, [9])) == f"(cd '{home}' && {line})"
+    home.rename(tmp_path / "other")
+    assert shown(Study(tmp_path / "other/s"), ["p3s"]) == "p3s"  # the directory is gone
+
+
+def test_a_line_is_taken_apart_into_the_same_words() -> None:
+    words = ["./a b", "it's", "$HOME", "-np={np}", "", "*", "a\tb\n", "\udcff'\\", "é", "#x", "!"]
+    line = command_line(["printf", "%s\\0", *words])
+    done = subprocess.run(["bash", "-c", line.encode()], capture_output=True, check=True)
+    assert done.stdout.split(b"\0")[:-1] == [os.fsencode(word) for word in words]
+    assert "\n" not in line and command_line(["-n", "{np}"]) == "-n {np}"
+
+
+def test_a_refused_count_is_not_proposed_again(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
+    model = models.built("halo3d")
+    first = model["next"][0]["n"]
+    assert as_of_now(study, model) is model
+    (study.root / "validate" / f"np{first:06d}.r0.failed").mkdir(parents=True)
+    now = as_of_now(study, model)
+    assert first in now["admissible"]["failed"]
+    assert now["next"] and first not in [each["n"] for each in now["next"]]
+    # nor one that was traced and is left out
+    put_run(study, now["next"][0]["n"])
+    assert now["next"][0]["n"] not in [each["n"] for each in as_of_now(study, model)["next"]]
 
 
 def test_an_interpreter_keeps_its_script() -> None:

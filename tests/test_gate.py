@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_predictions import made_prediction
+from made_predictions import made_prediction, reason
 
 from p3s.cli.main import run
 from p3s.errors import P3SError, UsageError
 from p3s.predict.gate import QUANTITIES, UNITS, check, parse
+from p3s.predict.reasons import CODES
 from p3s.predict.saved import Prediction
 
 
@@ -106,7 +107,7 @@ def test_what_is_not_known_is_not_passed() -> None:
             check(parse(text), blank)
     with pytest.raises(P3SError, match="recommended is not known"):
         check(parse("recommended < 8"), Prediction.of(made_prediction(recommended=None)))
-    with pytest.raises(UsageError, match=r"no 1024 processes, it has 4, 16, 64, 512; .* -n 1024"):
+    with pytest.raises(UsageError, match=r"1,024 processes, but 4, 16, 64 and 512; .* -n 1024"):
         check(parse("time@1024 > 1"), TEN)
 
 
@@ -188,29 +189,52 @@ def test_exit_codes_and_lines(saved: Path, capsys: pytest.CaptureFixture[str]) -
     assert run(["gate", str(saved.parent / "none"), "--fail-if", "time@512 > 1"]) == 1
 
 
-def test_low_confidence_is_exit_code_3_unless_the_gate_fails(
+def test_what_is_not_to_be_trusted_is_no_pass_unless_the_gate_fails(
     tmp_path: Path, saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     doubtful = tmp_path / "doubtful.json"
-    reasons = ["20 % of the program has no rule"]
-    Prediction.of({**TEN.data, "low_confidence": reasons}).save(doubtful)
+    reasons = [reason("no-rule", "20 % of the program has no rule", "trace another count"),
+               reason("shared-cores", "at 4 processes ranks shared cores", "", False)]
+    Prediction.of({**TEN.data, "reasons": reasons}).save(doubtful)
     assert run(["gate", str(doubtful), "--fail-if", "time@512 > 20"]) == 3
-    assert "20 % of the program has no rule" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "p3s: no pass (no-rule): 20 % of the program has no rule; trace another" in shown.err
+    assert "--allow no-rule" in shown.err and "mind (shared-cores): at 4 processes" in shown.err
+    assert shown.out.splitlines()[1].startswith("no pass") and "passed" not in shown.out
     assert run(["gate", str(doubtful), "--fail-if", "time@512 > 9"]) == 4
     against = ["--base", str(doubtful), "--fail-if", "time@512 > 1.1*base.time@512"]
     assert run(["gate", str(saved), *against]) == 3
     assert "base: 20 %" in capsys.readouterr().err
 
 
-def test_what_is_not_representative_is_said(
+def test_reasons_are_allowed_by_their_codes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "shared.json"
-    Prediction.of(made_prediction(representative=False)).save(path)
-    assert run(["gate", str(path), "--fail-if", "time@512 > 1 h"]) == 0
-    assert "mind that communication at all counts is not repr" in capsys.readouterr().err
-    assert run(["gate", str(path), "--fail-if", "time@512 > 1 h", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["not_representative"]
+    made = made_prediction(representative=False)
+    Prediction.of(made).save(path)
+    gate = ["gate", str(path), "--fail-if", "time@512 > 1 h"]
+    assert run([*gate, "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert (found["passed"], found["exit_code"], found["allowed"]) == (False, 3, [])
+    assert found["reasons"][0]["code"] == "not-representative"
+    assert run([*gate, "--allow", "not-representative", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["passed"], found["allowed"]) == (True, ["not-representative"])
+    assert run([*gate, "--allow", "superlinear"]) == 3, "another reason was allowed"
+    made["reasons"].append(reason("superlinear", "the efficiency is 300 %"))
+    Prediction.of(made).save(path)
+    assert run([*gate, "--allow", "not-representative"]) == 3
+    assert run([*gate, "--allow", "not-representative, superlinear"]) == 0
+    assert run([*gate, "--allow", "not-representative", "--allow", "superlinear"]) == 0
+    against = ["--base", str(path), "--fail-if", "time@512 > 2*base.time@512"]
+    assert run(["gate", str(path), *against, "--allow", "not-representative,superlinear"]) == 0
+
+
+def test_a_code_that_is_none_is_wrong_use(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["gate", str(saved), "--fail-if", "time@512 > 1 h", "--allow", "everything"]) == 2
+    said = capsys.readouterr().err
+    assert "--allow everything" in said and all(code in said for code in CODES)
 
 
 def test_json_is_one_object_also_when_it_fails(

@@ -17,6 +17,8 @@ from p3s.model.evaluate import generate
 from p3s.model.fit import build_model, fit_model
 from p3s.model.grid import admissible
 from p3s.model.growth import text as growth_text
+from p3s.report.equations import render
+from p3s.trace.source import Where
 
 
 def ring_of(turns, elapsed=500):
@@ -164,6 +166,9 @@ def test_calls_that_come_with_larger_counts_are_named_and_bounded():
     assert found["still"] and [s["calls"] for s in found["steps"]] == [0, 1, 1]
     assert 0 < found["bound"]["events"] < 0.1
     assert any("late16" in line for line in growth_text(found))
+    (frame,) = {x["frame"] for x in found["steps"][-1]["named"]}
+    where = Where(frame, "app", "late", "exchange.c", 16)
+    assert "(MPI_Send at late exchange.c:16)" in " ".join(render(model, {frame: where}).split())
     assert growth_text(found)[-1].startswith("the set of calls still grows")
     still = build_model([corpus.table(corpus.ring(), n) for n in (2, 4, 8)])["growth"]
     assert not still["still"] and not growth_text(still)

@@ -17,7 +17,7 @@ import pytest
 from capture_writer import small
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
-from p3s.errors import P3SError
+from p3s.errors import CAPTURES, P3SError
 from p3s.trace.capture import read_header
 from signature_runner import build, diagnose, mpi
 from signature_runner.command import Command
@@ -62,6 +62,17 @@ def test_a_good_run_is_described(dies: Path, tmp_path: Path) -> None:
         assert (info["oversubscribed"], info["cores"]) == (over, cores())
         # An earlier run's files do not stay.
         assert len(list(tmp_path.glob("rank-*.p3t"))) == np
+
+
+def test_captures_follow_the_umask(dies: Path, tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        words = [launcher(), "-n", "{np}", str(dies), "none", "1"]
+        run_traced(words, 2, tmp_path / "run", timeout_s=TIMEOUT_S)
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "run").iterdir()}
+    assert len(modes) == 5 and set(modes.values()) == {0o664}, modes
 
 
 def test_a_run_without_tracing(dies: Path, tmp_path: Path) -> None:
@@ -183,8 +194,8 @@ def test_what_launchers_say_of_a_death(text: str, code: int, how: str, tmp_path:
     command = Command(("/l/mpiexec",), "/l/mpiexec", family, ("./app",))
     verdict = diagnose.diagnose(tmp_path, command, 4, code, None, True)
     assert verdict.error is not None
-    said = f"./app: rank 3 of 4 died ({how} MPI_Put); what was captured is kept"
-    assert verdict.error == said
+    assert verdict.error == f"./app: rank 3 of 4 died ({how} MPI_Put)"
+    assert verdict.left == CAPTURES
 
 
 IMPROPER = """
@@ -206,8 +217,7 @@ def test_a_rank_that_left_out_mpi_finalize(tmp_path: Path) -> None:
     (tmp_path / "stderr.txt").write_text(IMPROPER)
     command = Command(("/l/mpiexec",), "/l/mpiexec", mpi.OPENMPI, ("./app",))
     verdict = diagnose.diagnose(tmp_path, command, 4, 1, None, True)
-    said = "./app: rank 3 of 4 ended without MPI_Finalize, after MPI_Put; what was captured is kept"
-    assert verdict.error == said
+    assert verdict.error == "./app: rank 3 of 4 ended without MPI_Finalize, after MPI_Put"
 
 
 @pytest.mark.parametrize(
@@ -234,6 +244,83 @@ def test_a_launcher_that_starts_nothing(tmp_path: Path) -> None:
     assert verdict.error is not None and verdict.error.startswith(
         "srun: fatal: Could not establish a configuration source; ./app was not started at 1 rank,"
     )
+
+
+SLOTS = """
+--------------------------
+There are not enough slots available in the system to satisfy the 64
+slots that were requested by the application:
+
+  ./app
+
+Either request fewer slots for your application, or make more slots
+available for use.
+
+A "slot" is the Open MPI term for an allocatable unit where we can
+launch a process.
+
+Alternatively, you can use the --oversubscribe option.
+--------------------------
+"""
+JOB_ENDED = """
+--------------------------
+Primary job  terminated normally, but 1 process returned
+a non-zero exit code. Per user-direction, the job has been aborted.
+--------------------------
+"""
+UCX = """[vm:6636 :0:6636] Caught signal 11 (Segmentation fault: address not mapped to object)
+==== backtrace (tid:   6636) ====
+ 0  /lib/libucs.so.0(ucs_handle_error+0x2dc) [0x7efcf5c16e9c]
+ 1  ./app(+0x1151) [0x564240139151]
+=================================
+"""
+BEFORE_INIT = [
+    (
+        SLOTS, mpi.OPENMPI, 1,
+        "mpiexec: There are not enough slots available in the system to satisfy the 64 slots that"
+        " were requested by the application: ... Alternatively, you can use the --oversubscribe"
+        " option; ./app was not started at 4 ranks, or failed before MPI_Init returned",
+    ),
+    (
+        "[mpiexec@vm] HYDU_parse_hostfile (args.c:319): unable to open host file: hosts\n",
+        mpi.MPICH, 255,
+        "mpiexec: HYDU_parse_hostfile (args.c:319): unable to open host file: hosts; ./app was not"
+        " started at 4 ranks, or failed before MPI_Init returned",
+    ),
+    (
+        JOB_ENDED + "input.nml: no such file\n", mpi.OPENMPI, 2,
+        "./app: failed at 4 ranks before MPI_Init returned (exit code 2): input.nml: no such file",
+    ),
+    (
+        UCX, mpi.MPICH, 255,
+        "./app: failed at 4 ranks before MPI_Init returned (killed by SIGSEGV)",
+    ),
+    (
+        "munmap_chunk(): invalid pointer\n" + UCX + JOB_ENDED, mpi.OPENMPI, 139,
+        "./app: failed at 4 ranks before MPI_Init returned (killed by SIGSEGV): munmap_chunk():"
+        " invalid pointer",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "family", "code", "said"), BEFORE_INIT)
+def test_what_is_said_before_mpi_init_returned(
+    text: str, family: str, code: int, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "stderr.txt").write_text(text)
+    command = Command(("/l/mpiexec",), "/l/mpiexec", family, ("./app",))
+    verdict = diagnose.diagnose(tmp_path, command, 4, code, None, True)
+    assert (verdict.error, verdict.left) == (said, "stderr.txt")
+
+
+def test_a_signal_comes_before_what_libraries_print_of_it(tmp_path: Path) -> None:
+    small(0, 1, in_call=0).save(tmp_path)
+    fortran = ("Program received signal SIGSEGV: Segmentation fault - invalid memory reference.\n\n"
+               "Backtrace for this error:\n#0  0x7f2831b4cfd0 in ???\n\tat solver.f90:12\n")
+    (tmp_path / "stderr.txt").write_text("step 3\n" + fortran + UCX)
+    command = Command(("/l/mpiexec",), "/l/mpiexec", mpi.MPICH, ("./app",))
+    verdict = diagnose.diagnose(tmp_path, command, 1, 255, None, True)
+    assert str(verdict.error).endswith("killed by SIGSEGV after MPI_Finalize: step 3")
 
 
 def test_a_killed_p3s_leaves_no_launcher_behind(dies: Path, tmp_path: Path) -> None:

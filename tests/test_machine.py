@@ -16,7 +16,7 @@ from p3s.errors import Damaged, P3SError
 from p3s.machine import facts, network
 from p3s.machine.compare import compare
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
-from p3s.machine.measure import _disturbed, _Seen, measure, working_sets
+from p3s.machine.measure import MOST_BYTES, _disturbed, _Seen, measure, working_sets
 from p3s.machine.runner import Runner, Runners
 from p3s.machine.show import plot, render, size_text
 
@@ -40,7 +40,9 @@ def test_every_kernel_was_measured_and_repeated(machine: Machine) -> None:
         assert min(curve.ns) > 0 and min(curve.repeats) >= 3
         assert curve.working_set[0] == 8 * KIB
     last = max(cache["bytes"] for cache in machine.facts["caches"])
-    assert machine.curves["chase"].working_set[-1] in (4 * last, 2 * last, 3 * last)
+    largest = machine.curves["chase"].working_set[-1]
+    limit = min(4 * last, MOST_BYTES)
+    assert largest <= limit < 2 * largest, "sizes are powers of two, caches need not be"
     assert machine.network is None and "--no-network" in machine.network_missing
 
 

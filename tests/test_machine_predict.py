@@ -68,6 +68,7 @@ def study(made: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Study:
         put_replay(study, n, rows, nodes=["node0", "node0"])
 
     monkeypatch.setattr("p3s.cli.pipeline.run_replay", replayed)
+    monkeypatch.setattr("p3s.cli.before._check_launch", lambda _: None)
     found = made["study"]
     assert isinstance(found, Study)
     return found
@@ -78,7 +79,7 @@ def test_computation_is_moved_and_messages_are_not(
 ) -> None:
     before = study.compute_path.read_bytes()
     target = made["root"] / "slow.json"
-    args = ["predict", str(study.root), "-n", "64", "--json"]
+    args = ["predict", str(study.root), "-n", "64", "--json", "--hosts", "node0"]
     assert run([*args, "--machine", str(target)]) in (0, 3)
     result = json.loads(capsys.readouterr().out)
     rows = {row["n"]: row for row in result["counts"]}
@@ -103,7 +104,7 @@ def test_computation_is_moved_and_messages_are_not(
     assert own[64]["compute_s"] == pytest.approx(turn_ns(64, 3.0) / 64 * 1e-9, rel=0.15)
     wide, narrow = ((row["high_s"] - row["low_s"]) / row["time_s"] for row in (rows[64], own[64]))
     assert wide > narrow
-    assert run(["report", str(there.root)]) == 0
+    assert run(["report", str(there.root)]) == 3, "its caches make it more than 120 % efficient"
     assert (there.root / "report.html").exists()
 
 

@@ -100,6 +100,11 @@ def times_at(n: int, seconds: float, width: float = 0.1, **head: Any) -> PhaseTi
 REPLAYED = {"representative": True}
 
 
+def codes(result: dict[str, Any]) -> list[str]:
+    """Return the codes of what makes a prediction untrustworthy."""
+    return [reason["code"] for reason in result["reasons"] if reason["untrustworthy"]]
+
+
 def test_speedup_efficiency_and_knee() -> None:
     times = {2: times_at(2, 8.0), 4: times_at(4, 4.0), 8: times_at(8, 4.0), 16: times_at(16, 4.0)}
     result = compose(times, {}, dict.fromkeys(times, REPLAYED), [2, 4, 8])
@@ -113,7 +118,7 @@ def test_speedup_efficiency_and_knee() -> None:
     assert compose({n: dip[n] for n in (2, 8, 16)}, {}, {}, [2])["knee"] is None
     for row in result["counts"]:
         assert row["speedup_low"] < row["speedup"] < row["speedup_high"]
-    assert result["extrapolation_ratio"] == 2 and result["low_confidence"] == []
+    assert result["extrapolation_ratio"] == 2 and result["reasons"] == []
 
 
 def test_representative_measurement_is_the_time_and_the_model_stays_beside_it() -> None:
@@ -128,7 +133,8 @@ def test_representative_measurement_is_the_time_and_the_model_stays_beside_it() 
     assert (four["work_s"], four["measured_work_s"]) == (4.0, 4.5)
     assert two["representative"] and not four["representative"]
     assert four["speedup"] == pytest.approx(2.5)
-    assert any("shared cores" in note and "4 processes" in note for note in result["notes"])
+    shared = next(each for each in result["reasons"] if each["code"] == "shared-cores")
+    assert "at 4 processes" in shared["text"] and not shared["untrustworthy"]
     assert result["baseline_measured"]
 
 
@@ -158,7 +164,7 @@ def test_unknown_share_lowers_confidence(
 ) -> None:
     result = compose({4: times_at(4, 1.0, share=share)}, {}, {4: REPLAYED}, [2])
     assert result["unknown_share"] == pytest.approx(unknown)
-    assert bool(result["low_confidence"]) is doubted
+    assert bool(codes(result)) is doubted
 
 
 HELD: dict[str, Any] = {
@@ -183,27 +189,28 @@ HELD: dict[str, Any] = {
 )
 def test_missed_holdout_lowers_confidence(change: dict[str, Any], said: str | None) -> None:
     times = {4: times_at(4, 1.0)}
-    doubts = compose(times, {}, {4: REPLAYED}, [2], holdout={**HELD, **change})["low_confidence"]
-    assert doubts == [] if said is None else len(doubts) == 1 and said in doubts[0]
+    found = compose(times, {}, {4: REPLAYED}, [2], holdout={**HELD, **change})["reasons"]
+    assert found == [] if said is None else len(found) == 1 and said in found[0]["text"]
 
 
 def test_soft_rules_are_noted() -> None:
     share = {"exact": {"events": 60, "work": 50}, "statistical": {"events": 40, "work": 50}}
     notes = compose({4: times_at(4, 1.0, share=share)}, {}, {4: REPLAYED}, [2])["notes"]
-    assert any("50.0 % of the computation and 40.0 %" in note for note in notes)
+    assert any("40.0 % of the events, and the calls behind 50.0 %" in note for note in notes)
 
 
 @pytest.mark.parametrize(("n", "doubted"), [(64, False), (65, True)])
 def test_far_extrapolation_lowers_confidence(n: int, doubted: bool) -> None:
     result = compose({n: times_at(n, 1.0)}, {}, {n: REPLAYED}, [2])
-    assert bool(result["low_confidence"]) is doubted
+    assert bool(codes(result)) is doubted
 
 
 def test_replay_on_shared_cores_is_noted_once() -> None:
     why = {"representative": False, "why_not_representative": "4 ranks shared 2 cores"}
     result = compose({4: times_at(4, 1.0), 8: times_at(8, 1.0)}, {}, {4: why, 8: why}, [4])
-    noted = [note for note in result["notes"] if "shared 2 cores" in note]
-    assert len(noted) == 1 and "4, 8 processes" in noted[0]
+    noted = [each for each in result["reasons"] if "shared 2 cores" in each["text"]]
+    assert len(noted) == 1 and "4 and 8 processes" in noted[0]["text"]
+    assert noted[0]["code"] == "not-representative" and noted[0]["untrustworthy"]
     assert not result["counts"][0]["representative"]
 
 
@@ -332,7 +339,9 @@ def test_time_without_a_core_is_noticed() -> None:
     worst = Measured(2, run.wall_s, run.wall_s, run.work_s, False, run.off_core)
     result = compose({2: times_at(2, 1.0)}, {2: worst}, {2: REPLAYED}, [2])
     assert result["counts"][0]["time_from"] == "model"
-    assert any("without a core for 45 %" in note for note in result["not_representative"])
+    found = {each["code"]: each for each in result["reasons"]}
+    assert "without a core for 45 %" in found["off-core"]["text"]
+    assert not found["off-core"]["untrustworthy"]
 
 
 def test_what_the_scaled_trace_leaves_out_counts_as_unknown() -> None:

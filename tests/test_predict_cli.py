@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,8 @@ def study(made: Study, tmp_path: Path) -> Study:
     return Study.open(tmp_path / "study")
 
 
-def put_machine(path: Path) -> None:
-    replace(synthetic(name="box"), network=NETWORK).save(path)
+def put_machine(path: Path, **network: Any) -> None:
+    replace(synthetic(name="box"), network={**NETWORK, **network}).save(path)
 
 
 @pytest.fixture
@@ -60,78 +61,218 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
 
     def replayed(study: Study, n: int, *_: Any) -> None:
-        phases = read_json(study.scaled_path(n), "p3s.scaled")["phases"]
-        put_replay(study, n, [(r, p["phase"], 1e6, 0.9e6, 1.1e6) for r in range(n) for p in phases],
-                   nodes=["node0", "node1"])  # fmt: skip
+        put(study, n)
         seen.append(n)
 
     monkeypatch.setattr("p3s.cli.pipeline.run_replay", replayed)
-    monkeypatch.setattr("p3s.cli.pipeline._no_launch", lambda _: "")
+    monkeypatch.setattr("p3s.cli.before._check_launch", lambda _: None)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})  # no process per count
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     return seen
 
 
-def predicted(study: Study, *words: str) -> dict[str, Any]:
-    assert run(["predict", str(study.root), "-n", "16", "--json", *words]) in (0, 3)
+def put(study: Study, n: int, **head: Any) -> None:
+    phases = read_json(study.scaled_path(n), "p3s.scaled")["phases"]
+    put_replay(study, n, [(r, p["phase"], 1e6, 0.9e6, 1.1e6) for r in range(n) for p in phases],
+               nodes=["node0", "node1"], **head)  # fmt: skip
+
+
+def predicted(study: Study, *words: str, counts: str = "16") -> dict[str, Any]:
+    assert run(["predict", str(study.root), "-n", counts, "--json", *words]) in (0, 3)
     return read_json(study.prediction_path, "p3s.prediction", PREDICTION_VERSION)
 
 
-def test_replays_are_made_once_and_taken(study: Study, replays: list[int]) -> None:
+def counts_of(result: dict[str, Any]) -> list[int]:
+    return [row["n"] for row in result["counts"]]
+
+
+HOSTS = ("--hosts", "n0,n1")
+
+
+def test_replays_on_named_nodes_are_made_once_and_taken(study: Study, replays: list[int]) -> None:
     put_machine(study.root / "machine.json")
-    result = predicted(study)
+    result = predicted(study, *HOSTS)
     assert replays == [2, 4, 8, 16] and result["estimator"] == "simulation"
+    assert result["network"] == {"name": "replay", "label": "node0, node1", "source": "measured"}
     row = result["counts"][-1]
     assert row["comm_s"] == pytest.approx(2e-3)
     there = {name for name, entry in row["estimators"].items() if entry["time_s"] is not None}
-    assert {"simulation", "machine", "thesis"} <= there
+    assert {"simulation", "machine", "thesis"} <= there and "typical" not in there
     assert row["interval_parts"]["model"][0] < 1.0, "the machine's messages are faster"
     again = predicted(study, "--estimator", "thesis")
     assert replays == [2, 4, 8, 16] and again["estimator"] == "thesis"
     assert again["counts"][-1]["estimators"]["machine"]["why_not"] == "was not asked for"
 
 
-def test_without_a_replay_messages_cost_what_they_do_between_two_ranks(
+def test_nothing_measured_on_a_cluster_a_typical_one_stands_for_it(
     study: Study, replays: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["predict", str(study.root), "-n", "16", "--no-replay"]) == 1
-    assert "p3s machine measure" in capsys.readouterr().err and not study.prediction_path.exists()
+    result = predicted(study)
+    said = capsys.readouterr().err
+    assert replays == [] and {row["estimator"] for row in result["counts"]} == {"typical"}
+    assert "network: a typical InfiniBand HDR fat tree (infiniband-hdr)" in said
+    assert "p3s machine list" in said and "n=16: simulated (typical)" in said
+    assert result["network"] == {
+        "name": "infiniband-hdr", "label": "InfiniBand HDR fat tree", "source": "typical"}
+    assert all(row["model_representative"] for row in result["counts"])
+    assert "not-representative" not in {reason["code"] for reason in result["reasons"]}
+    row = result["counts"][-1]
+    assert 10 * 1e-6 < row["comm_s"] < 10 * 100e-6
+    assert row["comm_s"] == pytest.approx(row["waiting_s"] + row["transfer_s"] + row["software_s"])
+    low, high = row["interval_parts"]["replay"]
+    assert low < 1.0 < high, "the ranges of the published figures"
+    assert row["estimators"]["simulation"]["time_s"] is None
+    other = predicted(study, "--network", "ethernet-10g")
+    assert other["network"]["name"] == "ethernet-10g"
+    assert other["counts"][-1]["comm_s"] >= row["comm_s"]
+    assert predicted(study, "--estimator", "typical")["network"] == result["network"]
+
+
+def test_a_replay_here_stays_beside_a_typical_cluster(study: Study, replays: list[int]) -> None:
+    predicted(study)
+    for n in (2, 4, 8, 16):
+        put(study, n, representative=False, why_not_representative="ranks share cores")
+    result = predicted(study)
+    assert result["estimator"] == "typical" and replays == []
+    assert "not taken: simulation: n=2: ranks share cores" in result["estimator_why"]
+    other = result["counts"][-1]["estimators"]["simulation"]
+    assert other["time_s"] is not None and other["why_not"] == "ranks share cores"
+    assert result["counts"][-1]["interval_parts"]["model"] is None
+
+
+def test_a_replay_that_tells_comes_before_a_typical_cluster(
+    study: Study, replays: list[int]
+) -> None:
+    predicted(study)
+    put(study, 16)
+    result = predicted(study)
+    assert replays == [2, 4, 8] and result["estimator"] == "simulation"
+    asked = predicted(study, "--network", "slingshot")
+    assert asked["estimator"] == "typical" and asked["network"]["name"] == "slingshot"
+    assert asked["counts"][-1]["interval_parts"]["model"] is None, "another network says nothing"
+
+
+def test_costs_between_two_hosts_come_before_a_typical_cluster(
+    study: Study, replays: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_machine(study.root / "machine.json", hosts=["n0", "n0"])
+    assert predicted(study)["estimator"] == "typical", "one host is no network"
+    file = tmp_path / "there.json"
+    put_machine(file)
+    result = predicted(study, "--network", str(file))
+    assert result["estimator"] == "machine" and replays == []
+    assert result["network"] == {"name": "box", "label": "n0, n1", "source": "measured"}
     put_machine(study.root / "machine.json")
-    result = predicted(study, "--no-replay")
-    assert replays == [] and result["estimator"] == "machine"
-    assert {row["estimator"] for row in result["counts"]} == {"machine"}
+    for words in ((), ("--no-replay",)):
+        result = predicted(study, *words)
+        assert replays == [] and result["estimator"] == "machine"
+        assert {row["estimator"] for row in result["counts"]} == {"machine"}
     row = result["counts"][-1]
     # ten turns of a message each way of 4 KiB and an allreduce among 16
     assert 10 * 3e-6 < row["comm_s"] < 10 * 100e-6
-    assert row["comm_s"] == pytest.approx(row["waiting_s"] + row["transfer_s"] + row["software_s"])
     assert row["compute_s"] == pytest.approx(10 * ts.x_of(CELLS, 16) * 0.3e-9, rel=0.1)
-    assert row["estimators"]["simulation"]["time_s"] is None
 
 
 def test_replays_that_are_out_of_date_are_not_read(study: Study, replays: list[int]) -> None:
     put_machine(study.root / "machine.json")
-    predicted(study)
+    predicted(study, *HOSTS)
     for n in (4, 16):
         study.scaled_path(n).touch()
     result = predicted(study, "--no-replay")
     rows = {row["n"]: row["estimators"]["simulation"] for row in result["counts"]}
     assert rows[2]["time_s"] is not None and rows[16]["time_s"] is None
     assert "older than the scaled trace" in rows[4]["why_not"]
-    predicted(study)
+    predicted(study, *HOSTS)
     assert replays == [2, 4, 8, 16, 4, 16]
 
 
-def test_where_nothing_can_be_launched_the_machine_stands_in(
-    study: Study, replays: list[int], monkeypatch: pytest.MonkeyPatch,
+def test_the_curve_keeps_its_counts(
+    study: Study, replays: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert counts_of(predicted(study, counts="16,32")) == [2, 4, 8, 16, 32]
+    result = predicted(study, "--network", "slingshot", counts="64")
+    assert counts_of(result) == [2, 4, 8, 16, 32, 64]
+    assert "predicted again with them: 16, 32 (--only leaves them out)" in capsys.readouterr().err
+    assert {row["estimator"] for row in result["counts"]} == {"typical"}
+    assert result["network"]["name"] == "slingshot", "one network for all of it"
+    assert counts_of(predicted(study, "--only", counts="64")) == [2, 4, 8, 64]
+    assert counts_of(predicted(study, counts="4")) == [2, 4, 8, 64]
+    capsys.readouterr()
+    study.prediction_path.write_text("{}")
+    assert counts_of(predicted(study, counts="32")) == [2, 4, 8, 32]
+    assert "its counts are not predicted again" in capsys.readouterr().err
+
+
+def before_and_after(study: Study, *words: str, counts: str = "16") -> int:
+    """Run p3s predict, which must leave everything as it was; return its exit code."""
+    def files() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in study.root.rglob("*")}
+
+    there = files()
+    code = run(["predict", str(study.root), "-n", counts, *words])
+    assert files() == there
+    return code
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--network", "token-ring"], "neither a file nor one of ethernet-100g, ethernet-10g"),
+    (["--network", "BROKEN"], "name is missing"),
+    (["--network", "ONE-HOST"], "no messages between two hosts"),
+    (["--estimator", "machine"], "p3s machine measure"),
+    (["--estimator", "simgrid"], "estimator simgrid"),
+    (["--collectives", "allreduce=magic"], "no algorithm 'magic'"),
+    (["--machine", "NONE"], "not there"),
+    (["--machine", "ONE-HOST"], "p3s machine measure -o"),
+])
+def test_what_is_missing_is_said_before_anything_is_written(
+    study: Study, tmp_path: Path, words: list[str], said: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("p3s.cli.pipeline._no_launch", lambda _: "no mpiexec on PATH")
-    assert run(["predict", str(study.root), "-n", "16"]) == 1
-    assert "nothing can be replayed here: no mpiexec on PATH" in capsys.readouterr().err
-    put_machine(study.root / "machine.json")
-    assert run(["predict", str(study.root), "-n", "16", "--estimator", "thesis"]) == 1
-    capsys.readouterr()
-    assert predicted(study)["estimator"] == "machine" and replays == []
-    assert "costs between two ranks stand in" in capsys.readouterr().err
+    (tmp_path / "broken.json").write_text('{"schema": "p3s.cluster", "schema_version": 1}')
+    put_machine(tmp_path / "one.json", hosts=["n0", "n0"])
+    names = {"BROKEN": "broken.json", "ONE-HOST": "one.json", "NONE": "none.json"}
+    words = [str(tmp_path / names[word]) if word in names else word for word in words]
+    assert before_and_after(study, *words) in (1, 2)
+    assert said in capsys.readouterr().err
+    new = tmp_path / "new"
+    launch = ["--from", "2,4,8", "--", "mpiexec", "-n", "{np}", sys.executable, "none.py"]
+    assert run(["predict", str(new), "-n", "16", *words, *launch]) in (1, 2)
+    assert said in capsys.readouterr().err and not new.exists()
+
+
+def test_a_launch_that_cannot_be_is_said_before_anything_is_written(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def no_mpi(_: Any) -> Any:
+        raise P3SError("no mpiexec on PATH")
+
+    monkeypatch.setattr("replay.launch.launcher.find_mpi", no_mpi)
+    for words in (HOSTS, ("--estimator", "thesis")):
+        assert before_and_after(study, *words) == 1
+        said = capsys.readouterr().err
+        assert "nothing can be replayed here: no mpiexec on PATH" in said and "--network" in said
+    assert predicted(study)["estimator"] == "typical", "which launches nothing"
+    new = tmp_path / "new"
+    for words, said in ((["--from", "2,4"], "2 process counts, the model needs 3"),
+                        (["--from", "2,4,8"], "none")):
+        program = str(tmp_path / "none")
+        assert run(["predict", str(new), "-n", "16", *words, "--", "mpiexec", "-n", "{np}",
+                    program]) in (1, 2)
+        assert said in capsys.readouterr().err and not new.exists()
+
+
+def test_room_on_the_disk_is_looked_at(
+    study: Study, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    used = shutil.disk_usage(study.root)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: used._replace(free=17 << 20))
+    assert predicted(study)["estimator"] == "typical"
+    assert before_and_after(study, counts="1000000") == 1
+    assert "17 MiB are free, the scaled trace of 1000000 processes needs" in capsys.readouterr().err
+    monkeypatch.setattr("shutil.disk_usage", lambda _: used._replace(free=1 << 20))
+    assert before_and_after(study) == 1
+    assert "1 MiB are free" in capsys.readouterr().err
 
 
 def test_for_another_machine_its_messages_are_taken(
@@ -153,7 +294,11 @@ def test_for_another_machine_its_messages_are_taken(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--estimator", "guess"], "there are auto, simulation, machine, simgrid and thesis"),
+        (["--estimator", "guess"],
+         "there are auto, simulation, machine, simgrid, typical and thesis"),
+        (["--estimator", "thesis", "--network", "slingshot"], "leave one of them out"),
+        (["--hosts", "n0", "--network", "slingshot"], "leave one of them out"),
+        (["--estimator", "typical", "-n", "99999999"], "more than"),
         (["--estimator", "thesis", "--no-replay"], "rests on a replay"),
         (["--estimator", "simulation", "--no-replay"], "rests on a replay"),
     ],
@@ -174,7 +319,7 @@ def test_an_estimator_that_fails_says_why_and_the_others_go_on(
 
     put_machine(study.root / "machine.json")
     monkeypatch.setattr("p3s.predict.estimators.machine.communication", broken)
-    result = predicted(study)
+    result = predicted(study, *HOSTS)
     assert result["estimator"] == "simulation"
     assert result["counts"][-1]["estimators"]["machine"]["why_not"] == "machine: no loop ends"
     assert run(["predict", str(study.root), "-n", "16", "--no-replay"]) == 1

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_predictions import made_prediction
+from made_predictions import made_prediction, reason
 
 from p3s import Prediction
 from p3s.cli.main import run
 from p3s.errors import P3SError, UsageError
 from p3s.predict import saved
 from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS
+from p3s.report.charts.curves import efficiency_chart, speedup_chart
 from p3s.report.compare import as_text, compare
 from p3s.report.notebook import fragment
 from p3s.report.pictures import FORMATS, PLOTS, format_of, size_of, write_picture
@@ -87,7 +88,7 @@ def hostile(data: Json) -> Json:
     for limit, name in zip(made["limits"], NAMES, strict=False):
         limit.update(name=name, text=name)
     made.update(estimator=NAMES[0], estimator_why=NAMES[1], interval_how=NAMES[3], notes=NAMES,
-                low_confidence=NAMES[:5], not_representative=NAMES, not_modelled=NAMES,
+                reasons=[reason(name, name, name) for name in NAMES], not_modelled=NAMES,
                 verdict_share={name: {"events": 0.1} for name in NAMES})  # fmt: skip
     return made
 
@@ -176,7 +177,7 @@ def test_every_format_and_the_same_bytes_again(tmp_path: Path, name: str, kind: 
 
 def test_the_picture_beside_the_report(tmp_path: Path) -> None:
     for name in ("usual", "partial, one point", "200 counts"):
-        write_png(points_of(MADE[name]), tmp_path / "speedup.png")
+        write_png(MADE[name], tmp_path / "speedup.png")
         assert (tmp_path / "speedup.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -202,7 +203,7 @@ def test_what_a_notebook_shows_is_static(name: str) -> None:
     page = _Tags(Prediction.of(MADE[name])._repr_html_())
     assert set(page.tags) <= {
         "div", "p", "b", "svg", "title", "line", "text", "polygon", "polyline", "rect", "circle",
-        "table", "thead", "tbody", "tr", "th", "td",
+        "table", "thead", "tbody", "tr", "th", "td", "path",
     }  # fmt: skip
     assert not {attr for attr in page.attributes if attr.startswith("on")}
     assert not page.attributes & {"href", "src", "style", "xlink:href"}
@@ -269,7 +270,7 @@ def test_the_terminal_counts_what_it_leaves_out() -> None:
 def test_marks_in_the_terminal() -> None:
     text = render(MADE["shared cores"])
     assert "(...) measured, but not representative" in text and "*     rests on" in text
-    assert text.startswith("Not representative: ")
+    assert text.startswith("There is no trustworthy prediction: communication was not measured as")
     assert "(...)" not in render(MADE["usual"]) and "rests on" not in render(MADE["usual"])
     assert "unknown" in render(MADE["partial"])
 
@@ -334,3 +335,61 @@ def test_options_that_do_not_fit_write_nothing(tmp_path: Path, options: list[str
     before = sorted(study.root.iterdir())
     assert run(["report", str(study.root), *options]) == 2
     assert sorted(study.root.iterdir()) == before
+
+
+# ---- what is not to be trusted ---------------------------------------------------------------
+WARNED = made_prediction(reasons=[reason("superlinear", "the efficiency is 300 %", "trace again")])
+
+
+@pytest.mark.parametrize("plot", PLOTS)
+def test_pictures_say_that_they_are_not_to_be_trusted(plot: str, tmp_path: Path) -> None:
+    """The words stand in the picture and it is hatched; neither is so of one that is trusted."""
+    for made, warned in ((WARNED, True), (MADE["usual"], False)):
+        write_picture(made, plot, tmp_path / "x.svg")
+        text = (tmp_path / "x.svg").read_text()
+        assert ("There is no trustworthy prediction: an efficiency is above" in text) is warned
+        assert ("<pattern" in text) is warned, "hatching"
+
+
+def test_charts_and_notebooks_say_so_too() -> None:
+    words = "There is no trustworthy prediction: an efficiency is above what can be believed."
+    for draw in (speedup_chart, efficiency_chart):
+        chart = draw(WARNED)
+        assert words.split(":")[0] in chart and 'class="hatch"' in chart and "untrusted" in chart
+        assert "hatch" not in draw(MADE["usual"]) and "trustworthy" not in draw(MADE["usual"])
+    page = Prediction.of(WARNED)._repr_html_()
+    assert page.startswith(f"<div><p><b>{words}</b></p><p>superlinear: the efficiency is 300 %; "
+                           "trace again</p><p>Taken as they are, the figures say: from 4")
+    assert page.count("<path") == 1 and page.count("There is no trustworthy prediction") == 2
+    assert "<path" not in Prediction.of(MADE["usual"])._repr_html_()
+
+
+def test_a_hatching_can_be_seen_where_an_interval_is_narrow() -> None:
+    from p3s.report.curve import HATCH_HEIGHT, hatching
+
+    (first, *_), single = hatching([(0.0, 50.0, 50.0), (70.0, 50.0, 50.0)]), hatching([(9, 5, 6)])
+    bottom, top = (float(word) for word in re.findall(r" (\d+\.\d)", first))
+    assert bottom - top == pytest.approx(HATCH_HEIGHT) and single
+
+
+def test_a_terminal_gives_every_reason_with_its_advice() -> None:
+    text = render(made_prediction(reasons=[
+        reason("superlinear", "the efficiency is 300 %", "trace 4 again"),
+        reason("wide", "the run time at 512 processes is not known", "measure messages"),
+        reason("shared-cores", "ranks shared cores", "trace with more cores", False)]))  # fmt: skip
+    head, _, below = text.partition("\n\n")
+    assert head.splitlines()[0].startswith("There is no trustworthy prediction: an efficiency")
+    assert "superlinear: the efficiency is 300 %\n    what to do: trace 4 again" in head
+    assert "wide: the run time at 512" in head and "shared cores" not in head
+    assert below.startswith("Taken as they are, the figures say: from 4 to 512 processes")
+    assert "mind: ranks shared cores\n    what to do: trace with more cores" in below
+
+
+def test_an_interval_that_says_nothing_is_not_shown_as_if_it_did() -> None:
+    made = made_prediction((4, 8))
+    for row in made["counts"]:
+        row.update(low_s=row["time_s"] / 3, high_s=row["time_s"] * 12, time_from="model")
+    text = render(made)
+    assert "unknown (36x)" in text and "4.46 s to" not in text
+    assert "(not known within a factor of 36)" in render(
+        {**made, "counts": made["counts"][1:], "baseline_n": 8})

@@ -12,6 +12,7 @@ from typing import Any
 import corpus
 import models
 import pytest
+from made_predictions import reason
 from report_studies import HOSTILE, put_study, shown
 
 from p3s.characterize.phases import phases_json
@@ -71,7 +72,7 @@ def prediction(**more: Any) -> dict[str, Any]:
     ]
     return {
         "schema": "p3s.prediction",
-        "schema_version": 2,
+        "schema_version": 3,
         "counts": rows,
         "baseline_n": 2,
         "knee": 64,
@@ -79,7 +80,7 @@ def prediction(**more: Any) -> dict[str, Any]:
         "unknown_share": 0.0,
         "verdict_share": {"exact": {"events": 1.0, "bytes": 1.0, "work": 1.0}},
         "notes": [],
-        "low_confidence": [],
+        "reasons": [],
         **more,
     }
 
@@ -141,7 +142,7 @@ def test_report_is_one_offline_page_with_the_numbers(tmp_path: Path) -> None:
         "messages: 11 of 12 equal, 13 predicted",
         "weights: 1 of 2",
         "8.00x",
-        "largest 25.0 %",
+        "in the worst phase by 25.0 %",
         "(30.0 s)",
         "sweep",
         "Phase 1: Irecv+Isend+Waitall+Allreduce",
@@ -166,7 +167,8 @@ def test_hostile_names_stay_text(tmp_path: Path, name: str) -> None:
     for item in model["items"]:
         item["op"], item["why"] = name, [name]
     model["next"] = [{"n": 36, "dims": [6, 6], "why": name}]
-    result = prediction(notes=[name], low_confidence=[name], verdict_share={name: {"events": 1.0}})
+    result = prediction(notes=[name], reasons=[reason(name, name, name)],
+                        verdict_share={name: {"events": 1.0}})  # fmt: skip
     for entry in result["counts"]:
         entry["phases"][0]["name"] = name
     command = ["mpiexec", "-n", "{np}", "./app", name.encode("utf-8", "replace").decode()]
@@ -194,7 +196,7 @@ def test_any_number_of_counts_and_phases(tmp_path: Path, size: int) -> None:
     assert len(view.phases) == min(size, 200)
     if size > 200:
         assert "100 more phases with 33.3 %" in view.phases_cut
-    write_png(view.points, study.speedup_png_path)
+    write_png(view.prediction, study.speedup_png_path)
     assert study.speedup_png_path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert render(prediction(counts=rows))
 
@@ -206,7 +208,7 @@ def test_unknown_intervals_are_drawn_without_a_band(tmp_path: Path) -> None:
     text = render_html(view)
     assert "<polygon" not in text and "no interval is known" in text
     assert "unknown" in render(prediction(counts=rows))
-    write_png(view.points, tmp_path / "x.png")
+    write_png(view.prediction, tmp_path / "x.png")
 
 
 def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
@@ -227,7 +229,7 @@ def test_zero_times_do_not_break_the_report(tmp_path: Path) -> None:
     assert [row.cells[1].strip() for row in view.counts.rows] == ["0 s"] * 3
     assert [(p.speedup, p.model) for p in view.points] == [(0.0, None)] * 3
     assert view.phases == [] and "0.0 %" in view.verdict
-    write_png(view.points, tmp_path / "x.png")
+    write_png(view.prediction, tmp_path / "x.png")
     assert (tmp_path / "x.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
@@ -293,15 +295,25 @@ def test_verdict_sentence() -> None:
 
 
 def test_verdict_of_doubtful_times_says_so_first_and_names_no_knee() -> None:
-    rows = prediction()["counts"]
-    rows[-1] = {**rows[-1], "model_representative": False}
-    text = verdict_of(prediction(counts=rows))
-    assert text.startswith("Not representative: from 2 to 64 processes")
+    shared = reason("not-representative", "at 64 processes ranks shared cores", "take more nodes")
+    text = verdict_of(prediction(reasons=[shared, reason("superlinear", "it is 300 %")]))
+    assert text.startswith(
+        "There is no trustworthy prediction: communication was not measured as in a run, and an "
+        "efficiency is above what can be believed. To get one: take more nodes. Taken as they are, "
+        "the figures say: from 2 to 64 processes")
     assert "Efficiency" not in text and "50 %" not in text
-    one = [row(4, 1.0, 1.0, model_representative=False)]
-    assert verdict_of(prediction(counts=one)).startswith("Not representative: at 4 processes")
-    rows[-1]["time_from"] = "measured"
-    assert not verdict_of(prediction(counts=rows)).startswith("Not")
+    one = [row(4, 1.0, 1.0)]
+    assert "say: at 4 processes" in verdict_of(prediction(counts=one, reasons=[shared]))
+    mind = prediction(reasons=[{**shared, "untrustworthy": False}])
+    assert verdict_of(mind).startswith("From 2 to 64 processes")
+
+
+def test_a_typical_network_is_named() -> None:
+    network = {"name": "eth10", "label": "10 Gbit/s Ethernet cluster", "source": "typical"}
+    text = verdict_of(prediction(network=network))
+    assert ", for a typical 10 Gbit/s Ethernet cluster." in text
+    assert "typical" not in verdict_of(prediction(network={**network, "source": "measured"}))
+    assert "typical" not in verdict_of(prediction(network=None))
 
 
 def test_points_of_the_curve() -> None:
@@ -365,7 +377,8 @@ def test_control_characters_become_visible() -> None:
 def test_what_is_not_representative_is_marked(tmp_path: Path) -> None:
     rows = prediction()["counts"]
     rows[2]["model_representative"] = False
-    result = prediction(counts=rows, not_representative=["4 ranks shared 2 cores"])
+    shared = reason("shared-cores", "4 ranks shared 2 cores", "", False)
+    result = prediction(counts=rows, reasons=[shared])
     text = render(result)
     assert "1.00 s*" in text and "(30.0 s)" in text and "8.00 s*" not in text
     assert "rests on communication that is not representative" in text

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_predictions import made_prediction
+from made_predictions import made_prediction, reason
 
 from p3s.errors import Damaged, P3SError
 from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS, Prediction, read_prediction
@@ -20,7 +20,7 @@ from p3s.schemas import first_problem, load_schema
 from p3s.schemas.check import CHECKED, TOLD
 from p3s.study import Study
 
-SCHEMA = load_schema("prediction-2")
+SCHEMA = load_schema("prediction-3")
 
 MADE = {
     "usual": made_prediction(),
@@ -195,11 +195,12 @@ def test_load_takes_a_study_or_a_file_and_save_gives_it_back(tmp_path: Path) -> 
 
 def test_an_older_version_names_the_command(tmp_path: Path) -> None:
     path = tmp_path / "prediction.json"
-    path.write_text(json.dumps({**MADE["usual"], "schema_version": 1}))
-    with pytest.raises(P3SError, match="older P3S; make it again: p3s predict .* -n COUNTS"):
-        Prediction.load(path)
-    path.write_text(json.dumps({**MADE["usual"], "schema_version": 3}))
-    with pytest.raises(P3SError, match="version 3"):
+    for version in (1, 2):
+        path.write_text(json.dumps({**MADE["usual"], "schema_version": version}))
+        with pytest.raises(P3SError, match="older P3S; make it again: p3s predict .* -n COUNTS"):
+            Prediction.load(path)
+    path.write_text(json.dumps({**MADE["usual"], "schema_version": 4}))
+    with pytest.raises(P3SError, match="version 4"):
         Prediction.load(path)
 
 
@@ -207,7 +208,7 @@ def test_values_by_count_and_as_columns() -> None:
     made = Prediction.of(MADE["usual"])
     assert made.counts == (4, 8, 16, 32, 64, 128, 256, 512)
     assert made.at(64)["n"] == 64
-    with pytest.raises(P3SError, match=r"100 processes are not in the prediction; it has 4, 8"):
+    with pytest.raises(P3SError, match=r"100 is not among the counts of the prediction"):
         made.at(100)
     columns = made.columns()
     assert tuple(columns) == COUNT_COLUMNS and columns["n"] == list(made.counts)
@@ -222,6 +223,7 @@ def test_repr_is_one_line() -> None:
     text = repr(Prediction.of(MADE["usual"]))
     assert re.fullmatch(r"Prediction\(4 to 512 processes, 8 counts, 5 phases, speedup 33\.3 "
                         r"\(29\.\d+ to 3\d\.?\d*\), estimator 'simulation'\)", text)  # fmt: skip
-    doubtful = made_prediction((8,), low_confidence=["why"], estimator="\x1b\n" * 99)
-    assert "low confidence" in repr(Prediction.of(doubtful))
+    doubtful = made_prediction((8,), reasons=[reason("wide", "why")], estimator="\x1b\n" * 99)
+    assert "not trustworthy" in repr(Prediction.of(doubtful))
+    assert "Prediction(8 processes, 1 count, 5 phases" in repr(Prediction.of(doubtful))
     assert repr(Prediction.of(doubtful)).isprintable() and len(repr(Prediction.of(doubtful))) < 200

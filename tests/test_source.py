@@ -5,6 +5,7 @@ The programs print their own return addresses, as a capture has them, beside fun
 
 from __future__ import annotations
 
+import lzma
 import os
 import random
 import shutil
@@ -198,6 +199,66 @@ def test_debug_information_in_a_file_of_its_own(tmp_path: Path) -> None:
     assert [(places[f].function, places[f].line) for f, _, _ in truth] == [t[1:] for t in truth]
 
 
+def test_debug_information_of_another_build_is_not_taken(tmp_path: Path) -> None:
+    if shutil.which("objcopy") is None:
+        pytest.skip("no objcopy")
+    for build_id in ("--build-id=none", "--build-id=sha1"):
+        folder = tmp_path / build_id[-4:]
+        folder.mkdir()
+        program, truth = build(folder, "-g", "-O2", link=(f"-Wl,{build_id}",))
+        compile_(folder, "--only-keep-debug", "program", "program.debug", tool="objcopy")
+        link = ("--strip-all", "--add-gnu-debuglink=program.debug", "program")
+        compile_(folder, *link, tool="objcopy")
+        lines = {f: line for f, _, line in truth if f.startswith("program")}
+        assert {f: places_of(program, truth)[0][f].line for f in lines} == lines
+        (folder / "program.c").write_text("/* one line more */\n" + PROGRAM)
+        compile_(
+            folder, "-g", "-O2", f"-Wl,{build_id}", "program.c", "note.o", "-o", "other", "-L.",
+            "-lown", "-ldl", "-rdynamic",
+        )  # fmt: skip
+        compile_(folder, "--only-keep-debug", "other", "program.debug", tool="objcopy")
+        assert {places_of(program, truth)[0][f].line for f in lines} == {0}
+
+
+def test_symbols_that_a_stripped_file_carries_compressed(tmp_path: Path) -> None:
+    if shutil.which("objcopy") is None:
+        pytest.skip("no objcopy")
+    program, truth = build(tmp_path, "-O2")
+    compile_(tmp_path, "--only-keep-debug", "libown.so", "mini", tool="objcopy")
+    (tmp_path / "mini.xz").write_bytes(lzma.compress((tmp_path / "mini").read_bytes()))
+    carried = ("--strip-all", "--add-section", ".gnu_debugdata=mini.xz", "libown.so")
+    compile_(tmp_path, *carried, tool="objcopy")
+    places, _ = places_of(program, truth)
+    assert [places[f].function for f, _, _ in truth if f.startswith("libown")] == [
+        "hidden", "in_library"
+    ]  # fmt: skip
+    (tmp_path / "mini.xz").write_bytes(b"no xz")
+    compile_(tmp_path, "--remove-section", ".gnu_debugdata", *carried, tool="objcopy")
+    places, _ = places_of(program, truth)
+    assert [places[f].function for f, _, _ in truth if f.startswith("libown")] == ["", "in_library"]
+
+
+def test_what_a_library_of_the_system_lacks_is_not_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody compiles it anew, and functions around those without a name are shown."""
+    program, truth = build(tmp_path, "-O2", link=("-s",))
+    monkeypatch.setattr(Modules, "of_system", staticmethod(lambda path: "libown" in path.name))
+    assert all(note.startswith("program: ") for note in places_of(program, truth)[1])
+    monkeypatch.setattr(Modules, "of_system", staticmethod(lambda path: True))
+    hidden = [row for row in truth if row[1] == "hidden"]
+    assert places_of(program, hidden)[1] == [
+        "libown.so: its calls are addresses, as it has no symbols for them; install its debug "
+        "symbols to see functions"
+    ]
+
+
+def test_what_came_with_the_system() -> None:
+    assert Modules.of_system(Path("/usr/lib/libpetsc.so.3")) and Modules.of_system(Path("/bin/sh"))
+    assert not Modules.of_system(Path("/usr/local/lib/libown.so"))
+    assert not Modules.of_system(Path("/home/me/build/libown.so"))
+
+
 def test_a_changed_program_is_said_once_and_never_guessed(tmp_path: Path) -> None:
     program, truth = build(tmp_path, "-g", "-O2")
     traced_ns = program.stat().st_mtime_ns + 10**9
@@ -244,6 +305,7 @@ def test_modules_are_found_by_program_link_home_and_directory(
     assert lines(Modules(["mpiexec", "./run.sh"], more=[tmp_path])) == wanted
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     assert lines(Modules(["mpiexec", "program"])) == wanted
+    assert lines(Modules(["mpiexec", "./run.sh"])) == wanted, "a script starts it"
     monkeypatch.setenv("PATH", "/nowhere")
     places, notes = resolve(frames, Modules(["mpiexec", "program"]))
     assert notes == [
@@ -294,6 +356,8 @@ def test_files_that_are_no_programs_are_one_sentence(tmp_path: Path) -> None:
         ("main._omp_fn.3", "main"),
         ("inner.0", "inner"),
         ("__libc_start_main", "__libc_start_main"),
+        ("solve@@LIB_1.2", "solve"),
+        ("_ZN4Comm4sendEi@LIB_1", "Comm::send"),
         ("_", "_"),
         ("_Znot mangled", "_Znot mangled"),
     ],
@@ -386,6 +450,19 @@ def test_python_frames_are_what_they_say() -> None:
     assert shown(frames) == frames[1:]
     assert [str(each) for each in stack(frames, {})] == ["step script.py:5", "<module> script.py:9"]
     assert resolve(shown(frames), Modules()) == ({f: parse(f) for f in frames[1:]}, [])
+
+
+def test_libraries_below_an_extension_module_are_shown() -> None:
+    extension = ["PETSc.cpython-311-x86_64-linux-gnu.so+0x1", "libpython3.11.so.1.0+0x2"]
+    script = ["run.py:solve:5", "run.py:<module>:9"]
+    library = ["libpetsc.so.3+0x1", "libpetsc.so.3+0x2"]
+    assert shown([*library, *extension, *script]) == [*library, *script]
+    assert shown([*extension, *script]) == script
+    assert shown([*library, *extension[:1], extension[0], extension[1], *script]) == [
+        *library, *script
+    ]  # fmt: skip
+    # one extension module that calls another is no library
+    assert shown(["MPI.abi3.so+0x1", *extension, *script]) == script
 
 
 def test_the_import_system_is_not_shown() -> None:

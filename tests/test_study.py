@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3s.errors import P3SError, UsageError
+from p3s.export.place import new_directory, new_file
 from p3s.study import SCHEMA_VERSION, Study, read_json, write_bytes, write_json
 from p3s.words import differing
 
@@ -207,6 +209,55 @@ def test_partial_runs_do_not_count(tmp_path: Path) -> None:
     assert study.counts() == []
 
 
+def characterized(tmp_path: Path, *counts: int) -> Study:
+    """Make a study with a run and a signature per count."""
+    study = Study.create(tmp_path / "s", COMMAND)
+    for n in counts:
+        put_run(study, n)
+        write_json(study.signature_path(n), artefact("signature"))
+    return study
+
+
+def test_counts_that_are_left_out_keep_their_runs(tmp_path: Path) -> None:
+    study = characterized(tmp_path, 2, 4, 8)
+    study.update(without=[2])
+    assert study.counts() == study.signature_counts() == [4, 8]
+    assert study.complete_counts() == [2, 4, 8] and study.left_out() == [2]
+    assert [run.np for run in study.runs()] == [2, 4, 8]
+    study.update(without=[])
+    assert study.counts() == study.signature_counts() == [2, 4, 8]
+
+
+def test_runs_that_were_deleted_are_noticed(tmp_path: Path) -> None:
+    study = characterized(tmp_path, 2, 4, 8)
+    put_run(study, 8, 1)
+    for gone in (study.runs_dir(2), study.runs_dir(8, 1)):
+        shutil.rmtree(gone)
+    for _ in range(2):  # also after the list of runs was written again
+        assert study.counts() == study.signature_counts() == [4, 8]
+        assert study.gone_counts() == [2]
+        study.update(trips={})
+    status = {row["dir"]: row["status"] for row in study.manifest()["runs"]}
+    assert status == {"runs/np0002.r0": "gone", "runs/np0004.r0": "complete",
+                      "runs/np0008.r0": "complete", "runs/np0008.r1": "gone"}  # fmt: skip
+    study.manifest_path.unlink()
+    assert Study.open(study.root).signature_counts() == [4, 8]
+    put_run(study, 2)
+    assert study.counts() == study.signature_counts() == [2, 4, 8] and not study.gone_counts()
+    shutil.rmtree(study.root / "runs")
+    assert study.signature_counts() == [] and study.gone_counts() == [2, 4, 8]
+
+
+def test_counts_the_program_refused_are_known(tmp_path: Path) -> None:
+    study = characterized(tmp_path, 4, 9)
+    for path in (study.runs_dir(6), study.validate_run_dir(5), study.runs_dir(9, 1)):
+        (path.parent / f"{path.name}.failed").mkdir(parents=True)
+    assert study.failed_counts() == [5, 6]
+    put_run(study, 6)
+    write_json(study.validate_run_dir(5) / "run.json", artefact("run", status="complete"))
+    assert study.failed_counts() == []
+
+
 def test_failed_run_leaves_the_earlier_one(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "s", COMMAND)
     place = put_run(study, 2)
@@ -248,10 +299,22 @@ def test_damaged_commands_are_refused(tmp_path: Path) -> None:
         study.command()
 
 
-def test_artefacts_are_private(tmp_path: Path) -> None:
-    write_bytes(tmp_path / "new" / "x", b"1")
-    assert (tmp_path / "new").stat().st_mode & 0o077 == 0
-    assert (tmp_path / "new" / "x").stat().st_mode & 0o077 == 0
+@pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
+def test_study_follows_the_umask(tmp_path: Path, umask: int) -> None:
+    """A group that may read what its members write can read their reports."""
+    before = os.umask(umask)
+    try:
+        study = Study.create(tmp_path / "new" / "study", COMMAND)
+        put_run(study, 2)
+        write_bytes(study.report_path, b"1")
+        with new_directory(study.root / "export") as directory, \
+                new_file(directory / "x.goal") as file:
+            file.write("1")
+    finally:
+        os.umask(before)
+    made = {path: path.stat().st_mode & 0o777 for path in (tmp_path / "new").rglob("*")}
+    assert len(made) == 8
+    assert all(mode == (0o777 if path.is_dir() else 0o666) & ~umask for path, mode in made.items())
 
 
 def with_runs(root: Path, *commands: list[str]) -> Study:

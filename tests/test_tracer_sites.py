@@ -9,6 +9,9 @@ import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi, trace
 
 from p3s.trace import RunTrace
+from p3s.trace.callpath import call_path
+from p3s.trace.modules import Modules
+from p3s.trace.source import resolve, stack
 
 pytestmark = [
     pytest.mark.mpi,
@@ -111,3 +114,45 @@ def test_a_program_may_be_removed_while_it_runs(tmp_path: Path) -> None:
     program = compile_c(source, tmp_path / "removed")
     run = trace([str(program)], 1, tmp_path / "run")
     assert {site.frames[0].split("+")[0] for site in run.sites} == {"removed"}
+
+
+#: A library whose calls are made in functions that nobody else sees; one entry has a version.
+LIBRARY = """
+    #include <mpi.h>
+    #define NO_TAIL_CALL __asm__ volatile("" ::: "memory")
+    #define NOT_INLINED __attribute__((noinline))
+    static NOT_INLINED void deepest(void) { MPI_Barrier(MPI_COMM_WORLD); NO_TAIL_CALL; }
+    NOT_INLINED void library_dot(void) { deepest(); NO_TAIL_CALL; }
+    static NOT_INLINED void hidden(int k)
+    {
+        if (k) library_dot(); else deepest();
+        NO_TAIL_CALL;
+    }
+    __asm__(".symver solve_1, library_solve@@V_1");
+    void solve_1(int k) { hidden(k); NO_TAIL_CALL; }
+"""
+
+
+def test_calls_in_a_stripped_library_show_its_entry_and_the_program(tmp_path: Path) -> None:
+    (tmp_path / "map").write_text("V_1 { global: library_*; local: *; };\n")
+    compile_c(LIBRARY, tmp_path / "libsolve.so.3", "-shared", "-fPIC", "-s", "-O1",
+              "-fno-ipa-cp", f"-Wl,--version-script={tmp_path / 'map'},-soname,libsolve.so.3")
+    program = compile_c(
+        "#include <mpi.h>\nvoid library_solve(int);\n"
+        "static __attribute__((noinline)) void step(int k)\n{\n    library_solve(k);\n"
+        '    __asm__ volatile("" ::: "memory");\n}\n'
+        "int main(int argc, char **argv)\n{\n    MPI_Init(&argc, &argv);\n"
+        "    for (int k = 0; k < 2; k++)\n        step(k);\n    MPI_Finalize();\n}\n",
+        tmp_path / "app", str(tmp_path / "libsolve.so.3"), "-Wl,-rpath,$ORIGIN",
+    )  # fmt: skip
+    run = trace([str(program)], 2, tmp_path / "run")
+    places, notes = resolve([f for s in run.sites for f in s.frames], Modules([str(program)]))
+    assert all("libsolve.so.3" in note for note in notes)
+    shown = []
+    for call in run.calls:
+        if call.op == "MPI_Barrier":
+            path = call_path(stack(run.sites[call.site].frames, places))
+            assert path is not None
+            shown.append([path.place, *path.callers()])
+    assert shown == [["library_solve", "step app.c:5"],
+                     ["library_dot", "library_solve", "step app.c:5"]]  # fmt: skip

@@ -27,7 +27,8 @@ def times_of_study(study: Study) -> Times:
 
     runs: list[RunTime] = []
     shared: set[int] = set()
-    for np in sorted({run.np for run in study.runs()} | {run.np for run in study.timed_runs()}):
+    counts = {run.np for run in [*study.runs(), *study.timed_runs()]}
+    for np in sorted(counts - set(study.left_out())):
         for record in study.timed_runs(np) or study.runs(np):
             if record.status != "complete":
                 runs.append(RunTime(np, None, record.rep, why=f"{record.path.name}: ended early"))

@@ -6,6 +6,7 @@ time of a run is matched to the signature by rank and by the two places a segmen
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -267,7 +268,8 @@ def _times_from(data: dict[str, Any], table_path: Path) -> Times:
 
 
 def stale(study: Study, np: int) -> bool:
-    """Tell whether times are missing or older than the signature or a run they come from."""
+    """Tell whether times are missing, older than the signature or a run they come from, or from a
+    run that was deleted."""
     path, signature = study.times_path(np), study.signature_path(np)
     if not signature.exists():
         return False
@@ -283,4 +285,13 @@ def stale(study: Study, np: int) -> bool:
         units = {run.info.get("work_unit", clock.CPU) for run in own}
         return bool(timed) or bool(units & set(clock.TIMES))
     inputs = [signature, *(run.path / "run.json" for run in study.timed_runs(np))]
-    return any(each.stat().st_mtime_ns > made for each in inputs if each.exists())
+    return any(each.stat().st_mtime_ns > made for each in inputs if each.exists()) \
+        or not all((study.root / name).is_dir() for name in _run_dirs(path))
+
+
+def _run_dirs(path: Path) -> list[str]:
+    """Return the places in the study of the runs that times are from."""
+    try:
+        return [str(run["dir"]) for run in json.loads(path.read_bytes())["runs"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []  # damaged: reading it says so

@@ -6,14 +6,17 @@ import os
 import shlex
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
 from p3s.errors import P3SError, UsageError
+
+if TYPE_CHECKING:
+    from p3s.predict.reasons import Reason
 
 #: No study goes above this; larger numbers are typing errors.
 MAX_COUNT = 1 << 24
@@ -57,6 +60,23 @@ def say(text: str = "") -> None:
         print(one_line(text), file=sys.stderr, flush=True)
     except BrokenPipeError as error:
         raise ReaderGone from error
+
+
+def say_reasons(reasons: Iterable[Reason], what: str = "prediction", *, told: bool = False) -> int:
+    """Say on stderr why a result is not to be trusted; return the exit code, 3 if it is not, or 0.
+
+    ``told``: the reasons are on stdout already, for people.
+    """
+    from p3s.predict.reasons import in_short, untrusted
+
+    found = untrusted(reasons)
+    if not found:
+        return 0
+    if told:
+        say(f"p3s: no trustworthy {what}: {in_short(found)}")
+    for reason in () if told else found:
+        say(f"p3s: no trustworthy {what} ({reason.code}): {reason.sentence}")
+    return 3
 
 
 def quoted(path: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit_json, header, out, say, write_out
+from p3s.cli.common import JSON_OPTION, MAX_COUNT, emit_json, header, out, say_reasons, write_out
 from p3s.errors import P3SError, UsageError
 
 EPILOG = """\b
@@ -33,7 +33,7 @@ def compare(
 ) -> int:  # fmt: skip
     """Compare the predictions of two studies: times with intervals, and the phases that differ.
 
-    Exit code 3 when one of them is of low confidence.
+    Exit code 3 when one of them is not to be trusted.
     """
     from p3s.predict.saved import Prediction
     from p3s.report.compare import as_columns, as_json, as_text
@@ -60,10 +60,7 @@ def compare(
         out(as_text(found))
         for path in picture:
             out(f"picture: {path}")
-    if found.low_confidence:
-        say("low confidence: " + "; ".join(found.low_confidence))
-        return 3
-    return 0
+    return say_reasons(found.reasons, "comparison", told=not (json_ or csv))
 
 
 def _command(path: Path) -> Sequence[str]:

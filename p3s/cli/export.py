@@ -152,7 +152,7 @@ def _ensure_scaled(study: Any, n: int, bar: Any) -> None:
     """Make what the scaled trace rests on, and it, where they are missing or out of date."""
     from p3s.cli.pipeline import ensure_compute, ensure_model, ensure_scaled
 
-    if study.signature_counts():
+    if study.signature_counts() or study.gone_counts():
         ensure_model(study, bar)
         ensure_compute(study, bar)
     ensure_scaled(study, n, bar)

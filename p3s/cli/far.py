@@ -37,8 +37,6 @@ UP_TO = typer.Option(
     0, "--up-to", metavar="N", help="With --far and no -n: largest count [default: of the study]."
 )
 
-_KEPT = "; what was captured is kept"
-
 
 @dataclass
 class _Far:
@@ -202,15 +200,14 @@ def _record(new: Study, far: _Far, words: Sequence[str], wanted: Sequence[int], 
     problems: list[str] = []
     for np in wanted:
         try:
-            done = trace_counts(new, words, [np], repeats, timeout_s, bar, recording=recording)
+            done = trace_counts(new, words, [np], repeats, timeout_s, bar, recording=recording,
+                                kept=False)
         except RunFailed as err:  # it was not even started
-            text = str(err).partition(_KEPT)[0]
             if not rows:  # no other count will do better
-                raise P3SError(text) from err
-            failed.append({"np": np, "rep": None, "exit_code": err.code, "reason": text})
+                raise P3SError(err.reason) from err
+            failed.append({"np": np, "rep": None, "exit_code": err.code, "reason": err.reason})
             continue
-        failed += [{**row, "reason": str(row["reason"]).partition(_KEPT)[0]}
-                   for row in done.failed]
+        failed += done.failed
         problems += done.problems
         if not done.counts:
             continue

@@ -9,10 +9,11 @@ import typer
 
 from p3s.cli.common import JSON_OPTION, emit_json, header, out, say, table
 from p3s.errors import GateFailed, UsageError
+from p3s.words import plural
 
 if TYPE_CHECKING:
     from p3s.predict.gate import Finding, Value
-    from p3s.predict.saved import Prediction
+    from p3s.predict.reasons import Reason
 
 EPILOG = """Quantities: time, speedup, efficiency, cost (core hours), each also .low and .high;
 compute, communication, transfer, waiting, software; knee, recommended, unknown, extrapolation.
@@ -22,6 +23,7 @@ Units: s, ms, us, ns, min, h; %, x; core-h. Counts: a number, smallest or larges
 Example:
   p3s gate study --fail-if 'efficiency@1024 < 60%' --fail-if 'time.high@1024 > 2 min'
   p3s gate new --base old --fail-if 'time@512 > 1.1 * base.time@512'
+  p3s gate study --fail-if 'knee < 256' --allow not-representative
 Next:
   p3s report study    (what limits the scaling)"""
 
@@ -33,21 +35,28 @@ def gate(
     fail_if: list[str] = typer.Option(
         [], "--fail-if", metavar="CONDITION", help="'efficiency@1024 < 0.6'; may be repeated."
     ),
+    allow: list[str] = typer.Option(
+        [], "--allow", metavar="CODES",
+        help="Let a prediction pass for which these reasons speak against trusting it, as in "
+             "--allow not-representative; may be repeated.",
+    ),
     base: Path | None = typer.Option(
         None, "--base", metavar="STUDY", help="Prediction whose values are base.time@512, ..."
     ),
     json_: bool = JSON_OPTION,
-) -> int:
+) -> int:  # fmt: skip
     """Fail, with exit code 4, when a condition on the prediction is true.
 
-    Exit code 3 when none is, but the prediction is of low confidence; 1 or 2 when a condition
-    cannot be decided.
+    No pass, and exit code 3, when none is, but the prediction is not to be trusted; 1 or 2 when a
+    condition cannot be decided.
     """
     from p3s.predict.gate import check, parse
+    from p3s.predict.reasons import reasons_in, untrusted
     from p3s.predict.saved import Prediction
 
     if not fail_if:
         raise UsageError("no condition given; add one: --fail-if 'efficiency@largest < 0.5'")
+    allowed = _codes(allow)
     conditions = [parse(text) for text in fail_if]  # all of them before any file is read
     if base is None and any(condition.needs_base for condition in conditions):
         raise UsageError("a condition names base; say whose prediction that is: --base STUDY")
@@ -55,42 +64,57 @@ def gate(
     other = None if base is None else Prediction.load(base)
     findings = [check(condition, prediction, other) for condition in conditions]
     failed = sum(finding.met for finding in findings)
-    doubts = _told("low_confidence", prediction, other)
-    shaky = _told("not_representative", prediction, other)
-    code = GateFailed.exit_code if failed else 3 if doubts else 0
+    reasons = [*prediction.reasons, *(() if other is None else reasons_in(other.data, "base"))]
+    against = untrusted(reasons, allowed)
+    code = GateFailed.exit_code if failed else 3 if against else 0
     if json_:
         emit_json(
             {
                 **header("gate"),
-                "passed": not failed,
+                "passed": code == 0,
                 "exit_code": code,
                 "conditions": [_as_json(finding) for finding in findings],
-                "low_confidence": doubts,
-                "not_representative": shaky,
+                "reasons": [reason.to_json() for reason in reasons],
+                "allowed": sorted(allowed),
             }
         )
     else:
-        rows = [[_word(finding), finding.condition.text, _values(finding)] for finding in findings]
+        rows = [[_word(finding, bool(against)), finding.condition.text, _values(finding)]
+                for finding in findings]  # fmt: skip
         out(table(rows, ["gate", "fails if", "predicted"], left=3))
     if failed:
-        say(f"p3s: gate failed: {failed} of {len(findings)} conditions "
+        say(f"p3s: gate failed: {failed} of {plural(len(findings), 'condition')} "
             f"{'is' if failed == 1 else 'are'} true")  # fmt: skip
-    for text in shaky:
-        say(f"mind that {text}")
-    if doubts:
-        say("low confidence: " + "; ".join(doubts))
+    _say(reasons, against, open_=code == 3)
     return code
 
 
-def _told(key: str, prediction: Prediction, base: Prediction | None) -> list[str]:
-    """Return the sentences under a key, those of the base marked."""
-    told = [str(text) for text in prediction.data[key]]
-    return told + [f"base: {text}" for text in (base.data[key] if base is not None else ())]
+def _codes(given: list[str]) -> set[str]:
+    """Return the codes of --allow; raises UsageError that lists them for one that is none."""
+    from p3s.predict.reasons import CODES
+
+    found = {word.strip() for text in given for word in text.split(",")}
+    for word in sorted(found - set(CODES)):
+        raise UsageError(f"--allow {word}: is no reason; they are {', '.join(CODES)}")
+    return found
 
 
-def _word(finding: Finding) -> str:
+def _say(reasons: list[Reason], against: list[Reason], open_: bool) -> None:
+    """Say what is to be minded, then what keeps the gate from passing and how to allow it."""
+    for reason in reasons:
+        if reason not in against:
+            say(f"mind ({reason.code}): {reason.text}")
+    for reason in against:
+        say(f"p3s: no pass ({reason.code}): {reason.sentence}")
+    if open_:
+        codes = ",".join(dict.fromkeys(reason.code for reason in against))
+        say(f"to pass all the same: --allow {codes}")
+
+
+def _word(finding: Finding, untrusted: bool) -> str:
     """Return the result; a question mark where the intervals leave it open."""
-    return ("FAILED" if finding.met else "passed") + ("?" if finding.certain is False else "")
+    word = "FAILED" if finding.met else "no pass" if untrusted else "passed"
+    return word + ("?" if finding.certain is False else "")
 
 
 def _values(finding: Finding) -> str:

@@ -20,6 +20,7 @@ EPILOG = """\b
 Example:
   p3s machine measure -o study/machine.json
   p3s machine show study/machine.json
+  p3s machine list
 Next:
   p3s predict study -n 64 --machine other.json"""
 _MEASURE = """\b
@@ -28,9 +29,16 @@ Example:
   p3s machine measure --launcher "mpiexec --host n0,n1 -n {np}" -o n0.json
 Next:
   p3s machine show study/machine.json"""
+_LIST = """\b
+Example:
+  p3s machine list
+  p3s machine show slingshot
+Next:
+  p3s predict study -n 1024 --network slingshot"""
 _SHOW = """\b
 Example:
   p3s machine show study/machine.json
+  p3s machine show infiniband-hdr
 Next:
   p3s predict study -n 64 --machine other.json"""
 _COMPARE = """\b
@@ -138,21 +146,54 @@ def _launcher(text: str) -> list[str]:
     return words
 
 
-@app.command(epilog=_SHOW, short_help="Show a machine file.")
+@app.command(name="list", epilog=_LIST, short_help="Typical networks to predict for.")
+def list_(json_: bool = JSON_OPTION) -> int:
+    """List the typical networks that p3s predict --network takes."""
+    from p3s.cli.common import header
+    from p3s.machine.cluster import DEFAULT, names, typical
+    from p3s.machine.show import clusters
+
+    found = [typical(name) for name in names()]
+    if json_:
+        emit_json({**header("clusters"), "default": DEFAULT, "clusters": [
+            {"name": each.name, "label": each.label, "text": each.text} for each in found]})
+    else:
+        out(clusters(found, DEFAULT))
+    return 0
+
+
+@app.command(epilog=_SHOW, short_help="Show a machine file or a typical network.")
 def show(
-    file: Path = typer.Argument(..., metavar="FILE", help="Machine file."),
+    file: str = typer.Argument(..., metavar="FILE|NAME", help="Machine file, or one of the list."),
     json_: bool = JSON_OPTION,
 ) -> int:
-    """Show a machine file: what it is of, costs, curves, messages."""
+    """Show a machine file, or a typical network with the sources of its figures."""
+    from p3s.machine.cluster import CLUSTER_SCHEMA, Cluster, names, typical
     from p3s.machine.machinefile import Machine
-    from p3s.machine.show import render
+    from p3s.machine.show import render, render_cluster
 
-    machine = Machine.load(file)
-    if json_:
-        emit_json(machine.to_json())
+    found: Machine | Cluster
+    if file in names() and not Path(file).exists():
+        found = typical(file)
+    elif _schema_of(Path(file)) == CLUSTER_SCHEMA:
+        found = Cluster.load(Path(file))
     else:
-        out(render(machine))
+        found = Machine.load(Path(file))
+    if json_:
+        emit_json(dict(found.data) if isinstance(found, Cluster) else found.to_json())
+    else:
+        out(render_cluster(found) if isinstance(found, Cluster) else render(found))
     return 0
+
+
+def _schema_of(path: Path) -> str:
+    """Return what a JSON file says it is, "" where it says nothing."""
+    import json
+
+    try:
+        return str(json.loads(path.read_bytes()).get("schema"))
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return ""
 
 
 @app.command(epilog=_COMPARE, short_help="Compare two machine files.")
@@ -179,13 +220,6 @@ def prepare(study: Study, machine: Path, base: Path | None) -> Study:
     from p3s.machine.elsewhere import prepare as write
 
     return write(study, machine, base)
-
-
-def has_network(made: Study) -> bool:
-    """Tell whether the machine of a study made for it says what messages cost."""
-    from p3s.machine.machinefile import NAME, Machine
-
-    return Machine.load(made.root / NAME).network is not None
 
 
 def elsewhere(

@@ -19,12 +19,14 @@ from p3s.cli.common import (
     progress,
     quoted,
     say,
+    say_reasons,
     table,
 )
 from p3s.errors import P3SError, UsageError
 from p3s.study import Study
 
 if TYPE_CHECKING:
+    from p3s.cli.costs import Request
     from p3s.cli.counts import Asked
     from p3s.model.grid.stated import Extents
     from signature_runner.recording import Recording
@@ -348,27 +350,19 @@ def _say_origin(at: Study, name: str) -> None:
 
 def weak(
     study_dir: Path, counts: list[int], law: str, params: list[str], knee: float,
-    settings: Any, json_: bool, estimator: str = "auto", replay: bool = True,
+    request: Request, json_: bool, only: bool = False,
 ) -> int:
     """Predict times at counts with a value of the parameters that grows with them."""
-    from p3s.cli.pipeline import (
-        check_machine,
-        check_times,
-        ensure_compute,
-        ensure_model,
-        ensure_replays,
-        ensure_scaled,
-        machine_file,
-        say_doubts,
-        setting_of,
-        stale_replays,
-    )
+    from p3s.cli import pipeline
+    from p3s.cli.costs import basis_of, told_of
     from p3s.family import instantiate
     from p3s.family.settings import setting_name, settings_in
     from p3s.family.weak import parse_laws, relate, render, settings_along
     from p3s.predict.estimates import choose, estimates
+    from p3s.predict.estimators.networks import network_of
     from p3s.predict.measured import measured
     from p3s.predict.prediction import compose, replays_behind
+    from p3s.predict.reasons import reasons_in
     from p3s.study import read_json, write_json
 
     study, names = _with_parameters(study_dir)
@@ -380,10 +374,13 @@ def weak(
     traced = settings_in(study)
     if not traced:
         raise P3SError(f"{study.root}: holds no runs yet; run p3s characterize --param first")
+    path = study.root / f"weak-{'-'.join(each.name for each in laws)}.json"
+    told = ",".join(each.text() for each in laws)
     base_n = min(n for _, at in traced for n in at.counts())
     fixed = _base(params, names, [s for s, _ in traced])
     whole = {name: all(s[name].denominator == 1 for s, _ in traced) for name in names}
-    every = sorted({base_n, *counts})
+    earlier = [] if only else _earlier(path, told)
+    every = sorted({base_n, *counts, *earlier})
     along, notes = settings_along(laws, fixed, names, every, base_n, whole)
     for note in notes:
         say(note)
@@ -392,45 +389,58 @@ def weak(
     with progress(2 * len(every) + 2) as bar:
         ensure_family(study, bar)
         for n, setting in along.items():
-            at = Study(instantiate(study.root, setting))
+            at = studies[n] = Study(instantiate(study.root, setting))
             named = _Named(bar, setting_name(setting))
-            ensure_model(at, named)
-            ensure_compute(at, named)
-            check_times(at)
-            say_doubts(at, [n])
-            ensure_scaled(at, n, named)
-            file = machine_file(at)
-            if replay:
-                estimator = ensure_replays(at, [n], settings, named, estimator, file)
-            else:
-                check_machine(at, n, file)
-            found[n] = estimates(at, [n], wanted=estimator, machine=file,
-                                 setting=setting_of(settings), stale=stale_replays(at, [n]))[n]
-            studies[n] = at
+            pipeline.ensure_model(at, named)
+            pipeline.ensure_compute(at, named)
+            pipeline.check_times(at)
+            pipeline.say_doubts(at, [n])
+            pipeline.ensure_scaled(at, n, named)
+            held = read_json(at.model_path, "p3s.model").get("holdout")
+        file = pipeline.machine_file(studies[every[-1]])
+        basis = basis_of(request, studies, every, file)
+        if told_of(basis):
+            say(told_of(basis))
+        setting_ = pipeline.setting_of(request.settings, basis.network)
+        for n, at in studies.items():
+            if basis.replay:
+                pipeline.ensure_replays(at, [n], request.settings, bar)
+            found[n] = estimates(
+                at, [n], wanted=basis.estimator, machine=basis.machine or file, setting=setting_,
+                stale=pipeline.stale_replays(at, [n]),
+                done=lambda name, n: bar.done(f"n={n}: simulated ({name})"))[n]
             if n in at.counts() and (run := measured(at, n)) is not None:
                 runs[n] = run
-            held = read_json(at.model_path, "p3s.model").get("holdout")
-    choice = choose(found, estimator)
+    choice = choose(found, basis.estimator)
     replays = {n: head for n, at in studies.items()
                for head in replays_behind(at, {n: choice.times[n]}).values()}
+    last = every[-1]
     result = relate(
         compose(choice.times, runs, replays,
                 sorted({n for _, at in traced for n in at.counts()}), threshold=knee,
-                holdout=held, others=found, why=choice.why, weak=True), along, knee)
-    told = ",".join(each.text() for each in laws)
+                holdout=held, others=found, why=choice.why, weak=True,
+                network=network_of(studies[last], choice.name, [last],
+                                   machine=basis.machine or file, setting=setting_)), along, knee)
     result.update(schema="p3s.weak", weak=told, base_n=base_n,
                   notes=[*notes, *result["notes"]])
-    path = study.root / f"weak-{'-'.join(each.name for each in laws)}.json"
     write_json(path, result)
     if json_:
         emit_json(result)
     else:
         out(render(result))
     say(f"written: {quoted(path)}")
-    if result["low_confidence"]:
-        say("low confidence: " + "; ".join(result["low_confidence"]))
-        return 3
-    return 0
+    return say_reasons(reasons_in(result), told=not json_)
+
+
+def _earlier(path: Path, law: str) -> list[int]:
+    """Return the counts that were predicted before with the same growth."""
+    from p3s.study import read_json
+
+    try:
+        data = read_json(path, "p3s.weak")
+        return [int(row["n"]) for row in data["counts"]] if data["weak"] == law else []
+    except (P3SError, KeyError, TypeError, ValueError):  # none, or of an older version
+        return []
 
 
 def _base(

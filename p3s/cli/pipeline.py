@@ -12,6 +12,7 @@ from p3s.cli.common import Progress, say
 from p3s.cli.runs import MIN_COUNTS
 from p3s.errors import Damaged, P3SError
 from p3s.study import Study, is_old_replay
+from p3s.words import command_line
 from replay.settings import ReplaySettings
 
 
@@ -34,9 +35,10 @@ def is_stale(artefact: Path, inputs: Sequence[Path]) -> bool:
 def ensure_signatures(study: Study, bar: Progress) -> list[int]:
     """Characterize every count whose signature is missing or older than its runs."""
     for np in study.counts():
-        inputs = [run.path / "run.json" for run in study.runs(np)]
+        runs = study.runs(np)
         path = study.signature_path(np)
-        if is_stale(path, inputs) or _is_old(path):
+        complete = sum(run.status == "complete" for run in runs)
+        if is_stale(path, [run.path / "run.json" for run in runs]) or _is_old(path, complete):
             from p3s.characterize import characterize
 
             bar.start(f"np={np}: characterizing")
@@ -79,6 +81,7 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
         ensure_signatures(other, bar)
     if again or is_stale(study.compute_path, compute_inputs(study)):
         from p3s.compute.stage import build
+        from p3s.report.compute import unknown_costs
 
         bar.start("fitting the cost of computation")
         try:
@@ -97,6 +100,8 @@ def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
                 write_far(study, load(study.root))
             for other in made["refused"]:
                 say(f"note: {other['name']} is not used: {other['why']}")
+            for line in unknown_costs(made):
+                say(f"note: {line}")
 
 
 def _repair_times(study: Study, bar: Progress) -> bool:
@@ -123,7 +128,7 @@ def check_times(study: Study) -> None:
     if model.get("work_unit") in ("cpu_ns", "wall_ns") or study.compute_path.exists():
         return
     try:
-        launcher = shlex.join(study.command()).replace("'{np}'", "{np}")
+        launcher = command_line(study.command())
     except P3SError:  # put together from runs that do not say it
         launcher = "LAUNCHER"
     counts = ",".join(map(str, model.get("counts", ())))
@@ -141,14 +146,19 @@ def _of_others(made: dict[str, Any]) -> str:
     return f" and from {', '.join(names)}" if names else ""
 
 
-def _is_old(path: Path) -> bool:
-    """Tell whether a signature was written by an older P3S: its captures can still be read."""
+def _is_old(path: Path, complete: int) -> bool:
+    """Tell whether a signature was written by an older P3S, or a run it was made from is gone.
+
+    ``complete``: how many complete runs there are now; of these it can be made again.
+    """
     from p3s.characterize.signature import SCHEMA, VERSION
 
     try:
         head = json.loads(path.read_bytes())
         version = head["schema_version"] if head["schema"] == SCHEMA else VERSION
-        return isinstance(version, int) and version < VERSION
+        if isinstance(version, int) and version < VERSION:
+            return True
+        return bool(head["repeats"] + len(head["left_out"]) != complete)
     except (OSError, ValueError, KeyError, TypeError):
         return False  # damaged: reading it says so
 
@@ -160,13 +170,17 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
     if refresh(study, again):  # a model derived from those of other values of a parameter
         return
     counts = ensure_signatures(study, bar)
-    if again or is_stale(study.model_path, [study.signature_path(np) for np in counts]) \
+    rested = _rests_on(study.model_path, counts)
+    if again or rested != counts \
+            or is_stale(study.model_path, [study.signature_path(np) for np in counts]) \
             or _knows_more(study):
+        gone = sorted(set(rested) & set(study.gone_counts()))
         if len(counts) < MIN_COUNTS:
-            raise P3SError(
-                f"{study.root}: holds {len(counts)} characterized process counts, the model needs "
-                f"{MIN_COUNTS}; add some: p3s characterize -n ... -o {study.root} -- LAUNCHER"
-            )
+            raise P3SError(too_few(study, counts))
+        if gone:
+            say(f"note: {study.root}: the runs at {_listed(gone)} processes were deleted; the "
+                "model no longer rests on them")
+        from p3s.characterize import load_phases
         from p3s.model.stage import build
 
         bar.start("fitting the model")
@@ -176,7 +190,42 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
             if not _repair_signatures(study, counts, bar):
                 raise
             build(study.root, holdout=holdout)
-        bar.done(f"model fitted from {', '.join(map(str, counts))} processes")
+        load_phases(study.root)  # of the same counts
+        bar.done(f"model fitted from {_listed(counts)} processes{_without(study)}")
+
+
+def _rests_on(path: Path, counts: list[int]) -> list[int]:
+    """Return the counts that a model was fitted from; ``counts`` where there is none to read."""
+    try:
+        return [int(n) for n in json.loads(path.read_bytes())["counts"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return counts  # missing, so it is made; damaged, so reading it says so
+
+
+def too_few(study: Study, counts: Sequence[int]) -> str:
+    """Return that a study has too few counts for a model, where the others are, and what to do."""
+    gone, without = study.gone_counts(), study.left_out()
+    text = (f"{study.root}: the model needs {MIN_COUNTS} process counts, {len(counts)} "
+            f"{'is' if len(counts) == 1 else 'are'} there ({_listed(counts) or 'none'})")
+    if without:
+        text += (f"; {_listed(without)} left out, taken back with p3s model "
+                 f"{shlex.quote(str(study.root))} --with {','.join(map(str, without))}")
+    if gone:
+        from p3s.cli.next import command, shown
+
+        text += f"; the runs at {_listed(gone)} were deleted, traced again with "
+        return text + shown(study, command(study, {}, gone))
+    return text if without else f"{text}; add some: p3s characterize -n ... -o {study.root} -- " \
+                                "LAUNCHER"
+
+
+def _without(study: Study) -> str:
+    without = study.left_out()
+    return f", without {_listed(without)}" if without else ""
+
+
+def _listed(counts: Sequence[int]) -> str:
+    return ", ".join(map(str, counts))
 
 
 def _knows_more(study: Study) -> bool:
@@ -208,9 +257,14 @@ def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bo
     return repaired
 
 
+def scaled_is_missing(study: Study, n: int) -> bool:
+    """Tell whether there is no scaled trace at ``n``, or one that is older than its laws."""
+    return is_stale(study.scaled_path(n), [study.model_path, study.compute_path])
+
+
 def ensure_scaled(study: Study, n: int, bar: Progress) -> None:
     """Write the scaled trace at ``n`` when it is missing or older than its laws."""
-    if is_stale(study.scaled_path(n), [study.model_path, study.compute_path]):
+    if scaled_is_missing(study, n):
         from p3s.scale import write_scaled
 
         bar.start(f"n={n}: scaling")
@@ -242,47 +296,12 @@ def stale_replays(study: Study, counts: Sequence[int]) -> list[int]:
 
 
 def ensure_replays(
-    study: Study, counts: Sequence[int], settings: ReplaySettings, bar: Progress,
-    estimator: str = "auto", machine: Path | None = None,
-) -> str:
-    """Measure the communication where it is missing or out of date; return the estimator to take.
-
-    Only for estimators that rest on it. Where nothing can be launched here and any estimator will
-    do, that of the machine file stands in; raises P3SError where there is none.
-    """
-    from p3s.predict.estimates import AUTO, FROM_REPLAY
-
-    if estimator not in (AUTO, *FROM_REPLAY):
-        return estimator
-    missing = [n for n in counts if replay_is_missing(study, n)]
-    why = _no_launch(settings) if missing else ""
-    if why:
-        from p3s.predict.estimators import available
-
-        instead = available(study, missing[0], machine=machine)["machine"]
-        if estimator != AUTO or instead:
-            raise P3SError(
-                f"nothing can be replayed here: {why}; without a replay: p3s predict {study.root} "
-                f"--no-replay, which needs a machine file (p3s machine measure)"
-            )
-        say(f"nothing can be replayed here ({why}): costs between two ranks stand in for it")
-        return "machine"
-    for n in missing:
-        run_replay(study, n, settings, bar)
-    return estimator
-
-
-def _no_launch(settings: ReplaySettings) -> str:
-    """Return why no process can be launched here, "" if one can."""
-    from replay.launch.launcher import find_mpi
-
-    if settings.launcher:  # one that was named and is not there is an error of its own
-        return ""
-    try:
-        find_mpi()
-    except P3SError as err:
-        return str(err)
-    return ""
+    study: Study, counts: Sequence[int], settings: ReplaySettings, bar: Progress
+) -> None:
+    """Measure the communication where it is missing or out of date."""
+    for n in counts:
+        if replay_is_missing(study, n):
+            run_replay(study, n, settings, bar)
 
 
 def machine_file(study: Study) -> Path | None:
@@ -295,30 +314,36 @@ def machine_file(study: Study) -> Path | None:
         return None
 
 
-def check_machine(study: Study, n: int, machine: Path | None) -> None:
-    """Raise P3SError where communication is to be simulated and nothing says what messages cost."""
-    from p3s.predict.estimators import available
-
-    why = available(study, n, machine=machine)["machine"] if n > 1 else ""
-    if why:
-        raise P3SError(f"without a replay: {why}")
-
-
-def setting_of(settings: ReplaySettings) -> Any:
+def setting_of(settings: ReplaySettings, network: str = "") -> Any:
     """Return what estimators are told of the full run's cluster."""
     from p3s.predict.estimators import Setting
 
     return Setting(ranks_per_node=settings.cores_per_node, collectives=settings.collectives,
                    mapping=settings.mapping, rank_file=settings.rank_file,
-                   topology=settings.topology)
+                   topology=settings.topology, network=network)
+
+
+def earlier_counts(study: Study) -> list[int]:
+    """Return the counts beside the traced ones that the study's prediction has already."""
+    from p3s.predict.saved import read_prediction
+
+    if not study.prediction_path.exists():
+        return []
+    try:
+        data = read_prediction(study.prediction_path)
+    except P3SError as err:
+        say(f"note: {err}; its counts are not predicted again")
+        return []
+    return [row["n"] for row in data["counts"] if row["n"] not in data["traced_counts"]]
 
 
 def say_doubts(study: Study, counts: Sequence[int]) -> None:
     """Say which counts the program may not run at, where what it was traced at tells."""
     from p3s.model.grid.admissible import doubt
+    from p3s.model.stage import as_of_now
     from p3s.study import read_json
 
-    model = read_json(study.model_path, "p3s.model")
+    model = as_of_now(study, read_json(study.model_path, "p3s.model"))
     for n in counts:
         why = doubt(model, n)
         if why:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ import typer
 from p3s.cli.common import (
     JSON_OPTION,
     Progress,
-    check_template,
     emit_json,
     launcher_words,
     out,
@@ -19,7 +19,9 @@ from p3s.cli.common import (
     progress,
     quoted,
     say,
+    say_reasons,
 )
+from p3s.cli.costs import ESTIMATOR, NETWORK, NO_REPLAY
 from p3s.cli.grid import DIMS, check_dims, keep_dims, outermost, parse_dims
 from p3s.cli.machine import BASE, MACHINE
 from p3s.cli.params import VALUE, WEAK
@@ -27,28 +29,22 @@ from p3s.cli.replay import BUDGET, COLLECTIVES, CORES, HOSTS, LAUNCHER, settings
 from p3s.errors import P3SError, UsageError
 
 if TYPE_CHECKING:
+    from p3s.cli.costs import Request
+    from p3s.cli.counts import Asked, Grids
     from p3s.model.grid.stated import Extents
+    from p3s.study import Study
 
 EPILOG = """Words after -- are a launcher command; with it a new study is traced first.
 
 \b
 Example:
   p3s predict study -n 32,64 -- mpiexec -n {np} ./program input
+  p3s predict study -n 1024 --network slingshot
 Next:
   p3s report study"""
 
-#: Any estimator: the one that says most.
-AUTO = "auto"
-ESTIMATOR = typer.Option(
-    AUTO,
-    "--estimator",
-    metavar="NAME",
-    help="What says how long communication takes: auto, simulation, machine, simgrid, thesis.",
-)
-NO_REPLAY = typer.Option(
-    False,
-    "--no-replay",
-    help="Run nothing: simulate with what messages cost between two ranks (p3s machine measure).",
+ONLY = typer.Option(
+    False, "--only", help="Leave out the counts of an earlier prediction [default: they stay]."
 )
 #: Counts traced when a launcher is given and nothing has been traced yet.
 DEFAULT_FROM = "2,4,8,16"
@@ -81,135 +77,154 @@ def predict(
     machine: Path | None = MACHINE,
     base: Path | None = BASE,
     estimator: str = ESTIMATOR,
+    network: str = NETWORK,
     no_replay: bool = NO_REPLAY,
+    only: bool = ONLY,
     json_: bool = JSON_OPTION,
 ) -> int:
     """Predict run time, speedup and the knee; runs every stage that is missing or out of date."""
     from p3s.cli import params
-    from p3s.cli.machine import elsewhere, has_network, prepare
-    from p3s.cli.pipeline import (
-        check_machine,
-        check_times,
-        ensure_compute,
-        ensure_model,
-        ensure_replays,
-        ensure_scaled,
-        machine_file,
-        say_doubts,
-        setting_of,
-        stale_replays,
-    )
-    from p3s.predict import predict as make_prediction
+    from p3s.cli.before import check_launcher, check_request, check_study
+    from p3s.cli.costs import request_of
+    from p3s.predict.reasons import reasons_in
+    from p3s.report.places import places_of
     from p3s.report.terminal import render
     from p3s.study import Study
 
     wanted = parse_counts(counts)
     settings = settings_of(hosts, cores_per_node, budget, launcher, collectives=collectives)
+    request = request_of(estimator, network, no_replay, settings)
     words = launcher_words(ctx)
-    taken = _estimator(estimator, no_replay)
     if traced and not words:
         raise UsageError("--from names counts to trace, so a launcher command is needed after --")
     if base is not None and machine is None:
         raise UsageError("--base names the machine of the runs, so --machine must name another")
-    if param or weak or params.has_parameters(study_dir):
-        if words:
-            raise UsageError("--param, --weak: trace first, with p3s characterize --param")
-        if weak and machine is not None:
-            raise UsageError("--weak and --machine: give one of them")
-        if weak:
-            return params.weak(study_dir, wanted, weak, param, knee, settings, json_, taken,
-                               not no_replay)  # fmt: skip
-        study_dir = params.at_value(study_dir, param)
+    with_parameters = bool(param or weak or params.has_parameters(study_dir))
+    if with_parameters and words:
+        raise UsageError("--param, --weak: trace first, with p3s characterize --param")
+    if weak and machine is not None:
+        raise UsageError("--weak and --machine: give one of them")
     if not words and Study.find(study_dir) is None:
         raise P3SError(
             f"{study_dir}: no study here; give the launcher command to trace first: "
             f"p3s predict {study_dir} -n {counts} -- mpiexec -n {{np}} PROGRAM"
         )
+    extents = parse_dims(dims, words) if words else {}
+    plan = _plan(study_dir, words, traced, extents) if words else None
+    check_request(study_dir, wanted, request, machine, base)
+    if plan is not None:
+        check_launcher(study_dir, words, plan.missing)
+    if weak:
+        return params.weak(study_dir, wanted, weak, param, knee, request, json_, only)
+    if with_parameters:
+        study_dir = params.at_value(study_dir, param)
+    if not words:
+        check_study(Study.open(study_dir))
     with progress(2 * len(wanted)) as bar:
-        partial = False
-        if words:
-            extents = parse_dims(dims, words)
-            partial = _trace_missing(study_dir, words, traced, repeats, timeout, bar, extents)
-        study = Study.open(study_dir)
+        partial = plan is not None and _trace_missing(study_dir, words, plan, repeats, timeout, bar)
         if dims and not words:
-            keep_dims(outermost(study), parse_dims(dims, study.command()))
-        ensure_model(study, bar)
-        ensure_compute(study, bar)
-        check_times(study)
-        made = None if machine is None else prepare(study, machine, base)
-        say_doubts(study, wanted)
-        every = sorted({*wanted, *params.counts_behind(study)})
-        for n in every:
-            ensure_scaled(study, n, bar)
-        file = machine_file(made or study)
-        if no_replay:
-            check_machine(made or study, every[-1], file)
-        elif made is not None and taken == AUTO and not settings.hosts and has_network(made):
-            taken = "machine"  # what messages cost there is known: replays here would say less
-        else:
-            taken = ensure_replays(study, every, settings, bar, taken, file)
-        told: dict[str, Any] = {
-            "threshold": knee, "estimator": taken, "machine": file, "setting": setting_of(settings),
-            "stale": stale_replays(study, every),
-            "say": lambda text: bar.start(f"predicting: {text}")}  # fmt: skip
-        bar.start("predicting")
-        if made is not None:
-            study, result = made, elsewhere(study, made, every, bar, told)
-        else:
-            result = make_prediction(study, every, **told)
+            keep_dims(outermost(Study.open(study_dir)),
+                      parse_dims(dims, Study.open(study_dir).command()))
+        study, result = _predicted(study_dir, wanted, request, machine, base, knee, only, bar)
     if json_:
         emit_json(result)
     else:
-        out(render(result))
+        out(render(result, places_of(study)))
     say(f"next: p3s report {quoted(study.root)}")
-    if result["low_confidence"]:
-        say("low confidence: " + "; ".join(result["low_confidence"]))
-        return 3
-    return 3 if partial else 0
+    return say_reasons(reasons_in(result), told=not json_) or (3 if partial else 0)
 
 
-def _estimator(name: str, no_replay: bool) -> str:
-    """Return the estimator that two options ask for; raises UsageError where they cannot."""
-    from p3s.predict.estimated import ESTIMATORS
+def _predicted(root: Path, wanted: list[int], request: Request, machine: Path | None,
+               base: Path | None, knee: float, only: bool, bar: Progress,
+               ) -> tuple[Study, dict[str, Any]]:  # fmt: skip
+    """Make what is missing and predict; return the study that holds the prediction, and it."""
+    from p3s.cli import params, pipeline
+    from p3s.cli.before import check_scaled_room
+    from p3s.cli.costs import basis_of, told_of
+    from p3s.cli.machine import elsewhere, prepare
+    from p3s.predict import predict as make_prediction
+    from p3s.study import Study
 
-    known = [AUTO, *ESTIMATORS]
-    if name not in known:
-        raise UsageError(f"--estimator {name}: there are {', '.join(known[:-1])} and {known[-1]}")
-    if no_replay and name in ("simulation", "thesis"):
-        raise UsageError(f"--estimator {name} rests on a replay: leave --no-replay out")
-    return "machine" if no_replay and name == AUTO else name
+    study = Study.open(root)
+    pipeline.ensure_model(study, bar)
+    pipeline.ensure_compute(study, bar)
+    pipeline.check_times(study)
+    made = None if machine is None else prepare(study, machine, base)
+    earlier = [] if only else sorted({*pipeline.earlier_counts(made or study)} - {*wanted})
+    if earlier:
+        say(f"predicted again with them: {', '.join(map(str, earlier))} (--only leaves them out)")
+    pipeline.say_doubts(study, wanted)
+    asked = sorted({*wanted, *earlier})
+    every = sorted({*asked, *params.counts_behind(study)})
+    unwritten = [n for n in every if pipeline.scaled_is_missing(study, n)]
+    check_scaled_room(study, unwritten)
+    bar.expect(len(unwritten) + len(every))
+    for n in unwritten:
+        pipeline.ensure_scaled(study, n, bar)
+    file = pipeline.machine_file(made or study)
+    basis = basis_of(request, dict.fromkeys(every, study), asked, file)
+    if told_of(basis):
+        say(told_of(basis))
+    if basis.replay:
+        pipeline.ensure_replays(study, every, request.settings, bar)
+    told: dict[str, Any] = {
+        "threshold": knee, "estimator": basis.estimator, "machine": basis.machine or file,
+        "setting": pipeline.setting_of(request.settings, basis.network),
+        "stale": pipeline.stale_replays(study, every),
+        "say": lambda text: bar.start(f"predicting: {text}"),
+        "done": lambda name, n: bar.done(f"n={n}: simulated ({name})")}  # fmt: skip
+    bar.start("predicting")
+    if made is not None:
+        return made, elsewhere(study, made, every, bar, told)
+    return study, make_prediction(study, every, **told)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is traced before a prediction: ``missing`` counts, of those asked for."""
+
+    asked: Asked
+    grids: Grids
+    extents: Mapping[int, Extents]
+    missing: Sequence[int]
+
+
+def _plan(root: Path, words: list[str], traced: str, extents: Mapping[int, Extents]) -> _Plan:
+    """Return which counts are to be traced: those that the study lacks."""
+    from p3s.cli.counts import Asked, chosen, grids_of, parse_asked
+    from p3s.cli.runs import MIN_COUNTS
+    from p3s.study import Study
+
+    existing = Study.find(root)
+    have = set(existing.counts()) if existing is not None else set()
+    enough = not traced and len(have) >= MIN_COUNTS
+    asked = Asked() if enough else parse_asked(traced or DEFAULT_FROM, "--from")
+    grids = grids_of(existing, words, extents)
+    missing = [np for np in chosen(asked, existing, grids) if np not in have]
+    check_dims(existing, extents, missing)
+    return _Plan(asked, grids, extents, missing)
 
 
 def _trace_missing(
-    root: Path, words: list[str], traced: str, repeats: int, timeout: float, bar: Progress,
-    extents: Mapping[int, Extents],
+    root: Path, words: list[str], plan: _Plan, repeats: int, timeout: float, bar: Progress
 ) -> bool:
     """Trace the counts that the study lacks; tells whether a count failed."""
-    from p3s.cli.counts import Asked, chosen, grids_of, parse_asked, trace_asked, warn
-    from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, reasons, trace_counts
+    from p3s.cli.counts import trace_asked, warn
+    from p3s.cli.runs import MIN_COUNTS, reasons, trace_counts
     from p3s.study import Study
 
-    check_template(words)
     existing = Study.find(root)
-    have = set(existing.counts()) if existing is not None else set()
-    none = not traced and len(have) >= MIN_COUNTS
-    asked = Asked() if none else parse_asked(traced or DEFAULT_FROM, "--from")
-    program_of(words, max(asked.counts, default=asked.top or 1))
-    grids = grids_of(existing, words, extents)
-    missing = [np for np in chosen(asked, existing, grids) if np not in have]
-    check_counts(existing, missing)
-    check_dims(existing, extents, missing)
     made = not root.exists()
     study = Study.create(
         root,
         words,
         remedy="name another study directory, or leave the command out to predict from these runs",
     )
-    keep_dims(study, extents)
-    if not missing:
+    keep_dims(study, plan.extents)
+    if not plan.missing:
         return False
-    warn(missing, existing, grids)
-    done = trace_asked(asked, missing, study, grids, lambda these: trace_counts(
+    warn(plan.missing, existing, plan.grids)
+    done = trace_asked(plan.asked, plan.missing, study, plan.grids, lambda these: trace_counts(
         study, words, these, repeats, timeout, bar, made=made))
     if len(study.counts()) < MIN_COUNTS:
         raise P3SError(f"{reasons(done.failed)}; too few counts are left, name others with --from")

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, quoted, say, write_out
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, quoted, say, say_reasons, write_out
 from p3s.errors import UsageError
 
 EPILOG = """Plots: speedup, time, efficiency, parts (computation, transfer, waiting), phases.
@@ -44,7 +44,7 @@ def report(
 ) -> int:  # fmt: skip
     """Write report.html (one offline file) and speedup.png, and print the table and the curve.
 
-    Exit code 3 when the prediction is of low confidence.
+    Exit code 3 when the prediction is not to be trusted: the report says why.
     """
     from p3s.predict.saved import Prediction
     from p3s.study import Study
@@ -63,10 +63,11 @@ def report(
     from p3s.report.terminal import render
     from p3s.report.view import view_of
 
+    _say_outdated(study, prediction.data["traced_counts"])
     view = view_of(study, prediction.data, checked=True)
     page = output or study.report_path
     write_html(view, page)
-    write_png(view.points, study.speedup_png_path)
+    write_png(prediction.data, study.speedup_png_path)
     _draw(prediction.data, drawn)
     if json_:
         emit_json(
@@ -80,26 +81,31 @@ def report(
             }
         )
     else:
-        out(render(prediction.data))
+        out(render(prediction.data, view.equations.places))
         out("")
         out(f"report: {page}")
         for path in (study.speedup_png_path, *picture):
             out(f"picture: {path}")
-    if prediction.data["low_confidence"]:
-        say("low confidence: " + "; ".join(prediction.data["low_confidence"]))
-        return 3
+    if code := say_reasons(prediction.reasons, told=not json_):
+        return code
     say(f"next: p3s validate {quoted(study.root)} -n COUNT")
     return 0
+
+
+def _say_outdated(study: Any, counts: list[int]) -> None:
+    """Say where a prediction rests on runs that were deleted or left out since."""
+    unused = sorted(set(counts) & {*study.gone_counts(), *study.left_out()})
+    if unused:
+        say(f"note: the prediction rests on runs at {', '.join(map(str, unused))} processes, which "
+            f"were deleted or left out since; make it again: p3s predict {quoted(study.root)} "
+            "-n COUNTS")
 
 
 def _print_csv(prediction: Any, phases: bool) -> int:
     from p3s.report.spreadsheet import counts_csv, phases_csv
 
     write_out((phases_csv if phases else counts_csv)(prediction))
-    if prediction.data["low_confidence"]:
-        say("low confidence: " + "; ".join(prediction.data["low_confidence"]))
-        return 3
-    return 0
+    return say_reasons(prediction.reasons)
 
 
 def _pictures(

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.cli.common import Progress, say
-from p3s.errors import P3SError, UsageError
+from p3s.cli.common import Progress, quoted, say
+from p3s.errors import P3SError, RunFailed, UsageError
 from p3s.study import RUN_SCHEMA, Study, read_json, write_json
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Fewer distinct counts cannot be modelled: two to fit, one held out.
 MIN_COUNTS = 3
+#: Limit of one run where the user gives none.
+TIMEOUT_S = 3600.0
 #: MPI calls of one rank up to which a run that failed has shown nothing: it set up and gave up.
 _FEW_EVENTS = 50
 
@@ -70,9 +72,9 @@ def trace_once(
         kept = study.keep_failed_run(staged, target)
         if isinstance(err, UsageError) or not isinstance(err, P3SError):
             raise
-        where = f" in {kept}" if kept is not None else ""
-        text = re.sub(r"(what was captured is kept)$", rf"\1{where}", str(err))
-        raise RunFailed(text, info.get("exit_code"), info.get("status", "failed")) from err
+        code, status = info.get("exit_code"), str(info.get("status", "failed"))
+        reason, left = (err.reason, err.left) if isinstance(err, RunFailed) else (str(err), "")
+        raise RunFailed(reason, code, status, left, kept) from err
     for name in _counters_not_there(staged, recording):
         say(f"np={np}: this machine has no counter {name}")
     info = _info(staged)
@@ -87,19 +89,6 @@ def trace_once(
         **({"dims": list(extents)} if extents else {}),
     }
     return row, problems
-
-
-class RunFailed(P3SError):
-    """A traced run failed.
-
-    ``code`` is the exit code of the launcher, None when it was not even started; ``status`` is
-    "partial" when something was captured, else "failed".
-    """
-
-    def __init__(self, text: str, code: int | None, status: str) -> None:
-        super().__init__(text)
-        self.code = code
-        self.status = status
 
 
 def refused(code: int | None, target: Path) -> bool:
@@ -156,6 +145,21 @@ def program_of(command: Sequence[str], np: int) -> str:
     return name
 
 
+def elsewhere(study: Study) -> Path | None:
+    """Return where the study's command was run, None if that is here, not known, or gone."""
+    try:
+        command = study.command()
+    except P3SError:
+        return None
+    runs = [run for run in [*study.runs(), *study.timed_runs()]
+            if run.info.get("command") == command and run.info.get("directory")]
+    if not runs:
+        return None
+    latest = max(runs, key=lambda run: (run.path / "run.json").stat().st_mtime_ns)
+    there = Path(str(latest.info["directory"]))
+    return there if there.is_dir() and not there.samefile(Path.cwd()) else None
+
+
 def check_counts(study: Study | None, counts: Sequence[int]) -> None:
     """Refuse a study that would hold too few distinct counts, before anything is run."""
     there = set(study.counts()) if study is not None else set()
@@ -187,13 +191,14 @@ def trace_counts(
     made: bool = False,
     recording: Recording | None = None,
     times: bool = True,
+    kept: bool = True,
 ) -> Traced:
     """Trace and characterize each count; a count that fails does not stop the others.
 
     ``made`` tells that the study is new: it is removed when not even its first run leaves
     anything. ``recording`` is settled with the study's runs: one unit of work for all. Beside
     instructions, which are counted in one run, ``repeats`` native runs are timed unless ``times``
-    is False.
+    is False. ``kept``: what a failed run leaves stays, so where it is is worth saying.
     """
     from p3s.characterize import load_phases
     from p3s.cli.recording import check_unit, only_timed, settle
@@ -213,7 +218,7 @@ def trace_counts(
             emulator()  # before anything runs: native runs come first
         plans = {np: _plan(study, np, repeats, chosen, timed, times) for np in counts}
         bar.expect(sum(len(each) for each in plans.values()))
-        done = _trace_counts(study, command, plans, timeout_s, bar)
+        done = _trace_counts(study, command, plans, timeout_s, bar, kept)
         check_unit(study)
         if study.signature_counts():
             load_phases(study.root)
@@ -272,6 +277,7 @@ def _trace_counts(
     plans: dict[int, list[_Step]],
     timeout_s: float,
     bar: Progress,
+    kept: bool,
 ) -> Traced:
     from p3s.characterize import characterize
     from p3s.characterize.disturbed import as_json, notes
@@ -294,7 +300,7 @@ def _trace_counts(
                     and err.status == "failed"
                 ):  # fmt: skip
                     raise  # not the program but the set-up is at fault: no count will do better
-                text = str(err).removeprefix(f"np={np}: ")
+                text = (str(err) if kept else err.reason).removeprefix(f"np={np}: ")
                 text = f"np={np}: {'native run: ' if step.native else ''}{text}"
                 done.failed.append(
                     {"np": np, "rep": step.rep, "exit_code": err.code, "reason": text,
@@ -331,6 +337,10 @@ def _trace_counts(
             "tracing": signature.get("tracing", {}),
         })
     study.update()
+    unused = [row["np"] for row in done.counts if row["np"] in study.left_out()]
+    if unused:
+        say(f"note: {', '.join(map(str, unused))} processes are still left out of the model: "
+            f"p3s model {quoted(study.root)} --with {','.join(map(str, unused))} takes them back")
     return done
 
 

@@ -41,6 +41,7 @@ def scale(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
+    from p3s.cli.before import check_scaled_room, check_study
     from p3s.cli.pipeline import ensure_compute, ensure_model, say_doubts
     from p3s.scale import scaled_dir, write_scaled
     from p3s.study import Study
@@ -48,11 +49,14 @@ def scale(
     wanted = parse_counts(counts)
     some = parse_ranks(ranks) if ranks is not None else None
     study = Study.open(study_dir)
+    check_study(study)
     done = []
     with progress(len(wanted)) as bar:
         ensure_model(study, bar)
         ensure_compute(study, bar)
         say_doubts(study, wanted)
+        if some is None:
+            check_scaled_room(study, wanted)
         for n in wanted:
             bar.start(f"n={n}: scaling")
             meta = write_scaled(study.root, n, some)

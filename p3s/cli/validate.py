@@ -17,10 +17,13 @@ from p3s.cli.common import (
     parse_counts,
     progress,
     say,
+    say_reasons,
     table,
 )
 from p3s.cli.grid import DIMS
 from p3s.errors import UsageError
+from p3s.scores import work_off
+from p3s.words import plural
 
 __all__ = ["EPILOG", "WithLauncher", "is_exact", "validate"]
 
@@ -46,12 +49,15 @@ def validate(
 ) -> int:
     """Run the program at a count that was not modelled, traced, and compare it with the model.
 
+    Exit code 3 where they differ, where work is off by more than 25 %, or where events that the
+    model leaves out are above a tenth of the time.
     A command that is none of the study's is refused: its result would say nothing of the model.
     """
     from p3s.cli.grid import check_dims, keep_dims, outermost, parse_dims
     from p3s.cli.pipeline import ensure_model
     from p3s.cli.recording import of_study
     from p3s.cli.runs import program_of, trace_once
+    from p3s.predict.reasons import reasons_in
     from p3s.study import Study
     from p3s.words import differing
 
@@ -88,10 +94,10 @@ def validate(
         emit_json(result)
     else:
         out(_table(result))
-    if is_exact(result):
-        return 0
-    say(f"np={n}: the run and the model differ; the table says where")
-    return 3
+    same = is_exact(result)
+    if not same:
+        say(f"np={n}: the run and the model differ; the table says where")
+    return say_reasons(reasons_in(result), "model") or (0 if same else 3)
 
 
 def is_exact(result: dict[str, Any]) -> bool:
@@ -149,7 +155,8 @@ def _table(result: dict[str, Any]) -> str:
         text.append(
             f"order: rank {first['rank']}, event {first['position']}: "
             f"{first['expected'] or 'no more'} in the run, {first['found'] or 'no more'} predicted"
-            + f"; operations and partners are in order on {order['equal_but_bytes']} ranks"
+            + "; operations and partners are in order on "
+            f"{plural(order['equal_but_bytes'], 'rank')}"
             * (order["equal_but_bytes"] > order["equal"])
         )
     elif not order:
@@ -158,14 +165,15 @@ def _table(result: dict[str, Any]) -> str:
     if work.get("mean_abs_error") is not None:
         median = work.get("median_abs_error")  # validations of before have none
         text.append(
-            f"work: mean error {100 * work['mean_abs_error']:.1f} %, "
+            f"work: off by {100 * (work_off(work) or 0.0):.1f} %, mean error of the phases "
+            f"{100 * work['mean_abs_error']:.1f} %, "
             + ("" if median is None else f"median {100 * median:.1f} %, ")
             + f"largest {100 * work['max_abs_error']:.1f} %"
         )
     missing = result.get("unmodelled") or {}
     if missing:
         text.append(
-            f"left out by the model: {missing.get('events', 0):,} events, "
+            f"left out by the model: {plural(missing.get('events', 0), 'event')}, "
             f"{100 * (missing.get('share_of_time') or 0):.2f} % of the time"
         )
     return "\n".join(text)

@@ -24,11 +24,12 @@ IDLE_SHARE = 0.1
 class Timed:
     """Computation of some ranks in ns over the run, and what it rests on.
 
-    ranks: ascending. ns: (places, ranks), typical time (as the median of repeats); low, high: its
-    90 % interval. cost: ns per unit of work, of the same shape; rest: (phases, ranks), the cost of
-    work that has no place. x: (phases, ranks), work per turn. law: number of the law of each place.
-    work_error: relative half width of the work; cost_low, cost_high: of the cost, below and above
-    (each (places, ranks)). phase: of each place; runs: whether it lies in the run, as a column.
+    ranks: ascending. ns: (places, ranks), typical time (as the median of repeats) before the calls
+    of a place; low, high: its 90 % interval. cost: ns per unit of work, of the same shape; rest:
+    (phases, ranks), the cost of work that has no place. x: (phases, ranks), work per turn. law:
+    number of the law of each place. work_ns: half width of ``ns`` that comes from the work;
+    cost_low, cost_high: from the cost, below and above. phase: of each place; runs: whether it lies
+    in the run, as a column.
     """
 
     ranks: np.ndarray
@@ -39,7 +40,7 @@ class Timed:
     rest: np.ndarray
     x: np.ndarray
     law: np.ndarray
-    work_error: np.ndarray
+    work_ns: np.ndarray
     cost_low: np.ndarray
     cost_high: np.ndarray
     phase: np.ndarray
@@ -109,17 +110,22 @@ class Costs:
                 cost[rows], low[rows], high[rows] = c[place], lo[place], hi[place]
                 outside[rows] = np.asarray(self.laws[number].outside(value))[place]
             rest[k] = self._evaluate(self.of_phase.get(k, self.last), value)[0][place]
-        work_error = found.half_width / np.maximum(found.work, 1e-300)
+        # in ns: of no work at all an error may be known, but none relative to it
+        work_ns = found.half_width * cost
         if self.model["work_unit"] in TIME_UNITS:
-            work_error = work_error * np.minimum(np.log2(np.maximum(outside, 1.0)) / 2.0, 1.0)
+            work_ns = work_ns * np.minimum(np.log2(np.maximum(outside, 1.0)) / 2.0, 1.0)
         if self.shared:
             factor, shared = self._shared(grid.n, [tuple(p["place"]) for p in found.places])
             cost = cost * factor[:, None]
-            work_error = np.where(shared[:, None], 0.0, work_error)
-        below, above = (np.sqrt(work_error ** 2 + part ** 2) for part in (low, high))
+            work_ns = np.where(shared[:, None], 0.0, work_ns)
         ns = found.work * cost
-        return Timed(found.ranks, ns, ns * np.maximum(1.0 - below, 0.0), ns * (1.0 + above), cost,
-                     rest, x, law, work_error, low, high, phase, runs)
+        # what a call that is not made leaves is done before the next one, at the cost it has
+        ns, work_ns, below, above = map(found.carried, (ns, work_ns, ns * low, ns * high))
+        work = found.carried(found.work)
+        cost = np.divide(ns, work, out=cost, where=work > 0)
+        return Timed(found.ranks, ns, np.maximum(ns - np.hypot(work_ns, below), 0.0),
+                     ns + np.hypot(work_ns, above), cost, rest, x, law, work_ns, below, above,
+                     phase, runs)
 
     def _shared(self, n: int, places: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
         """Return what shared work is to the modelled one by place, and which places share it."""
@@ -166,9 +172,9 @@ class PhaseSums:
                 self.least[k] = min(self.least[k], float(timed.x[k][busy].min()))
                 self.most[k] = max(self.most[k], float(timed.x[k][busy].max()))
         # Ranks share their laws, so their errors add up; so do those of places with one law.
-        pairs = [(ns * part).sum(axis=1) for part in (timed.cost_low, timed.cost_high)]
-        both = np.stack(pairs, axis=1)
-        work = (ns * timed.work_error).sum(axis=1).tolist()
+        low, high, error = (np.where(timed.runs, part, 0.0).sum(axis=1) for part in (
+            timed.cost_low, timed.cost_high, timed.work_ns))
+        both, work = np.stack([low, high], axis=1), error.tolist()
         for row, (k, number) in enumerate(zip(timed.phase.tolist(), timed.law.tolist(),
                                               strict=True)):
             there = self.cost_error.get((k, number))

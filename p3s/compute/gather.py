@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -194,18 +194,26 @@ def turned(points: Sequence[Point]) -> dict[tuple[int, str, int], float]:
     return {key: work[key] / x[key] for key in work if x[key] > 0}
 
 
-def x_scale(model: Model, n: int) -> np.ndarray:
-    """Return n times the mean work of a rank per turn of each phase, as the model says at ``n``.
+def x_scale(model: Model, counts: Iterable[int]) -> np.ndarray:
+    """Return n times the mean work of a rank per turn of each phase at the smallest of
+    ``counts`` at which the phase computes.
 
     Where work is time, x is this over the count: what a law says of time has constants and costs of
-    its own in it and would be a poor measure of the working set, which goes with 1/n.
+    its own in it and would be a poor measure of the working set, which goes with 1/n. 0 for a phase
+    of which the model says no work at any of the counts.
     """
     places, phase = places_of(model)
-    said, grid = modelled_work(model, n)
-    weight = weights_at(model, n, grid)
-    work = sum_phases(np.where(in_the_run(places), said, 0.0), phase, len(weight))
-    ranks = (work > 0).sum(axis=1)
-    return n * work.sum(axis=1) / np.maximum(ranks, 1) / weight
+    scale = np.zeros(len(model["phases"]))
+    for n in sorted(counts):
+        said, grid = modelled_work(model, n)
+        weight = weights_at(model, n, grid)
+        work = sum_phases(np.where(in_the_run(places), said, 0.0), phase, len(weight))
+        ranks = (work > 0).sum(axis=1)
+        here = n * work.sum(axis=1) / np.maximum(ranks, 1) / weight
+        scale = np.where(scale > 0, scale, here)
+        if np.all(scale > 0):
+            break
+    return scale
 
 
 def by_count(found: Sequence[Measured], far: Sequence[Point], scale: np.ndarray

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from p3s.compute.gather import TIME_UNITS, Measured
-from p3s.compute.model import fit_laws, gathered, measured_turn, predicted_turn
+from p3s.compute.model import Laws, fit_laws, gathered, measured_turn, predicted_turn
+from p3s.compute.phases import NO_WORK, NOT_LEFT, share_of
 from p3s.compute.points import Point
 
 #: Phases below this share of the time are left out of the errors.
@@ -24,8 +25,8 @@ def hold_out(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[
 
     The work there is what the model says that was fitted without it (its hold-out), the cost what
     the laws say without its points; far: points of other workloads. shared: places whose work goes
-    with 1/n, whatever a law says. None where there are too few
-    counts, or no hold-out of the model.
+    with 1/n, whatever a law says. None where there are too few counts, or no hold-out of the model,
+    or no phase has SHARE of the time.
     """
     held = model.get("holdout")
     if len(found) < 3 or not isinstance(held, Mapping) \
@@ -40,28 +41,39 @@ def hold_out(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[
     ratio = _ratios(held, last.counted)
     if unit in TIME_UNITS:  # the work of the model was fitted: back to what was measured
         said = last.per_phase(last.work).sum(axis=1)
-        ratio = ratio * last.per_phase(last.least).sum(axis=1) / np.maximum(said, 1e-300)
+        least = last.per_phase(last.least).sum(axis=1)
+        ratio = ratio * np.divide(least, said, out=np.ones(phases), where=said > 0)
     x = last.x
     if unit not in TIME_UNITS:  # where work is time, x goes with the count
         x = x * ratio[:, None]
     of_place = np.array([1.0 if place in shared else ratio[k]
                          for place, k in zip(last.places, last.phase.tolist(), strict=True)])
     held_out = replace(last, work=last.work * of_place[:, None], x=x)
-    total = float(last.typical.sum())
-    each = []
-    for k in range(phases):
-        time = float(last.per_phase(last.typical)[k].sum())
-        if total <= 0 or time < SHARE * total:
-            continue
-        measured = measured_turn(last, k, last.typical)
-        told = predicted_turn(laws, held_out, k)
-        each.append({"phase": k, "share": time / total, "measured_ns": measured,
-                     "predicted_ns": told, "error": (told - measured) / measured})
+    of_phase = last.per_phase(last.typical)
+    each = [_of_phase(k, share, laws, last, held_out) for k in range(phases)
+            if (share := share_of(of_phase, k)) >= SHARE]
     if not each:
         return None
-    errors = [abs(e["error"]) for e in each]
-    return {"n": last.n, "mean_abs_error": float(np.mean(errors)),
-            "max_abs_error": float(np.max(errors)), "each": each}
+    errors = [abs(e["error"]) for e in each if e["error"] is not None]
+    return {"n": last.n, "mean_abs_error": float(np.mean(errors)) if errors else None,
+            "max_abs_error": float(np.max(errors)) if errors else None, "each": each}
+
+
+def _of_phase(k: int, share: float, laws: Laws, last: Measured, held_out: Measured
+              ) -> dict[str, Any]:
+    """Return a phase's time in one turn as it was measured and as the laws say, with the error.
+
+    Where nothing can be said, ``predicted_ns`` and ``error`` are None and ``unknown`` is the code.
+    """
+    measured = measured_turn(last, k, last.typical)
+    out = {"phase": k, "share": share, "measured_ns": measured, "predicted_ns": None,
+           "error": None, "unknown": None}
+    if not measured > 0:
+        return {**out, "unknown": NO_WORK}
+    if laws.whole(k) is None:
+        return {**out, "unknown": NOT_LEFT}
+    told = predicted_turn(laws, held_out, k)
+    return {**out, "predicted_ns": told, "error": (told - measured) / measured}
 
 
 def _ratios(held: Mapping[str, Any], truth: np.ndarray) -> np.ndarray:

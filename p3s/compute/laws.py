@@ -83,12 +83,13 @@ class CostLaw:
                 np.maximum(self._table(self.high, x, grows=True), value))
 
     def outside(self, x: Any) -> np.ndarray:
-        """Return how far ``x`` lies outside the points, as a ratio; 1 inside."""
-        x = np.maximum(np.asarray(x, dtype=float), 1e-300)
+        """Return how far ``x`` lies outside the points, as a ratio; 1 inside, and of no work."""
+        x = np.asarray(x, dtype=float)
         low, high = self.covered
         if not low > 0:
             return np.ones_like(x)
-        return np.maximum(1.0, np.maximum(low / x, x / high))
+        some = np.where(x > 0, x, low)
+        return np.maximum(1.0, np.maximum(low / some, some / high))
 
     def _table(self, y: np.ndarray, x: Any, *, grows: bool) -> np.ndarray:
         """Return the table at ``x``; beyond its ends the value is held, an interval goes on."""

@@ -14,6 +14,9 @@ from p3s.compute.spread import LEAST_OCCURRENCES, Spread, apart, between_ranks, 
 from p3s.compute.thesis import crm
 
 Weight = Mapping[tuple[int, str, int], float]
+#: Why nothing is known of the cost of a phase's computation: the model says no work there, no time
+#: was measured, or (held out) nothing of it was measured at the counts that are left.
+NO_WORK, NO_TIME, NOT_LEFT = "no work", "no time", "not at the counts left"
 
 
 def phase_json(phase: Mapping[str, Any], laws: Laws, found: Sequence[Measured], weight: Weight
@@ -32,7 +35,28 @@ def phase_json(phase: Mapping[str, Any], laws: Laws, found: Sequence[Measured], 
         "x": [min(xs), max(xs)] if xs else None, "n": [min(ns), max(ns)] if ns else None,
         "turns": [_turn(p, laws, found, weight) for p in points],
         **alternatives(points), "spread": spread(laws, found, k).to_json(),
+        "unknown": unknown(laws, found, k),
     }
+
+
+def unknown(laws: Laws, found: Sequence[Measured], k: int) -> dict[str, Any] | None:
+    """Return why a phase that computes has no law of cost, None where it has one or does not.
+
+    Keys: code, one of NO_WORK and NO_TIME; share: of the computation, the largest at any count.
+    """
+    if laws.whole(k) is not None:
+        return None
+    share = max((share_of(m.per_phase(m.typical), k) for m in found), default=0.0)
+    if share > 0:
+        return {"code": NO_WORK, "share": share}
+    work = max((share_of(m.per_phase(m.work), k) for m in found), default=0.0)
+    return {"code": NO_TIME, "share": work} if work > 0 else None
+
+
+def share_of(of_phase: np.ndarray, k: int) -> float:
+    """Return what part of values per (phase, rank) is that of one phase."""
+    total = float(of_phase.sum())
+    return float(of_phase[k].sum()) / total if total > 0 else 0.0
 
 
 def _turn(point: Point, laws: Laws, found: Sequence[Measured], weight: Weight

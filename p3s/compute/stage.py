@@ -83,7 +83,7 @@ def compute_json(model: Mapping[str, Any], found: Sequence[Measured], far: Seque
     groups = [groups_json(p, found, far, weight) for p in model["phases"]]
     scale, shared = None, {}
     if unit in TIME_UNITS:
-        scale = x_scale(model, min([m.n for m in found] or model["counts"]))
+        scale = x_scale(model, [m.n for m in found] or model["counts"])
         found, far = by_count(found, far, scale)
         shared = steady(shared_work(model), found)
         found, far = share_points(shared, found, far, weight)

@@ -68,8 +68,7 @@ def fit_power(n: Sequence[float], y: Sequence[float]) -> PowerLaw | None:
     Points with n or y not above zero are left out: they have no logarithm.
     """
     x, v = np.asarray(n, dtype=float), np.asarray(y, dtype=float)
-    with np.errstate(invalid="ignore"):
-        good = (x > 0) & (v > 0) & np.isfinite(x) & np.isfinite(v)
+    good = (x > 0) & (v > 0) & np.isfinite(x) & np.isfinite(v)
     x, v = np.log(x[good]), np.log(v[good])
     if len(x) < 2 or np.ptp(x) < 1e-9:
         return None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from p3s.artefacts import reason, sync_directory
+from p3s.artefacts import hidden_beside, new_file_beside, reason, sync_directory
 from p3s.errors import P3SError, UsageError
 
 
@@ -30,9 +29,9 @@ def new_directory(target: Path) -> Iterator[Path]:
     staged: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        staged = hidden_beside(target)
+        staged.mkdir()
         yield staged
-        staged.chmod(0o755)
         _into_place(staged, target)
         staged = None
     except OSError as err:
@@ -47,13 +46,13 @@ def _into_place(staged: Path, target: Path) -> None:
     if target.is_symlink() or target.is_file():
         target.unlink()
     elif target.exists():
-        old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-        os.rename(target, old / "it")
+        old = hidden_beside(target)
+        os.rename(target, old)
     try:
         os.rename(staged, target)
     except OSError:
         if old is not None:
-            os.rename(old / "it", target)
+            os.rename(old, target)
         raise
     sync_directory(target.parent)
     if old is not None:
@@ -64,18 +63,17 @@ def _into_place(staged: Path, target: Path) -> None:
 def new_file(target: Path) -> Iterator[IO[str]]:
     """Give a text file that takes the target's name in the end; P3SError if it cannot."""
     target = Path(os.path.abspath(target))
-    temporary: str | None = None
+    temporary: Path | None = None
     try:
         if target.is_dir():
             raise UsageError(f"{target}: a directory; name a file with -o")
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        os.close(handle)
+        handle, temporary = new_file_beside(target)
+        os.close(handle)  # whoever writes may ask for its name
         with open(temporary, "w", encoding="utf-8", errors="backslashreplace",
                   buffering=1 << 20) as file:
             yield file
             file.flush()
-            os.fchmod(file.fileno(), 0o644)
             os.fsync(file.fileno())
         os.replace(temporary, target)
         temporary = None
@@ -84,7 +82,7 @@ def new_file(target: Path) -> Iterator[IO[str]]:
         raise _cannot(target, err) from err
     finally:
         if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def _cannot(target: Path, err: OSError) -> P3SError:

@@ -257,7 +257,7 @@ def _meets(member: Member, i: int, k: int, expr: Expr) -> bool:
         peers = rows.peer[mine] if len(mine) and np.all(rows.peer[mine] >= 0) else None
         env = env_of(rows.grid, rows.rank[mine], peers, rows.stage[mine], rows.turn[mine])
         try:
-            sizes = evaluate_int(expr, env) * bytes_each
+            sizes = evaluate_int(expr, env, undefined=-1) * bytes_each
         except (KeyError, ZeroDivisionError):
             return False
         if np.any(np.broadcast_to(sizes, (len(mine),)) != rows.nbytes[mine]):

@@ -9,6 +9,7 @@ are never powers of two of roots of parameters: what n does to a program, a para
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -56,8 +57,12 @@ class Number:
             if found is not None:
                 return found
             raise P3SError("model: a law of the parameters has no value there")
-        at = np.array([float(v) for v in setting.values()])
-        return float(sum(c * np.prod(at ** np.array(p)) for c, p in self.terms))
+        at = [float(v) for v in setting.values()]
+        try:
+            return sum(c * math.prod(math.pow(v, e) for v, e in zip(at, p, strict=True))
+                       for c, p in self.terms)
+        except (ValueError, OverflowError) as err:  # math.pow: of 0 and below
+            raise P3SError("model: a law of the parameters has no value there") from err
 
     def settled(self, setting: Setting) -> bool:
         """Tell whether the law is exact and gives a number of the right kind at a setting."""
@@ -303,24 +308,27 @@ def fit_real(settings: Sequence[Setting], values: Sequence[float]
     shapes = [flat]
     for d in range(len(names)):
         if len(np.unique(x[:, d])) > 1:
+            has = np.all(x[:, d] > 0)  # powers have no value at 0 and below but some
             shapes += [tuple(e if k == d else s[k] for k in range(len(names)))
-                       for s in list(shapes) for e in steps if e]
+                       for s in list(shapes) for e in steps
+                       if e and (has or e > 0 and e == round(e))]
     columns = {s: np.prod(x ** np.array(s), axis=1) for s in dict.fromkeys(shapes)}
     sets: list[tuple[tuple[float, ...], ...]] = [(s,) for s in columns]
     if len(y) > 2:
         sets += [(flat, s) for s in columns if s != flat]
     best: tuple[float, float, Any] | None = None
+    size = np.maximum(y, 1e-3 * y.max())
     for some in sets:
         matrix = np.stack([columns[s] for s in some], axis=1)
-        coef = _positive(matrix, y)
+        coef = _positive(matrix, y, size)
         if coef is None:
             continue
         missed = []
         for k in range(len(y)):
             keep = np.arange(len(y)) != k
-            part = _positive(matrix[keep], y[keep])
+            part = _positive(matrix[keep], y[keep], size[keep])
             told = float(matrix[k] @ part) if part is not None else 0.0
-            missed.append((told - y[k]) / max(abs(y[k]), 1e-300))
+            missed.append((told - y[k]) / size[k])
         error = float(np.sqrt(np.mean(np.square(missed))))
         key = (error + 1e-6) * (1.5 if len(some) > 1 else 1.0)
         if best is None or key < best[0]:
@@ -330,11 +338,11 @@ def fit_real(settings: Sequence[Setting], values: Sequence[float]
     return best[2], best[1]
 
 
-def _positive(matrix: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-    """Return the least-squares coefficients in relative errors, None unless all are positive."""
+def _positive(matrix: np.ndarray, y: np.ndarray, size: np.ndarray) -> np.ndarray | None:
+    """Return the least-squares coefficients, None unless all are positive; size: of y, positive."""
     if matrix.shape[0] < matrix.shape[1]:
         return None
-    weight = 1.0 / np.maximum(np.abs(y), 1e-300)
+    weight = 1.0 / size
     scale = np.abs(matrix).max(axis=0)
     if not np.all(scale > 0):
         return None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from p3s.artefacts import reason, sync_directory
+from p3s.artefacts import hidden_beside, reason, sync_directory
 from p3s.errors import P3SError, UsageError
 from p3s.study import Study
 
@@ -61,7 +60,7 @@ def staged(study: Study, name: str, command: Sequence[str]) -> Iterator[Study]:
     it: a run that is refused leaves nothing."""
     folder = study.far_dir(name).parent
     made = not folder.exists()
-    path = folder / f".{name}.{secrets.token_hex(4)}"
+    path = hidden_beside(study.far_dir(name))
     try:
         yield Study.create(path, command)
     finally:
@@ -89,7 +88,7 @@ def commit(study: Study, name: str, new: Study, counts: Sequence[int]) -> Study:
             old.commit_run(run.path, old.runs_dir(np, run.rep))
         for run in new.timed_runs(np):
             into = old.timed_dir(np, run.rep)
-            into.parent.mkdir(exist_ok=True, mode=0o700)
+            into.parent.mkdir(exist_ok=True)
             old.commit_run(run.path, into)
         characterize(old.root, np)  # with the repeats that were there before
     old.update()

@@ -140,12 +140,12 @@ class _Search:
         return all(exact_value(expr, e) == v for e, v in zip(self.envs, self.y, strict=True))
 
     def scaled(self, rows: np.ndarray, at: Sequence[int]) -> np.ndarray:
-        """Return the rows scaled to meet the values at the points ``at`` in the mean."""
-        with np.errstate(all="ignore"):
-            top = np.argmax(np.abs(rows[:, at]), axis=1)
-            where = np.array(at)[top]
-            each = np.arange(len(rows))
-            return rows * (self.values[where] / rows[each, where])[:, None]
+        """Return the rows scaled to meet the values at the points ``at``, NaN where they cannot."""
+        where = np.array(at)[np.argmax(np.abs(rows[:, at]), axis=1)]
+        there = rows[np.arange(len(rows)), where]
+        factor = np.full(len(rows), np.nan)
+        np.divide(self.values[where], there, out=factor, where=there != 0)
+        return np.asarray(rows * factor[:, None])
 
     def coefficient(self, parts: Sequence[Shape]) -> Fraction | None:
         """Return the exact factor of a product of shapes, from a point where it is not zero."""
@@ -288,4 +288,6 @@ def _larger(top: Mapping[str, int], factor: int) -> dict[str, int]:
 
 def _differ(a: Expr, b: Expr, env: dict[str, int]) -> bool:
     x, y = float(evaluate(a, env)), float(evaluate(b, env))
+    if not (math.isfinite(x) and math.isfinite(y)):
+        return math.isfinite(x) or math.isfinite(y)  # one of them has no value there
     return abs(x - y) > 1e-9 * max(1.0, abs(x))

@@ -37,6 +37,9 @@ SYMBOLS = ("n", "r", "s", "t", "j", *(f"{k}{d}" for k in "pcq" for d in range(4)
 #: Longest sum that is evaluated: more terms than extents of any grid in use.
 MAX_TERMS = 1 << 16
 
+#: Whole numbers from here on are none of int64.
+_BEYOND = 2.0 ** 63
+
 BLOCK_KINDS = ("first", "floor", "last", "tail", "ceil", "low", "high")
 
 
@@ -104,63 +107,107 @@ def block_size(kind: str, extent: Any, p: Any, c: Any) -> Any:
 
 
 def evaluate(expr: Expr, env: Env) -> Any:
-    """Return the value of ``expr`` in float64 (arrays broadcast); ``env`` gives the symbols."""
+    """Return the value of ``expr`` in float64 (arrays broadcast); ``env`` gives the symbols.
+
+    Not finite where it has no value (1/0, log2 of 0) or one beyond float64: whoever asks looks.
+    """
+    with np.errstate(all="ignore"):
+        return _value(expr, env)
+
+
+def _value(expr: Expr, env: Env) -> Any:
     op = expr[0]
     if op == "num":
         return expr[1] / expr[2]
     if op == "sym":
         return env[expr[1]]
     if op == "add":
-        total = evaluate(expr[1], env)
+        total = _value(expr[1], env)
         for a in expr[2:]:
-            total = total + evaluate(a, env)
+            total = total + _value(a, env)
         return total
     if op == "mul":
-        total = evaluate(expr[1], env)
+        total = _value(expr[1], env)
         for a in expr[2:]:
-            total = total * evaluate(a, env)
+            total = total * _value(a, env)
         return total
     if op == "pow":
-        base = np.asarray(evaluate(expr[1], env), dtype=float)
+        base = np.asarray(_value(expr[1], env), dtype=float)
         return np.sqrt(base) if expr[2:] == [1, 2] else base ** (expr[2] / expr[3])
     if op == "min":
-        return np.minimum(evaluate(expr[1], env), evaluate(expr[2], env))
+        return np.minimum(_value(expr[1], env), _value(expr[2], env))
     if op == "max":
-        return np.maximum(evaluate(expr[1], env), evaluate(expr[2], env))
+        return np.maximum(_value(expr[1], env), _value(expr[2], env))
     if op in ("quot", "mod"):
-        a, b = (np.rint(evaluate(e, env)).astype(np.int64) for e in expr[1:])
-        return a // b if op == "quot" else a % b
+        (a, b), undefined = _whole(*(_value(e, env) for e in expr[1:]))
+        by = np.where(b == 0, 1, b)
+        return _defined(a // by if op == "quot" else a % by, undefined | (b == 0))
     if op == "sum":
         return _sum(expr[1], expr[2], env)
     if op == "exp2":
-        return np.exp2(np.asarray(evaluate(expr[1], env), dtype=float))
+        return np.exp2(np.asarray(_value(expr[1], env), dtype=float))
     if op == "log2":
-        return np.log2(np.asarray(evaluate(expr[1], env), dtype=float))
+        return np.log2(np.asarray(_value(expr[1], env), dtype=float))
     if op in ("floor", "ceil"):
-        value = np.asarray(evaluate(expr[1], env), dtype=float)
+        value = np.asarray(_value(expr[1], env), dtype=float)
         # 1e-9 forgives the last bit of a float root or logarithm of an exact integer
         return np.floor(value + 1e-9) if op == "floor" else np.ceil(value - 1e-9)
     if op == "block":
-        extent, p, c = (np.rint(evaluate(a, env)).astype(np.int64) for a in expr[2:])
-        return block_size(expr[1], extent, p, c)
+        (extent, p, c), undefined = _whole(*(_value(a, env) for a in expr[2:]))
+        size = block_size(expr[1], extent, np.where(p == 0, 1, p), c)
+        return _defined(size, undefined | (p == 0))
     raise P3SError(f"model: unknown operator {op!r}; the file was made by another version")
 
 
 def _sum(count: Expr, body: Expr, env: Env) -> Any:
     """Return ``body`` summed over j; where counts differ, each element has its own number."""
-    upto = np.rint(np.asarray(evaluate(count, env), dtype=float)).astype(np.int64)
+    (upto,), undefined = _whole(_value(count, env))
     most = int(upto.max(initial=0))
     if most > MAX_TERMS:
         raise P3SError(f"model: a sum of {most} terms; the largest evaluated is {MAX_TERMS}")
     total: Any = 0.0
     for j in range(most):
-        total = total + np.where(j < upto, evaluate(body, {**env, "j": j}), 0.0)
-    return total + 0.0 * upto
+        total = total + np.where(j < upto, _value(body, {**env, "j": j}), 0.0)
+    return _defined(total + 0.0 * upto, undefined)
 
 
-def evaluate_int(expr: Expr, env: Env) -> Any:
-    """Return the value of ``expr`` rounded to int64, never negative."""
-    return np.maximum(np.rint(evaluate(expr, env)), 0).astype(np.int64)
+def _whole(*values: Any) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return values rounded to int64, and where one of them is no such number."""
+    out, undefined = [], np.zeros((), dtype=bool)
+    for value in map(np.asarray, values):
+        if value.dtype.kind not in "iu":
+            value = np.rint(value.astype(float))
+            bad = ~(np.abs(value) < _BEYOND)
+            value, undefined = np.where(bad, 0, value), undefined | bad
+        out.append(value.astype(np.int64))
+    return out, undefined
+
+
+def _defined(value: Any, undefined: np.ndarray) -> Any:
+    """Return a value, NaN where it is undefined."""
+    return np.where(undefined, np.nan, value) if undefined.any() else value
+
+
+def evaluate_int(expr: Expr, env: Env, undefined: int | None = None) -> Any:
+    """Return the value of ``expr`` rounded to int64, never negative.
+
+    undefined: stands where the expression has no value; without it P3SError is raised there.
+    """
+    (value,), bad = _whole(evaluate(expr, env))
+    value = np.maximum(value, 0)
+    if bad.any():
+        if undefined is None:
+            raise P3SError(f"model: the equation {to_text(expr)} has no value at "
+                           f"{np.max(env['n'])} processes; choose another count")
+        value = np.where(bad, undefined, value)
+    return value[()]
+
+
+def whole_number(value: float, n: int) -> int:
+    """Return a law's value at ``n`` processes rounded, never negative; P3SError if it is none."""
+    if not abs(value) < _BEYOND:
+        raise P3SError(f"model: a fitted law has no value at {n} processes; choose another count")
+    return max(round(value), 0)
 
 
 def symbols_of(expr: Expr) -> set[str]:

@@ -11,7 +11,7 @@ same few quasi-random draws always: equal points give equal laws.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
@@ -29,6 +29,8 @@ SHAPES: tuple[tuple[Fraction, int, float], ...] = (
 )
 MAX_TERMS = 3
 CONSTANT = 1
+#: Error of a value without noise: the last digits of a float.
+FLOAT_ERROR = 1e-10
 
 #: Prior of a term's share s of the value at the largest count: 1/(s + SHARE), so that small
 #: terms are not ruled out before they are seen; each further term costs EACH_TERM.
@@ -52,26 +54,44 @@ DRAWS, MAX_MODELS = 256, 16
 FAR, MIDDLE = 16, 0.8
 
 
+def seen(parts: np.ndarray, error: np.ndarray | float) -> np.ndarray:
+    """Return which terms of a law points can show: those that add more than its error somewhere.
+
+    parts: (points, terms), what each term adds; error: what each point may be off by, both relative
+    to the points. What is below that at all points is noise, however it fits.
+    """
+    limit = np.broadcast_to(np.maximum(error, FLOAT_ERROR), len(parts))
+    return np.asarray((np.abs(parts) > limit[:, None]).any(axis=0))
+
+
 @dataclass(frozen=True)
 class Points:
     """Repeats reduced to means: n, mean, repeats per count; spread: sum of squared relative
-    deviations of the repeats; total: number of values."""
+    deviations of the repeats; total: number of values; known: what each mean may be off by beside
+    its noise, relative."""
 
     n: np.ndarray
     mean: np.ndarray
     repeats: np.ndarray
     spread: float
     total: int
+    known: np.ndarray
 
     @staticmethod
-    def of(ns: Sequence[float], values: Sequence[float]) -> Points:
-        """Return the points of a list of (count, value) with repeats."""
+    def of(ns: Sequence[float], values: Sequence[float], resolution: Sequence[float] = ()
+           ) -> Points:
+        """Return the points of a list of (count, value) with repeats.
+
+        resolution: what each value may be off by, in its unit; none is known without it.
+        """
         y = np.asarray(values, dtype=float)
         n, which, k = np.unique(np.asarray(ns, dtype=float), return_inverse=True,
                                 return_counts=True)
         mean = np.bincount(which, y) / k
         size = np.maximum(mean, mean.max() * 1e-3)
-        return Points(n, mean, k, float(np.sum(((y - mean[which]) / size[which]) ** 2)), len(y))
+        off = np.bincount(which, resolution) / k if len(resolution) else np.zeros(len(n))
+        return Points(n, mean, k, float(np.sum(((y - mean[which]) / size[which]) ** 2)), len(y),
+                      off / size)
 
     @property
     def size(self) -> np.ndarray:
@@ -167,12 +187,13 @@ def _error_factors(dof: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the mixture: terms, least-squares shares (none negative), its weight, and draws
-    of the shares with weights that sum to one."""
+    """A model of the mixture: terms, least-squares shares (none negative), its weight, draws
+    of the shares with weights that sum to one, and the relative error of a value."""
 
     which: tuple[int, ...]
     share: np.ndarray
     weight: float
+    error: float
     draws: np.ndarray
     draw_weight: np.ndarray
 
@@ -215,7 +236,8 @@ def _drawn(which: tuple[int, ...], likely: float, square: float, dof: float, sha
         return None
     weight = 1.0 / np.prod((draws + SHARE) * log(1.0 + 1.0 / SHARE), axis=1)
     total = float(weight.sum())
-    return Model(which, np.maximum(share, 0.0), likely + log(total / DRAWS), draws, weight / total)
+    return Model(which, np.maximum(share, 0.0), likely + log(total / DRAWS),
+                 float(np.sqrt(square / dof)), draws, weight / total)
 
 
 def _window(models: list[Model], larger_by: float) -> list[Model]:
@@ -231,8 +253,7 @@ def _window(models: list[Model], larger_by: float) -> list[Model]:
         elif ratio[m.which] < (1 / larger_by if larger else 1 / WINDOW):
             ratio[m.which] = 0.0
     total = sum(ratio.values())
-    kept = [Model(m.which, m.share, ratio[m.which] / total, m.draws, m.draw_weight)
-            for m in models if ratio[m.which] > 0]
+    kept = [replace(m, weight=ratio[m.which] / total) for m in models if ratio[m.which] > 0]
     return sorted(kept, key=lambda m: (m.which != best.which, -m.weight, m.which))
 
 
@@ -249,7 +270,19 @@ def chosen(models: Sequence[Model], points: Points) -> Model:
     low, high = np.interp((1 - MIDDLE) / 2, upto, values[order, 0]), \
         np.interp((1 + MIDDLE) / 2, upto, values[order, 0])
     inside = [m for m in models if low <= float(at[list(m.which)] @ m.share) <= high]
-    return (inside or list(models))[0]
+    return _shown((inside or list(models))[0], models, points)
+
+
+def _shown(model: Model, models: Sequence[Model], points: Points) -> Model:
+    """Return a model without the terms that are below what the points can show."""
+    parts = columns(points.n, float(points.n[-1]))[:, list(model.which)] * model.share \
+        * (points.size[-1] / points.size)[:, None]
+    kept = seen(parts, np.maximum(model.error / np.sqrt(points.repeats), points.known))
+    if kept.all() or not kept.any():
+        return model
+    which = tuple(w for w, k in zip(model.which, kept.tolist(), strict=True) if k)
+    return next((m for m in models if m.which == which),
+                replace(model, which=which, share=model.share[kept]))
 
 
 def interval(models: Sequence[Model], points: Points, n: np.ndarray) -> np.ndarray:

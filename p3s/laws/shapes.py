@@ -98,12 +98,11 @@ def _basis(key: tuple[tuple[tuple[str, int], ...], ...], ndims: int) -> Basis:
     names = [k for k, _ in key[0]]
     env = {name: np.array([dict(e)[name] for e in key], dtype=float) for name in names}
     kept, rows = [], []
-    with np.errstate(all="ignore"):
-        for shape in shapes(ndims):
-            row = np.asarray(evaluate(shape.expr, env), dtype=float) + np.zeros(len(key))
-            if np.all(np.isfinite(row)) and not np.all(row == row[0]):
-                kept.append(shape)
-                rows.append(row)
+    for shape in shapes(ndims):
+        row = np.asarray(evaluate(shape.expr, env), dtype=float) + np.zeros(len(key))
+        if np.all(np.isfinite(row)) and not np.all(row == row[0]):
+            kept.append(shape)
+            rows.append(row)
     plain = [i for i, s in enumerate(kept) if s.plain]
     pairs = [(i, j) for k, i in enumerate(plain) for j in plain[k:]
              if not _cancel(kept[i].expr, kept[j].expr)]

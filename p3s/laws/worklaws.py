@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from p3s.laws.mixture import (
+    FLOAT_ERROR,
     MAX_TERMS,
     SHAPES,
     Points,
@@ -31,8 +32,6 @@ from p3s.laws.mixture import (
 BAND_STEPS = tuple(2 ** k for k in range(0, 13, 2))
 #: An interval wider than this factor, at REFUSE_AT times the largest count, tells nothing.
 REFUSE_FACTOR, REFUSE_AT = 4.0, 16
-#: Error of a value without noise: the last digits of a float.
-FLOAT_ERROR = 1e-10
 #: Bits by which an exact sum of terms must beat chance, beyond the number of sums tried.
 EXACT_MARGIN = 12.0
 
@@ -146,21 +145,25 @@ def _power_text(a: Fraction) -> str:
     return "" if a == 0 else ("*" if a > 0 else "/") + size
 
 
-def fit_work(ns: Sequence[int], values: Sequence[float]) -> WorkLaw:
+def fit_work(ns: Sequence[int], values: Sequence[float], resolution: Sequence[float] = ()
+             ) -> WorkLaw:
     """Fit a non-negative law to work per occurrence; always returns one.
 
     One to three typed terms. values are in one unit, ns in counts; a count that is repeated has
-    repeated measurements. Where the points cannot tell, ``refused`` of the law says why.
+    repeated measurements. resolution: what each value may be off by beside noise, in its unit, as
+    far as that is known. Where the points cannot tell, ``refused`` of the law says why.
     """
-    return _fit(tuple(float(n) for n in ns), tuple(max(0.0, float(v)) for v in values))
+    return _fit(tuple(float(n) for n in ns), tuple(max(0.0, float(v)) for v in values),
+                tuple(float(r) for r in resolution))
 
 
 @lru_cache(maxsize=4096)
-def _fit(ns: tuple[float, ...], values: tuple[float, ...]) -> WorkLaw:
+def _fit(ns: tuple[float, ...], values: tuple[float, ...], resolution: tuple[float, ...]
+         ) -> WorkLaw:
     top = int(max(ns, default=1))
     if not any(v > 0 for v in values):
         return WorkLaw((), 0.0, top)
-    points = Points.of(ns, values)
+    points = Points.of(ns, values, resolution)
     if len(points.n) == 1:
         return WorkLaw(((float(points.mean[0]), Fraction(0), 0),), 1.64, top,
                        refused="one count cannot tell how the work scales")
@@ -193,9 +196,10 @@ def _fit(ns: tuple[float, ...], values: tuple[float, ...]) -> WorkLaw:
 def _nearest(points: Points, top: int) -> WorkLaw:
     """Return the one term that is nearest to points which no non-negative sum is like."""
     y = points.mean / points.size[-1]
-    shapes = columns(points.n, float(points.n[-1])) / np.maximum(y, 1e-300)[:, None]
-    share = shapes.sum(axis=0) / np.maximum((shapes ** 2).sum(axis=0), 1e-300)
-    error = np.abs(shapes * share - 1.0).max(axis=0)
+    size = points.size / points.size[-1]  # a value of 0 is met to a thousandth of the largest
+    shapes, y = columns(points.n, float(points.n[-1])) / size[:, None], y / size
+    share = y @ shapes / np.maximum((shapes ** 2).sum(axis=0), 1e-300)
+    error = np.abs(shapes * share - y[:, None]).max(axis=0)
     best = int(np.argmin(error))
     law = _law([best], share[[best]], points, top)
     return WorkLaw(law.terms, float(error[best]), top,
@@ -233,7 +237,7 @@ def _without_noise(points: Points, values: Sequence[float]
     m = len(points.n)
     if points.spread > points.total * FLOAT_ERROR ** 2 or np.any(points.mean <= 0):
         return None
-    error = np.full(m, FLOAT_ERROR)
+    error = np.maximum(FLOAT_ERROR, points.known)
     if all(v == round(v) for v in values):
         error = np.maximum(error, 0.5000001 / points.mean)
     evidence = np.sort(np.maximum(0.0, -np.log2(2 * error)))

@@ -192,6 +192,8 @@ def _of_messages(made: Study, result: Mapping[str, Any], target: Machine) -> str
     from p3s.predict.estimates import FROM_REPLAY
 
     rested = [row for row in result["counts"] if row["n"] > 1]
+    if (result.get("network") or {}).get("source") in ("typical", "file"):
+        return f"communication is that of {result['network']['label']}, not of {target.name}"
     if any(row["estimator"] not in FROM_REPLAY for row in rested):
         return f"communication is simulated with messages measured between two ranks of " \
                f"{target.name}"

@@ -28,7 +28,7 @@ QUICK_S = 5.0
 _SHARES = (0.55, 0.2, 0.2)
 SMALLEST = 8 << 10
 #: Last-level caches of some servers have a GiB; four times that takes minutes to fill.
-_LARGEST = 2 << 30
+MOST_BYTES = 2 << 30
 #: What is assumed of a machine that does not tell its caches.
 _NO_CACHE_KNOWN = 32 << 20
 #: A point is settled when the three least of its repeats lie this close together.
@@ -50,7 +50,7 @@ def working_sets(caches: Sequence[dict[str, Any]], granted_bytes: int, quick: bo
     ``quick``: every working set is 2^k or 3 * 2^k.
     """
     last = max((int(cache["bytes"]) for cache in caches), default=_NO_CACHE_KNOWN)
-    largest = min(4 * last, granted_bytes // 4, _LARGEST)
+    largest = min(4 * last, granted_bytes // 4, MOST_BYTES)
     sizes = []
     size = SMALLEST
     while size <= max(largest, 4 * SMALLEST):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from p3s.machine.cluster import Cluster, Messages
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
 from p3s.report.text import percent, seconds, visible
 
@@ -171,3 +172,58 @@ def _network(machine: Machine) -> list[str]:
     ]  # fmt: skip
     text.append(table(["message", "one way", "median", "MPI_Isend", "MPI_Recv", "gap"], rows))
     return text
+
+
+def clusters(found: Sequence[Cluster], usual: str) -> str:
+    """Return typical networks as a table; ``usual``: the one that is taken where none is named."""
+    rows = [
+        [each.name + (" *" if each.name == usual else ""), str(each.cores_per_node),
+         _range(each.between, 8), _range(each.between, 1 << 20),
+         f"{8 / each.link['typical']:.0f} Gbit/s", each.label]
+        for each in found
+    ]  # fmt: skip
+    head = ["network", "cores a node", "8 B", "1 MiB", "link", "what it is"]
+    widest = max(len(row[-1]) for row in [*rows, head])
+    return "\n".join([
+        table(head, [[*row[:-1], row[-1].ljust(widest)] for row in rows]),
+        "times one way between two nodes, lowest to highest of the published figures",
+        "* taken where p3s predict finds no measured network and --network names none"])
+
+
+def render_cluster(cluster: Cluster) -> str:
+    """Return a typical network as text: costs by bytes, groups of nodes, sources."""
+    text = [f"{visible(cluster.name)}: {visible(cluster.text)}", ""]
+    sizes = (0, 64, 1 << 10, 8 << 10, 64 << 10, 1 << 20, 4 << 20)
+    rows = [[size_text(size), *_three(cluster.between, size), *_three(cluster.inside, size)]
+            for size in sizes]
+    text.append(table(["message", "between nodes", "fastest", "slowest", "inside a node", "fastest",
+                       "slowest"], rows))  # fmt: skip
+    text.append(f"link of a node: {1 / cluster.link['typical']:.3g} GB/s "
+                f"({1 / cluster.link['high']:.3g} to {1 / cluster.link['low']:.3g})")
+    for level in cluster.levels:
+        which = f"{level.nodes:,} nodes" if level.nodes else "all nodes"
+        more = level.extra["typical"]
+        text.append(f"{which}: at most {level.switches} switch{'es' * (level.switches > 1)} apart"
+                    + (f", {seconds(more * 1e-9)} more" if more else ""))  # fmt: skip
+    text.append("")
+    for source in cluster.data["sources"]:
+        text.append(f"{source['how']}: {visible(', '.join(source['figures']))}: "
+                    f"{visible(source['what'], 600)}")
+        text += [f"  {visible(source['url'], 300)}"] if source["url"] else []
+    return "\n".join(text)
+
+
+def _at(messages: Messages, size: float, end: str) -> float:
+    """Return the time of a message one way, in s."""
+    import numpy as np
+
+    return float(np.interp(size, messages.nbytes, messages.one_way[end])) * 1e-9
+
+
+def _three(messages: Messages, size: float) -> list[str]:
+    return [seconds(_at(messages, size, end)) for end in ("typical", "low", "high")]
+
+
+def _range(messages: Messages, size: float) -> str:
+    low, high = (seconds(_at(messages, size, end)) for end in ("low", "high"))
+    return f"{low} to {high}"

@@ -17,7 +17,10 @@ from p3s.model.partners.members import Communicators
 from p3s.model.partners.relations import at_stage, partners
 from p3s.model.sizes.slots import bytes_of, count_of, env_of
 from p3s.model.sizes.turned import share, turns_at
+from p3s.model.tree import phase_weight
 from p3s.model.work.workload import share_out
+
+__all__ = ["Evaluator", "Model", "ScaledRows", "generate", "model_grid", "phase_weight"]
 
 Model = dict[str, Any]
 
@@ -220,12 +223,3 @@ _WORLD = {"kind": "world", "ordinal": 0}
 def generate(model: Model, n: int, ranks: np.ndarray | None = None) -> ScaledRows:
     """Return the rows of the scaled trace at ``n`` processes, of all ranks or of some."""
     return Evaluator(model, n).rows(ranks)
-
-
-def phase_weight(phase: dict[str, Any], grid: GridAt) -> int:
-    """Return how often a phase occurs in the run at the grid's process count."""
-    law = phase["weight"]
-    if "expr" in law:
-        env = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
-        return int(evaluate_int(law["expr"], env))
-    return max(int(round(float(WorkLaw.from_json(law["stat"]).value(grid.n)))), 0)

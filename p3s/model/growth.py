@@ -15,6 +15,8 @@ from p3s.characterize.tables import PointTable
 
 #: Sites named per count.
 MAX_NAMED = 8
+#: Of them in a sentence.
+_SHOWN = 3
 
 
 def growth(tables: Sequence[PointTable], items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -47,23 +49,12 @@ def growth(tables: Sequence[PointTable], items: Sequence[Mapping[str, Any]]) -> 
     return {"still": still, "steps": steps, "bound": bound}
 
 
-def text(found: Mapping[str, Any]) -> list[str]:
-    """Return in words what grew, and the bound; nothing where the set of calls stood still."""
-    out = []
-    for step in found["steps"]:
-        if not step["calls"]:
-            continue
-        loose = step["calls"] - step["ruled"]
-        line = f"{step['calls']} calls were first made at {step['n']} processes"
-        if step["ruled"]:
-            line += f", {step['ruled']} of them by a rule that says why"
-        if loose:
-            share = step["share"]
-            names = list(dict.fromkeys(f"{x['op']} at {x['frame']}" for x in step["named"]))[:3]
-            line += (f"; the other {loose} are {_percent(share['events'])} of the events and "
-                     f"{_percent(share['time'])} of the time there ({', '.join(names)}"
-                     f"{', ...' if loose > len(names) else ''})")
-        out.append(line)
+def text(found: Mapping[str, Any], places: Mapping[str, str] | None = None) -> list[str]:
+    """Return in words what grew, and the bound; nothing where the set of calls stood still.
+
+    places: where a site is, as function and line; without, its innermost frame is shown.
+    """
+    out = [_step_text(step, places or {}) for step in found["steps"] if step["calls"]]
     if found["still"]:
         bound = found["bound"]
         out.append("the set of calls still grows with the number of processes: what starts above "
@@ -71,6 +62,27 @@ def text(found: Mapping[str, Any]) -> list[str]:
                    f"hide up to {_percent(bound['events'])} of the events and "
                    f"{_percent(bound['time'])} of the time")
     return out
+
+
+def _step_text(step: Mapping[str, Any], places: Mapping[str, str]) -> str:
+    """Return what one count showed for the first time."""
+    calls, ruled = step["calls"], step["ruled"]
+    line = f"{_calls(calls)} first made at {step['n']} processes"
+    if ruled == calls:
+        return f"{line}, by {'a rule that says' if calls == 1 else 'rules that say'} why not before"
+    names = list(dict.fromkeys(f"{x['op']} at {places.get(x['site'], x['frame'])}"
+                               for x in step["named"]))
+    shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    share = step["share"]
+    parts = (f"{_percent(share['events'])} of the events and {_percent(share['time'])} of the "
+             f"time there ({shown})")
+    if not ruled:
+        return f"{line}: {parts}"
+    return f"{line}, {ruled} of them by a rule that says why not before; the others are {parts}"
+
+
+def _calls(number: int) -> str:
+    return "1 call was" if number == 1 else f"{number} calls were"
 
 
 def _ruled(items: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:

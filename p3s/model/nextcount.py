@@ -50,7 +50,7 @@ def next_counts(model: Model) -> list[dict[str, Any]]:
     top = max(model["counts"])
     grids: dict[int, GridAt] = {}
     for n in admissible.candidates(model["admissible"], 8 * top + 28):
-        if n in model["counts"]:
+        if n in model["counts"] or n in model["admissible"]["counts"]:
             continue
         try:
             grids[n] = model_grid(model, n)

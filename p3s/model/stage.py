@@ -35,8 +35,27 @@ def build(study_dir: Path, holdout: bool = True) -> dict[str, Any]:
         raise Contradiction(
             f"{study.root}: the grid that is stated ({known.text()}) does not fit the traces: "
             f"{err}; correct it with p3s model --grid, or take it back with --grid none") from err
+    model = {**as_of_now(study, model), "without": study.left_out()}
     write_json(study.model_path, model)
     return model
+
+
+def as_of_now(study: Study, model: dict[str, Any]) -> dict[str, Any]:
+    """Return a model with what the study's runs, later ones too, tell of the counts it takes.
+
+    A count that was refused since is proposed no more.
+    """
+    from p3s.model.grid.admissible import relearn
+    from p3s.model.nextcount import next_counts
+
+    known = model.get("admissible")
+    if not known:
+        return model
+    now = relearn(known, study.complete_counts(), study.failed_counts(), model["grid"]["cart"])
+    if now == known:
+        return model
+    model = {**model, "admissible": now}
+    return {**model, "next": next_counts(model)}
 
 
 def typed_numbers(command: Sequence[str]) -> set[int]:
@@ -78,7 +97,8 @@ def load(study_dir: Path) -> dict[str, Any]:
     from p3s.model.evaluate import generate
     from p3s.study import Study, read_json
 
-    path = Study.open(Path(study_dir)).model_path
+    study = Study.open(Path(study_dir))
+    path = study.model_path
     model = read_json(path, "p3s.model")
     try:
         _check_shape(model)
@@ -87,7 +107,7 @@ def load(study_dir: Path) -> dict[str, Any]:
         why = " ".join(str(err).split())[:80] or type(err).__name__
         raise P3SError(f"{path}: damaged or of another version ({why}); run `p3s model` again"
                        ) from err
-    return model
+    return as_of_now(study, model)
 
 
 def _need(what: str, have: Any, keys: set[str]) -> None:

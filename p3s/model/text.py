@@ -18,6 +18,7 @@ from p3s.model.evaluate import GridFamily
 from p3s.model.grid import guards
 from p3s.model.grid.stated import Statement
 from p3s.model.partners import places, relations
+from p3s.scores import work_off
 from p3s.trace.ops import COLLECTIVE, COMM, COMPLETION, RECV, SEND
 
 Model = Mapping[str, Any]
@@ -178,6 +179,23 @@ def members(slot: Mapping[str, Any]) -> str:
 def work_text(slot: Mapping[str, Any], unit: str = "") -> str:
     """Return the work before one call."""
     return WorkLaw.from_json(slot["work"]).text(unit)
+
+
+def work_sure(model: Model) -> str:
+    """Return how sure the work is: fitted, and by how much it was off at the hold-out."""
+    held = model.get("holdout")
+    off = work_off(held.get("work")) if isinstance(held, Mapping) else None
+    if off is None:
+        return "fitted, never checked"
+    share = f"{100 * off:.0f}" if off >= 0.0995 else f"{100 * off:.1f}"
+    return f"fitted, ± {share} % at the hold-out" if off >= 0.0005 else \
+        "fitted, ± less than 0.1 % at the hold-out"
+
+
+def no_trend(law: Mapping[str, Any]) -> str:
+    """Return why the points of a work law do not tell how it goes on; "" where they do."""
+    refused = WorkLaw.from_json(dict(law)).refused
+    return f"no trend: {refused}" if refused else ""
 
 
 def segments_of(model: Model, i: int) -> list[tuple[tuple[str, str] | None, str, float]]:

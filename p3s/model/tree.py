@@ -12,7 +12,8 @@ from p3s.characterize.fold import Loop
 from p3s.characterize.order import least_backward
 from p3s.characterize.structure import REQUESTS, Structure
 from p3s.characterize.tables import PointTable
-from p3s.laws.counts import fit_exact, fit_work
+from p3s.laws.counts import WorkLaw, fit_exact, fit_work
+from p3s.laws.expr import evaluate_int, whole_number
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import node_key
 from p3s.model.partners.communicators import same_place
@@ -249,3 +250,12 @@ def phase_stages(phase: Mapping[str, Any], items: Sequence[dict[str, Any]], grid
         return 1
     rels = [items[i]["relation"] for i in phase["items"] if items[i]["relation"] is not None]
     return len(partners(rels[0], grid)) if rels else 1
+
+
+def phase_weight(phase: Mapping[str, Any], grid: GridAt) -> int:
+    """Return how often a phase occurs in the run at the grid's process count."""
+    law = phase["weight"]
+    if "expr" in law:
+        env = {"n": grid.n, **{f"p{d}": p for d, p in enumerate(grid.dims)}}
+        return int(evaluate_int(law["expr"], env))
+    return whole_number(float(WorkLaw.from_json(law["stat"]).value(grid.n)), grid.n)

@@ -1,27 +1,55 @@
-"""Why a prediction is not to be trusted: rules that are missing, or too far from what was traced.
-
-Doubts are sentences of ``low_confidence``, which means exit code 3.
-"""
+"""Reasons not to trust a prediction, each from the figures that it follows from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from p3s.words import left_out
+from p3s.predict.outside import SHARE
+from p3s.predict.reasons import Reason
+from p3s.scores import work_off
+from p3s.words import joined, left_out, plural, processes
 
-#: Share of the computation without a law above which a prediction is of low confidence.
+if TYPE_CHECKING:
+    from p3s.predict.measured import Measured
+
+#: Share of the program without a rule, or left out, above which a prediction is not trusted.
 UNKNOWN_LIMIT = 0.10
-#: How many times the largest traced count may be exceeded with confidence.
+#: How many times the largest traced count may be exceeded.
 EXTRAPOLATION_LIMIT = 32.0
 #: Share of the messages and collectives of a held-out count that the model must get right.
 HOLDOUT_LIMIT = 0.9
-#: How many times as long, or as short, as the model a representative run may be unnoted.
+#: How far work may be off where the model was checked, as a share of it.
+WORK_LIMIT = 0.25
+#: By what factor a traced count may take longer, or less long, than the model says.
 RESIDUAL_LIMIT = 1.5
+#: Efficiency that is not believed: caches give some more than 1, disturbed runs anything.
+EFFICIENCY_LIMIT = 1.2
+#: High over low end of an interval from which it says that the time is not known.
+WIDE = 4.0
 
 _UNKNOWN = frozenset({"unknown", "not seen", "not_seen"})
+#: What would make a part of the interval narrower.
+_NARROWER = {
+    "work": "trace another count (p3s next STUDY names the one that tells most)",
+    "cost": "trace with repeats (p3s characterize -r 3), or a smaller workload "
+            "(p3s characterize --far)",
+    "replay": "measure messages on nodes with a core for each rank (p3s predict --hosts), or take "
+              "them from the file of a machine (p3s predict --no-replay --machine FILE)",
+    "model": "run one of the predicted counts and compare (p3s validate STUDY -n COUNT)",
+    "residual": "trace the small counts again on quiet cores (p3s characterize -r 3)",
+}  # fmt: skip
+
+Row = Mapping[str, Any]
 
 
+def again(counts: int | Sequence[int]) -> str:
+    """Return the command that traces counts again with repeats, without its launcher."""
+    listed = str(counts) if isinstance(counts, int) else ",".join(map(str, counts))
+    return f"p3s characterize -n {listed} -r 3 -o STUDY -- LAUNCHER"
+
+
+# ---- the model -----------------------------------------------------------------------------
 def verdict_share(head: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return the share of events, bytes and work per verdict, each between 0 and 1."""
     raw = head.get("share")
@@ -46,35 +74,68 @@ def unknown_share(head: Mapping[str, Any]) -> float:
     The largest of them counts, of the scaled trace and of the traced run: what has no rule at
     all is not in the scaled trace.
     """
+    return max(_unknown(head).values())
+
+
+def _unknown(head: Mapping[str, Any]) -> dict[str, float]:
     traced = head.get("traced_share")
     shares = [verdict_share(head), traced if isinstance(traced, Mapping) else {}]
-    return max(
-        sum(
-            float(entry.get(what, 0.0))
-            for verdict, entry in share.items()
-            if verdict in _UNKNOWN and isinstance(entry, Mapping)
+    return {
+        what: max(
+            sum(
+                float(entry.get(what, 0.0))
+                for verdict, entry in share.items()
+                if verdict in _UNKNOWN and isinstance(entry, Mapping)
+            )
+            for share in shares
         )
-        for share in shares
         for what in ("time", "work", "events")
-    )
+    }
 
 
-def doubts(unknown: float, ratio: float) -> list[str]:
-    """Say when too much has no rule, or the largest count is too far from the traced ones."""
-    found = []
-    if unknown > UNKNOWN_LIMIT:
-        found.append(
-            f"{100 * unknown:.0f} % of the program has no rule (limit {100 * UNKNOWN_LIMIT:.0f} %)"
-        )
-    if ratio > EXTRAPOLATION_LIMIT:
-        found.append(
-            f"the largest count is {ratio:.0f} times the largest traced one "
-            f"(limit {EXTRAPOLATION_LIMIT:.0f}); trace a larger count"
-        )
-    return found
+def _not_modelled(head: Mapping[str, Any]) -> dict[str, float]:
+    """Return the share of time and of events in calls of kinds that are not modelled."""
+    rows = head.get("not_modelled")
+    found = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    return {what: sum(float(row.get(f"share_of_{what}") or 0.0) for row in found)
+            for what in ("time", "events")}  # fmt: skip
 
 
-def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[str]:
+def of_rules(heads: Iterable[Mapping[str, Any]]) -> list[Reason]:
+    """Say when too much is left out, or has no rule; ``heads``: scaled.json of the counts."""
+    reasons: dict[str, Reason] = {}
+    for head in heads:
+        gone = _not_modelled(head)
+        if max(gone.values()) > UNKNOWN_LIMIT and "left-out" not in reasons:
+            ops = [str(row.get("op")) for row in head["not_modelled"] if isinstance(row, Mapping)]
+            reasons["left-out"] = Reason(
+                "left-out",
+                f"calls that are not modelled ({_few(ops)}) are {100 * gone['time']:.0f} % of the "
+                f"time and {100 * gone['events']:.0f} % of the events of the traced runs (limit "
+                f"{100 * UNKNOWN_LIMIT:.0f} %)",
+                "a run without these calls would tell, or one in which they matter less",
+            )
+        rest = max(share - gone.get(what, 0.0) for what, share in _unknown(head).items())
+        if rest > UNKNOWN_LIMIT and "no-rule" not in reasons:
+            reasons["no-rule"] = Reason(
+                "no-rule",
+                f"{100 * rest:.0f} % of the program has no rule (limit "
+                f"{100 * UNKNOWN_LIMIT:.0f} %)",
+                "trace another count: p3s next STUDY names the one that tells most",
+            )
+    return list(reasons.values())
+
+
+def of_reach(ratio: float) -> list[Reason]:
+    """Say when the largest count is too far from the traced ones."""
+    if ratio <= EXTRAPOLATION_LIMIT:
+        return []
+    return [Reason("extrapolated",
+                   f"the largest count is {ratio:.0f} times the largest traced one (limit "
+                   f"{EXTRAPOLATION_LIMIT:.0f})", "trace a larger count")]  # fmt: skip
+
+
+def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[Reason]:
     """Say when the model, fitted without the largest traced count, missed that count.
 
     ``limit`` is the share of its messages and of its collectives that must be equal.
@@ -82,45 +143,217 @@ def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[str]:
     if not isinstance(holdout, Mapping):
         return []
     if not holdout.get("possible", True):
-        return [f"the model could not be checked on a held-out count: {holdout.get('why')}"]
+        return [Reason("not-held-out",
+                       f"the model could not be checked on a held-out count: {holdout.get('why')}",
+                       "trace more counts: p3s next STUDY names them")]  # fmt: skip
     wrong = []
-    for key, name in (("p2p_triples", "messages"), ("collectives", "collectives")):
+    for key, name in (("p2p_triples", "message"), ("collectives", "collective")):
         pair = holdout.get(key)
         if isinstance(pair, Mapping):
             whole = max(pair.get("true", 0), pair.get("predicted", 0))
             if pair.get("equal", 0) < limit * whole:
-                wrong.append(f"{whole - pair.get('equal', 0)} of {whole} {name}")
+                wrong.append(f"{whole - pair.get('equal', 0):,} of {plural(whole, name)}")
     weights = holdout.get("weights")
     if isinstance(weights, Mapping) and weights.get("exact", 0) < weights.get("phases", 0):
         off = weights["phases"] - weights.get("exact", 0)
-        wrong.append(f"{off} of {weights['phases']} phase weights")
-    if not wrong:
+        wrong.append(f"{off} of {plural(weights['phases'], 'phase weight')}")
+    reasons = []
+    if wrong:
+        reasons.append(Reason(
+            "holdout-missed",
+            f"fitted without {left_out(holdout)} the model misses there {joined(wrong)}",
+            "trace another count: p3s next STUDY names the one that tells most"))  # fmt: skip
+    return reasons + _work_missed(
+        holdout, "holdout-work",
+        f"fitted without {left_out(holdout)} the model's computation there is off by")
+
+
+def _work_missed(compared: Mapping[str, Any], code: str, words: str) -> list[Reason]:
+    off = work_off(compared.get("work"))
+    if off is None or off <= WORK_LIMIT:
         return []
-    return [f"fitted without {left_out(holdout)} the model misses there {', '.join(wrong)}"]
+    n = compared.get("n")
+    return [Reason(code, f"{words} {100 * off:.0f} % (limit {100 * WORK_LIMIT:.0f} %)",
+                   f"trace with repeats on quiet cores ({again(int(n))}), or a larger count"
+                   if isinstance(n, int) else "trace with repeats on quiet cores")]  # fmt: skip
 
 
-def unlike(residuals: Sequence[Mapping[str, Any]], base: int | None) -> list[str]:
-    """Say where a run that tells took far longer, or far less, than the model says; notes.
+def of_validation(result: Mapping[str, Any]) -> list[Reason]:
+    """Say what a comparison with a run at a count that was not modelled speaks against."""
+    n = int(result["n"])
+    reasons = _work_missed(
+        result, "validate-work", f"in the run at {processes(n)} computation was off by")
+    missing = result.get("unmodelled")
+    share = float(missing.get("share_of_time") or 0.0) if isinstance(missing, Mapping) else 0.0
+    if share > UNKNOWN_LIMIT:
+        reasons.append(Reason(
+            "left-out",
+            f"in the run at {processes(n)} events that the model leaves out are "
+            f"{100 * share:.0f} % of the time (limit {100 * UNKNOWN_LIMIT:.0f} %)",
+            "a run without these calls would tell, or one in which they matter less"))  # fmt: skip
+    return reasons
 
-    ``base``: the smallest count, if its time is the measured one; others are relative to it.
+
+# ---- the runs ------------------------------------------------------------------------------
+def of_runs(runs: Mapping[int, Measured]) -> list[Reason]:
+    """Say at which counts measured times do not tell how fast the program is."""
+    instead = "CPU work and estimated communication stand in for the run time"
+    advice = "trace with a core for each rank to compare run times"
+    reasons = []
+    shared = [n for n, run in sorted(runs.items()) if run.shared_cores and not run.elsewhere]
+    if shared:
+        reasons.append(Reason("shared-cores",
+                              f"at {processes(shared)} the traced ranks shared cores: {instead}",
+                              advice, False))  # fmt: skip
+    for n, run in sorted(runs.items()):
+        if not (run.shared_cores or run.elsewhere or run.on_core):
+            reasons.append(Reason(
+                "off-core",
+                f"at {processes(n)} the traced ranks computed without a core for "
+                f"{100 * run.off_core:.0f} % of the run (other load on the machine, sleeping, "
+                f"input or output): {instead}", f"trace it again on quiet cores ({again(n)})",
+                False))  # fmt: skip
+    return reasons
+
+
+def contradicting(found: Mapping[int, tuple[str, float]], base: int) -> list[Reason]:
+    """Say which traced count contradicts the others, by what and how much.
+
+    ``found``: count -> what is off, and how many times as long it takes; ``base``: the count that
+    speedups relate to.
     """
-
-    def far(entry: Mapping[str, Any]) -> bool:
-        return bool(entry["what"] == "run time" and entry["ratio"]
-                    and not 1 / RESIDUAL_LIMIT <= entry["ratio"] <= RESIDUAL_LIMIT)  # fmt: skip
-
-    notes = []
-    told = [entry for entry in residuals if far(entry) and entry["representative"]]
-    if told:
-        worst = max(told, key=lambda entry: max(entry["ratio"], 1 / entry["ratio"]))
-        notes.append(
-            f"at {worst['n']} processes the program took {worst['ratio']:.2g} times as long as the "
-            "model says, which makes the interval as wide: something in it is not modelled, or the "
-            "machine was busy with something else"
+    return [
+        Reason(
+            "contradicts",
+            f"the run at {processes(n)} contradicts the others: its {what} is {ratio:.2g} times "
+            "what they lead to expect, as in a disturbed run; it is no part of the baseline, "
+            f"speedups relate to {processes(base)}",
+            f"trace it again ({again(n)}): repeats that agree are believed; or leave it out "
+            f"(p3s model STUDY --without {n})",
+            False,
         )
-    if any(far(entry) and entry["n"] == base for entry in residuals):
-        notes.append(
-            f"speedups are relative to the measured time at {base} processes, which is far from "
-            "what the model says there: those of predicted counts compare a run with a model"
+        for n, (what, ratio) in sorted(found.items())
+    ]
+
+
+# ---- the prediction ------------------------------------------------------------------------
+def of_communication(why_not: Mapping[int, str], rows: Sequence[Row]) -> list[Reason]:
+    """Say where communication does not tell how fast the program is.
+
+    ``why_not``: why by count, "" where it tells. Where every such count was measured, the times do
+    not rest on it.
+    """
+    counts: dict[str, list[int]] = {}
+    for n, why in sorted(why_not.items()):
+        if why:
+            counts.setdefault(why, []).append(n)
+    rests = {row["n"] for row in rows if row["time_from"] == "model"}
+    return [
+        Reason(
+            "not-representative",
+            f"communication at {processes(where)} was not measured as in a run: {why}",
+            _NARROWER["replay"], bool(rests & set(where)),
         )
-    return notes
+        for why, where in counts.items()
+    ]  # fmt: skip
+
+
+def of_residuals(residuals: Sequence[Row], rows: Sequence[Row], base: Row) -> list[Reason]:
+    """Say where a run that tells took far longer, or far less, than the model says.
+
+    Computation is taken for its part of the run time, which would change by as much. Where the
+    time of ``base`` is measured, speedups compare it with the model: there any model counts.
+    """
+    time = {row["n"]: float(row["model_s"]) for row in rows}
+    found = []
+    for entry in residuals:
+        whole = time.get(entry["n"], 0.0)
+        tells = entry["representative"] or (
+            entry["n"] == base["n"] and base["time_from"] == "measured")  # fmt: skip
+        if not tells or whole <= 0:
+            continue
+        ratio = 1.0 + (entry["measured_s"] - entry["model_s"]) / whole
+        if not 1 / RESIDUAL_LIMIT <= ratio <= RESIDUAL_LIMIT:
+            found.append((max(ratio, 1 / max(ratio, 1e-9)), entry))
+    if not found:
+        return []
+    _, worst = max(found, key=lambda pair: pair[0])
+    n, took = worst["n"], "the program took" if worst["what"] == "run time" else \
+        "computation took"
+    return [Reason(
+        "model-off",
+        f"at {processes(n)} {took} {worst['measured_s'] / max(worst['model_s'], 1e-12):.2g} times "
+        f"as long as the model says (limit {RESIDUAL_LIMIT:g}): something is not modelled, or the "
+        "machine was busy with something else",
+        f"trace it again on quiet cores ({again(n)}); if it takes as long again, the report's list "
+        "of gaps says what is left out")]  # fmt: skip
+
+
+def of_efficiency(rows: Sequence[Row], base: int) -> list[Reason]:
+    """Say where the efficiency is above what can be believed."""
+    found = [row for row in rows if row["efficiency"] > EFFICIENCY_LIMIT and not row["contradicts"]]
+    if not found:
+        return []
+    worst = max(found, key=lambda row: float(row["efficiency"]))
+    return [Reason(
+        "superlinear",
+        f"the efficiency is {100 * worst['efficiency']:.0f} % at {processes(worst['n'])} (limit "
+        f"{100 * EFFICIENCY_LIMIT:.0f} %): the time at {processes(base)} is too long, or the "
+        "others are too short",
+        f"trace {base} again with repeats on quiet cores ({again(base)}); what stays is the "
+        "program's own")]  # fmt: skip
+
+
+def of_intervals(rows: Sequence[Row]) -> list[Reason]:
+    """Say where an interval is so wide that the run time is not known."""
+    from p3s.report.text import seconds
+
+    found = [row for row in rows if _is_wide(row)]
+    if not found:
+        return []
+    worst = max(found, key=_span)
+    parts = {name: ends for name, ends in worst["interval_parts"].items() if ends}
+    widest = max(parts, key=lambda name: _width(parts[name]), default="work")
+    return [Reason(
+        "wide",
+        f"the run time at {processes([row['n'] for row in found])} is not known: at {worst['n']} "
+        f"it lies between {seconds(worst['low_s'])} and {seconds(worst['high_s'])}",
+        _NARROWER[widest])]  # fmt: skip
+
+
+def _is_wide(row: Row) -> bool:
+    """Tell whether the interval of a row's time is too wide to say anything."""
+    return row["time_from"] == "model" and _span(row) > WIDE
+
+
+def _span(row: Row) -> float:
+    """Return the high over the low end of a row's interval; 1 where it is not known."""
+    low, high = row["low_s"], row["high_s"]
+    return 1.0 if low is None or high is None or high <= 0 else high / max(low, 1e-300)
+
+
+def _width(ends: Sequence[float]) -> float:
+    return ends[1] / max(ends[0], 1e-300)
+
+
+def of_trends(phases: Iterable[Mapping[str, Any]], row: Row) -> list[Reason]:
+    """Say which phases' computation shows no clear trend; ``phases``: of the row's scaled.json."""
+    found: dict[str, list[str]] = {}
+    whole = float(row["compute_s"] or 0.0)
+    large = {phase["phase"] for phase in row["phases"] if phase["compute_s"] > SHARE * whole}
+    for phase in phases:
+        about = phase.get("no_trend")
+        if isinstance(about, Mapping) and phase.get("phase") in large:
+            found.setdefault(str(about.get("why")), []).append(str(phase.get("phase")))
+    return [
+        Reason("no-trend",
+               f"the computation of phase{'s' * (len(numbers) > 1)} {_few(numbers)} shows no clear "
+               f"trend ({why}): the interval covers the laws that fit",
+               _NARROWER["work"], False)
+        for why, numbers in found.items()
+    ]  # fmt: skip
+
+
+def _few(names: Sequence[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more if more else joined(names)

@@ -16,8 +16,12 @@ ESTIMATORS = {
     "simulation": "dependency simulation with the costs that the replay measured",
     "machine": "dependency simulation with costs measured between two ranks (p3s machine measure)",
     "simgrid": "SimGrid's replay of the exported trace, on costs measured between two ranks",
+    "typical": "dependency simulation with published costs of a typical cluster",
     "thesis": "sum of each rank's own calls with immediate black holes (Eq. 8.1)",
 }
+
+#: The one whose times are of another network than that of the runs.
+TYPICAL = "typical"
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.errors import P3SError
-from p3s.predict.estimated import ESTIMATORS
+from p3s.predict.estimated import ESTIMATORS, TYPICAL
 from p3s.predict.times import PhaseTimes, computation, with_communication
 from p3s.study import Study
 
@@ -36,14 +37,17 @@ def estimates(
     stale: Collection[int] = (),
     jobs: int = 0,
     say: Say | None = None,
+    done: Callable[[str, int], None] | None = None,
 ) -> dict[int, dict[str, Estimate]]:
     """Return what every estimator says at ``counts``, whose scaled traces are there.
 
     ``wanted``: a name of ESTIMATORS; then only that one and those that a replay has paid for
     already are asked. ``machine``: file of p3s machine measure. ``setting``: cluster and library of
-    the full run. ``stale``: counts whose replays are older than their scaled traces. ``jobs``:
-    counts estimated at the same time (0: one per core). An estimator that fails says why in its
-    place, the wanted one raises P3SError.
+    the full run; where it names a network, the costs of that are asked for instead of those between
+    two ranks. ``stale``: counts whose replays are older than their scaled traces. ``jobs``: counts
+    estimated at the same time (0: one per core). ``done`` is told every estimator that has
+    simulated a count. An estimator that fails says why in its place, the wanted one raises
+    P3SError.
     """
     from p3s.predict import estimators
 
@@ -56,7 +60,8 @@ def estimates(
     }
     missing = {n: estimators.available(study, n, machine=machine) for n in times if n not in alone}
     for name in ESTIMATORS:
-        asked = wanted in (AUTO, name) or name in FROM_REPLAY
+        asked = name in FROM_REPLAY or (wanted == name if wanted != AUTO else
+                                        (name == TYPICAL) == bool(setting and setting.network))
         for n, why in missing.items():
             if name in FROM_REPLAY and n in stale and not why.get(name):
                 why = {name: "the replay is older than the scaled trace"}
@@ -66,8 +71,9 @@ def estimates(
             continue
         try:
             made = estimators.estimate_many(
-                name, study, able, machine=machine, jobs=jobs, say=say, setting=setting
-            )
+                name, study, able, machine=machine, jobs=jobs, say=say, setting=setting,
+                done=partial(done, name) if done and name not in FROM_REPLAY else None,
+            )  # fmt: skip
         except P3SError as err:
             if wanted == name or name in FROM_REPLAY:  # a damaged replay is not passed over
                 raise
@@ -127,6 +133,7 @@ _WHAT = {
     "simulation": "costs of messages were measured by a replay at every count",
     "machine": "costs of messages were measured between two ranks",
     "simgrid": "SimGrid replays the scaled trace at every count",
+    "typical": "costs of messages are those of a typical cluster, as published",
     "thesis": "nothing but the sum of each rank's calls is there",
 }
 
@@ -137,6 +144,9 @@ def _reason(found: Estimates, name: str) -> str:
     passed = []
     for other in before:
         why = _missing(found, other) or _why_not(found, other)
+        if name == TYPICAL:  # nothing was measured for it: only what is there needs a reason
+            there = any(_times(found, n, other) for n in found if n > 1)
+            why = (_why_not(found, other) or why) if there else ""
         if why:
             passed.append(f"{other}: {why}")
     return _WHAT[name] + (f" (not taken: {'; '.join(passed)})" if passed else "")

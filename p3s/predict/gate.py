@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from p3s.errors import P3SError, UsageError
 from p3s.predict.saved import Prediction
+from p3s.words import joined, processes
 
 #: A longer condition is a mistake.
 MAX_LENGTH = 500
@@ -178,17 +179,18 @@ def _value(condition: Condition, side: Side, prediction: Prediction | None) -> V
     row = _row(condition, side, prediction)
     found = row[quantity.value]
     if found is None:
-        raise P3SError(f"{condition.text!r}: {side.name} at {row['n']} processes is not known")
+        raise P3SError(f"{condition.text!r}: {side.name} at {processes(row['n'])} is not known")
     low, high = (row[key] if key else None for key in (quantity.low, quantity.high))
     if side.name in ("efficiency", "cost"):  # goes with the speedup or the time
-        per = prediction.counts[0] / row["n"] if side.name == "efficiency" else row["n"] / 3600.0
+        per = prediction.data["baseline_n"] / row["n"] if side.name == "efficiency" else (
+            row["n"] / 3600.0)
         low, high = (None if end is None else end * per for end in (low, high))
     if side.end:
         end = low if side.end == "low" else high
         if end is None:
             raise P3SError(
-                f"{condition.text!r}: {side.name} at {row['n']} processes has no interval that "
-                "is known"
+                f"{condition.text!r}: {side.name} at {processes(row['n'])} has no interval that is "
+                "known"
             )
         return _scaled(Value(end, end, end, True, quantity.kind), side.factor)
     known = low is not None and high is not None
@@ -225,8 +227,8 @@ def _row(condition: Condition, side: Side, prediction: Prediction) -> Mapping[st
     if side.at not in counts:
         where = prediction.source or "the prediction"
         raise UsageError(
-            f"{condition.text!r}: {where} has no {side.at} processes, it has "
-            f"{', '.join(map(str, counts))}; predict it first: p3s predict STUDY -n {side.at}"
+            f"{condition.text!r}: {where} does not have {processes(side.at)}, but "
+            f"{joined(counts)}; predict it first: p3s predict STUDY -n {side.at}"
         )
     return prediction.at(side.at)
 

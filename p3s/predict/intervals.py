@@ -108,6 +108,7 @@ def model_part(times: PhaseTimes, others: Mapping[str, object]) -> Factors | Non
     """
     import numpy as np
 
+    from p3s.predict.estimated import TYPICAL
     from p3s.predict.times import PhaseTimes
 
     value = total(times.compute + times.comm, times.estimator)
@@ -120,6 +121,8 @@ def model_part(times: PhaseTimes, others: Mapping[str, object]) -> Factors | Non
         if not isinstance(other, PhaseTimes) or name == times.estimator:
             continue
         if other.why_not and not times.why_not:
+            continue
+        if TYPICAL in (name, times.estimator):  # another network is no other opinion
             continue
         if name == "thesis" and times.waiting is not None:
             waited = other.compute + other.comm + np.nan_to_num(times.waiting)

@@ -29,9 +29,11 @@ class Measured:
     ``wall_s`` runs from the end of MPI_Init to the start of MPI_Finalize: largest over the ranks,
     smallest over the repeats (``wall_max_s``: largest over the repeats). ``work_s`` is the
     computation of the busiest rank after MPI_Init in thread CPU time, typical (median) of the
-    repeats, NaN where the runs have no clock. ``shared_cores`` tells that
-    there were more ranks than cores; ``off_core`` is the share of the run in which the worst rank
-    computed without getting CPU time: it waited for a core, slept, or did input or output.
+    repeats, NaN where the runs have no clock; ``totals_s``: that of all ranks together, of every
+    repeat. ``shared_cores`` tells that there were more ranks than cores; ``off_core`` is the share
+    of the run in which the worst rank computed without getting CPU time: it waited for a core,
+    slept, or did input or output. ``contradicts``: the run contradicts those of other counts.
+    ``elsewhere``: the prediction is for another network than that of the runs.
     """
 
     np: int
@@ -40,20 +42,29 @@ class Measured:
     work_s: float
     shared_cores: bool
     off_core: float = 0.0
+    totals_s: tuple[float, ...] = ()
+    contradicts: bool = False
+    elsewhere: bool = False
+
+    @property
+    def on_core(self) -> bool:
+        """Whether ranks had a core while they computed."""
+        return self.off_core <= OFF_CORE_LIMIT
 
     @property
     def representative(self) -> bool:
         """Whether ``wall_s`` tells how fast the program is; ``work_s`` does in any case."""
-        return not self.shared_cores and self.off_core <= OFF_CORE_LIMIT
+        return self.on_core and not (self.shared_cores or self.contradicts or self.elsewhere)
 
 
 @dataclass(frozen=True)
 class RunTimes:
-    """Run time and computation of the busiest rank in seconds, and the off-core share."""
+    """Run time, computation of the busiest rank and of all in seconds, and the off-core share."""
 
     wall_s: float
     work_s: float
     off_core: float
+    total_s: float = math.nan
 
 
 def measured(study: Study, np: int) -> Measured | None:
@@ -78,6 +89,7 @@ def measured(study: Study, np: int) -> Measured | None:
         statistics.median(run.work_s for run in times),
         shared,
         best.off_core,
+        tuple(run.total_s for run in times),
     )
 
 
@@ -93,7 +105,7 @@ def run_times(run: RunTrace) -> RunTimes:
 
     timed = run.work_unit in _NS_UNITS
     late = numpy.array([call.op not in INIT_OPS for call in run.calls], dtype=bool)
-    wall_ns = work_ns = lost_ns = 0
+    wall_ns = work_ns = total_ns = lost_ns = 0
     for rank in run.ranks:
         if not len(rank.start_ns):
             continue
@@ -102,7 +114,7 @@ def run_times(run: RunTrace) -> RunTimes:
         if not timed:
             continue
         work = int(rank.work[after_init].sum())
-        work_ns = max(work_ns, work)
+        work_ns, total_ns = max(work_ns, work), total_ns + work
         lost_ns = max(lost_ns, off_core_ns(rank, after_init, work))
-    work_s = work_ns / 1e9 if timed else math.nan
-    return RunTimes(wall_ns / 1e9, work_s, lost_ns / wall_ns if wall_ns else 0.0)
+    work_s, total_s = (ns / 1e9 if timed else math.nan for ns in (work_ns, total_ns))
+    return RunTimes(wall_ns / 1e9, work_s, lost_ns / wall_ns if wall_ns else 0.0, total_s)

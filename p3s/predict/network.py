@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from p3s.errors import Damaged, P3SError
-from p3s.predict.trunks import Trunks
+from p3s.predict.trunks import Trunks, tree
+
+if TYPE_CHECKING:
+    from p3s.machine.cluster import Cluster, Messages
 
 NETWORK_SCHEMA = "p3s.network"
 NETWORK_VERSION = 1
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 #: Messages of a stream are held up by more than their calls if they are this much further apart.
 _APART = 1.5
@@ -254,3 +258,40 @@ def network_from_machine(machine: Any) -> Network:
     return Network(paths, rate=math.inf if one_host else rate, post=post,
                    source=f"machine {name}: two ranks on {'one host' if one_host else 'two hosts'},"
                           f" {other}")
+
+
+def network_from_cluster(cluster: Cluster, nodes: int, end: str = "typical") -> Network:
+    """Return the network of a cluster file for a run on ``nodes`` nodes in a row.
+
+    ``end``: typical, low (the faster end of every figure) or high. Distances are the switches on
+    the way; groups of nodes whose links upwards are a limit become a tree of links.
+    """
+    rate = 1.0 / cluster.link[end]
+    paths = {0: _cluster_path(cluster.inside, end, 0.0, False)}
+    for level in cluster.levels:
+        paths[level.switches] = _cluster_path(cluster.between, end, level.extra[end], True)
+    below = [(level.nodes, level.uplink[end]) for level in cluster.levels if level.nodes]
+    return Network(
+        paths, rate=rate, post=cluster.post[end], background=cluster.background[end],
+        trunks=tree([size for size, _ in below], [share * rate for _, share in below], nodes, rate),
+        source=f"those of {'a typical ' if cluster.typical else ''}{cluster.label} "
+               f"({cluster.name})")
+
+
+def _cluster_path(messages: Messages, end: str, extra: float, linked: bool) -> Path:
+    """Return the path of messages that take ``extra`` ns longer."""
+    call = Curve(messages.call_bytes, messages.call[end])
+    gap = messages.gap[end]
+    return Path(Curve(messages.nbytes, tuple(ns + extra for ns in messages.one_way[end])), call,
+                call, messages.eager_bytes, linked, line(gap) if linked and gap else NEVER)
+
+
+def cluster_distances(cluster: Cluster, nodes: int) -> Ints:
+    """Return the switches between any two of ``nodes`` nodes in a row, nodes x nodes; 0: itself."""
+    node = np.arange(nodes)
+    found = np.full((nodes, nodes), cluster.levels[-1].switches, dtype=np.int64)
+    for level in reversed(cluster.levels[:-1]):
+        group = node // (level.nodes or nodes)
+        found[group[:, None] == group[None, :]] = level.switches
+    np.fill_diagonal(found, 0)
+    return found

@@ -1,4 +1,4 @@
-"""Sentences that go with a prediction: what is not representative, approximated, not modelled."""
+"""Sentences that go with a prediction: what was approximated, what is not modelled."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.predict import outside
-from p3s.predict.measured import Measured
-from p3s.words import mixed_clocks
+from p3s.words import mixed_clocks, processes
 
 if TYPE_CHECKING:
     from p3s.predict.times import PhaseTimes
@@ -18,32 +17,6 @@ if TYPE_CHECKING:
 Replays = Mapping[int, Mapping[str, Any]]
 #: Names listed in one sentence.
 _MOST = 5
-
-
-def not_representative(runs: Mapping[int, Measured], why_not: Mapping[int, str]) -> list[str]:
-    """Say at which counts measured times or communication do not tell how fast the program is.
-
-    ``why_not``: of the communication by count, "" where it does.
-    """
-    notes = []
-    instead = "CPU work and estimated communication stand in for their run times"
-    shared = [n for n, run in sorted(runs.items()) if run.shared_cores]
-    if shared:
-        notes.append(f"at {_join(shared)} processes the traced ranks shared cores: {instead}")
-    for n, run in sorted(runs.items()):
-        if not run.shared_cores and not run.representative:
-            notes.append(
-                f"at {n} processes the traced ranks computed without a core for "
-                f"{100 * run.off_core:.0f} % of the run (other load on the machine, sleeping, "
-                f"input or output): {instead}"
-            )
-    reasons: dict[str, list[int]] = {}
-    for n, why in sorted(why_not.items()):
-        if why:
-            reasons.setdefault(why, []).append(n)
-    for why, counts in reasons.items():
-        notes.append(f"communication at {_join(counts)} processes is not representative: {why}")
-    return notes
 
 
 def notes(
@@ -107,14 +80,14 @@ def _approximated(times: Mapping[int, PhaseTimes]) -> list[str]:
             found.setdefault(line, []).append(n)
     whole = [n for n in sorted(times) if n > 1]
     return [line if counts == whole or counts == sorted(times)
-            else f"at {_join(counts)} processes: {line}" for line, counts in found.items()]
+            else f"at {processes(counts)}: {line}" for line, counts in found.items()]
 
 
 def _soft_rules(share: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Say how much of the program follows rules that are not exact."""
     return [
-        f"{100 * entry.get('work', 0.0):.1f} % of the computation and "
-        f"{100 * entry.get('events', 0.0):.1f} % of the events follow {verdict} rules"
+        f"{100 * entry.get('events', 0.0):.1f} % of the events, and the calls behind "
+        f"{100 * entry.get('work', 0.0):.1f} % of the computation, follow {verdict} rules"
         for verdict, entry in share.items()
         if verdict not in ("exact", "fitted") and max(entry.values(), default=0.0) >= 0.01
     ]
@@ -126,11 +99,11 @@ def _of_replays(
     found = []
     unmeasured = [n for n, replayed in sorted(replays.items()) if replayed.get("unmeasured")]
     if unmeasured:
-        found.append(f"some classes of events could not be measured at {_join(unmeasured)}")
+        found.append(f"some classes of events could not be measured at {processes(unmeasured)}")
     unsure = [row["n"] for row in rows if row["model_low_s"] is None]
     if unsure:
         found.append(
-            f"no interval at {_join(unsure)} processes: the spread of a work law is unknown"
+            f"no interval at {processes(unsure)}: the spread of a work law is unknown"
         )
     twins = sorted({str(op) for r in replays.values() for op in r.get("as_blocking") or ()})
     if twins:
@@ -138,10 +111,6 @@ def _of_replays(
             f"replayed without progress between the call and its completion: "
             f"{', '.join(twins)}"
         )
-    if math.isfinite(ratio):
-        found.append(f"the largest count is {ratio:g} times the largest traced one")
+    if 1.0 < ratio < math.inf:
+        found.append(f"the largest count is {ratio:.3g} times the largest traced one")
     return found
-
-
-def _join(counts: Sequence[int]) -> str:
-    return ", ".join(map(str, counts))

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from p3s.predict.reasons import Reason
+from p3s.words import processes
+
 #: Phases below this share of the computation at a count are not looked at.
 SHARE = 0.05
 #: Ratio of work per turn to the nearest measured one from which it is noted.
@@ -33,19 +36,20 @@ def ratio_text(phase: Mapping[str, Any]) -> str:
 def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say where each process computes less, or more, per turn than was measured anywhere."""
     return [
-        f"at {row['n']} processes each process computes {_texts(found)}: its"
+        f"at {processes(row['n'])} each process computes {_texts(found)}: its"
         " time is extrapolated (p3s next proposes runs that cover it)"
         for row in rows if (found := outside(row, NOTED))
     ]
 
 
-def doubts(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def doubts(rows: Sequence[Mapping[str, Any]]) -> list[Reason]:
     """Say where that is so far outside that the time means little."""
     return [
-        f"at {row['n']} processes each process computes {_texts(found)} (limit "
-        f"{LIMIT:.0f}); add a smaller workload: p3s characterize --far"
+        Reason("outside",
+               f"at {processes(row['n'])} each process computes {_texts(found)} (limit "
+               f"{LIMIT:.0f})", "add a smaller workload: p3s characterize --far")
         for row in rows if (found := outside(row, LIMIT))
-    ]
+    ]  # fmt: skip
 
 
 def _texts(phases: Sequence[Mapping[str, Any]], most: int = 3) -> str:

@@ -51,7 +51,8 @@ def _law(part: str, mine: Sequence[tuple[int, Row | None]], large: bool) -> dict
         return none
     if not any(value > _SMALL * whole for _, value, whole in points):
         return {**none, "text": "0", "latex": "0", "error": 0.0}
-    law = fit_work(counts, [value for _, value, _ in points])
+    law = fit_work(counts, [value for _, value, _ in points],
+                   [_SMALL * whole for _, _, whole in points])
     if len(law.terms) >= len(points):
         return none
     miss = max((abs(float(law.value(n)) - value) / value for n, value, whole in points

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
-from p3s.predict import notes, outside
-from p3s.predict.doubts import doubts, missed, unknown_share, unlike, verdict_share
+from p3s.predict import doubts, notes, outside
+from p3s.predict.contradictions import contradictions
 from p3s.predict.ends import END, REST, START
+from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimates import AUTO, FROM_REPLAY, choose, estimates
+from p3s.predict.estimators.networks import network_of
 from p3s.predict.intervals import HOW, Factors
 from p3s.predict.knee import KNEE_EFFICIENCY, knee, recommended
 from p3s.predict.limits import limits
 from p3s.predict.measured import Measured, measured
 from p3s.predict.phase_laws import phase_laws
+from p3s.predict.reasons import Reason
 from p3s.predict.residual import residual_part, residuals
 from p3s.predict.rows import close_interval, give_interval, relate, row_of, why_not_of
 from p3s.predict.times import PhaseTimes
 from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
+from p3s.words import not_used
 
 if TYPE_CHECKING:
     from p3s.predict.estimates import Estimates, Say
     from p3s.predict.estimators import Setting
 
-__all__ = ["KNEE_EFFICIENCY", "PREDICTION_SCHEMA", "compose", "missed", "predict"]
+__all__ = ["KNEE_EFFICIENCY", "PREDICTION_SCHEMA", "compose", "predict"]
 
 PREDICTION_SCHEMA = "p3s.prediction"
 
@@ -43,6 +48,7 @@ def predict(
     stale: Collection[int] = (),
     jobs: int = 0,
     say: Say | None = None,
+    done: Callable[[str, int], None] | None = None,
     elsewhere: bool = False,
 ) -> dict[str, Any]:
     """Predict time, interval, speedup and efficiency at ``counts`` and write prediction.json.
@@ -50,7 +56,8 @@ def predict(
     Needs the scaled trace of every count in ``counts``, and what the estimator needs: a replay, or
     the file of a machine (default: that in the study). Traced counts among them are compared with
     what was measured, unless it was measured ``elsewhere`` than it is predicted for. ``stale``:
-    counts whose replays are not of their scaled traces. Speedup is relative to the smallest count.
+    counts whose replays are not of their scaled traces. ``done`` is told what was simulated, as in
+    estimates. Speedup is relative to the smallest count.
     """
     model = read_json(study.model_path, "p3s.model")
     # the model of a value that was not traced rests on the counts of other values
@@ -58,14 +65,17 @@ def predict(
                     or model.get("counts", ()))  # fmt: skip
     wanted = sorted(set(counts))
     found = estimates(study, wanted, wanted=estimator, machine=machine, setting=setting,
-                      stale=stale, jobs=jobs, say=say)  # fmt: skip
+                      stale=stale, jobs=jobs, say=say, done=done)  # fmt: skip
     choice = choose(found, estimator)
     runs = {n: run for n in wanted if n in traced and not elsewhere
             and (run := measured(study, n)) is not None}  # fmt: skip
     result = compose(
         choice.times, runs, replays_behind(study, choice.times), traced, threshold=threshold,
         holdout=model.get("holdout"), others=found, why=choice.why, admits=_admits(model),
+        validations=_validations(study, model),
+        network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
     )  # fmt: skip
+    result["notes"] += filter(None, [not_used(model)])
     write_json(study.prediction_path, result)
     return result
 
@@ -74,6 +84,19 @@ def replays_behind(study: Study, times: Mapping[int, PhaseTimes]) -> dict[int, d
     """Return the replays that the chosen estimates rest on, by count."""
     return {n: study.replay(n) for n, made in times.items()
             if n > 1 and made.estimator in FROM_REPLAY}  # fmt: skip
+
+
+def _validations(study: Study, model: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the comparisons with runs that were made with a model of the same counts."""
+    found = []
+    for path in sorted((study.root / "validate").glob("np*.json")):
+        try:
+            result = read_json(path, "p3s.validation")
+        except P3SError:
+            continue  # what is damaged says nothing, for or against
+        if result.get("counts") == model.get("counts"):
+            found.append(result)
+    return found
 
 
 def _admits(model: Mapping[str, Any]) -> Callable[[int], bool] | None:
@@ -95,55 +118,80 @@ def compose(
     why: str = "",
     admits: Callable[[int], bool] | None = None,
     weak: bool = False,
+    validations: Sequence[Mapping[str, Any]] = (),
+    network: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Put phase times, measured runs and replays of all counts together; reads no files.
 
     ``times``: by the chosen estimator, ``why`` it was chosen; ``others``: what all of them say.
     ``replays``: those that ``times`` rest on. ``admits``: whether the program takes a count.
-    ``weak``: the work grows with the count.
+    ``weak``: the work grows with the count. ``validations``: comparisons with other runs.
+    ``network``: whose costs of messages ``times`` rest on.
     """
     if not times:
         raise P3SError("nothing to predict: no process count given")
     counts = sorted(times)
+    runs = {n: replace(run, elsewhere=times[n].estimator == TYPICAL) for n, run in runs.items()
+            if n in times}
     said = {n: (others or {}).get(n, {}) for n in counts}
     rows = [row_of(times[n], runs.get(n), replays.get(n, {}), said[n]) for n in counts]
+    odd = {} if weak else contradictions(runs, {row["n"]: row["model_s"] for row in rows})
+    runs = {n: replace(run, contradicts=n in odd) for n, run in runs.items()}
+    rows = [row_of(times[n], runs[n], replays.get(n, {}), said[n]) if n in odd else row
+            for n, row in zip(counts, rows, strict=True)]
     residual = _intervals(rows, times, said)
     _drop_empty_ends(rows)
+    base = next(row for row in rows if row["n"] not in odd)
     for row in rows:
-        relate(row, rows[0])
+        relate(row, base)
     last = times[counts[-1]]
-    shared = notes.not_representative(
-        runs, {n: why_not_of(times[n], replays.get(n, {})) for n in counts if n > 1})
-    unknown = max(unknown_share(times[n].head) for n in counts)
     ratio = counts[-1] / max(traced) if traced else math.inf
     asked = [row for row in rows if row["n"] not in traced]
-    share = verdict_share(last.head)
-    base = rows[0]["n"] if rows[0]["time_from"] == "measured" else None
-    kept_in_mind = notes.notes(rows, times, replays, asked, share, ratio)
+    share = doubts.verdict_share(last.head)
+    why_not = {n: why_not_of(times[n], replays.get(n, {})) for n in counts if n > 1}
+    reasons = [
+        *doubts.of_communication(why_not, rows),
+        *doubts.of_residuals(residual, rows, base),
+        *doubts.of_efficiency(rows, base["n"]),
+        *doubts.of_intervals(rows),
+        *doubts.of_rules(made.head for made in times.values()),
+        *doubts.of_reach(ratio),
+        *outside.doubts(asked),
+        *doubts.missed(holdout),
+        *(reason for result in validations for reason in doubts.of_validation(result)),
+        *doubts.contradicting(odd, base["n"]),
+        *doubts.of_trends(last.phases, rows[-1]),
+        *doubts.of_runs(runs),
+    ]
     return {
         "schema": PREDICTION_SCHEMA,
         "schema_version": PREDICTION_VERSION,
         "counts": rows,
-        "baseline_n": rows[0]["n"],
-        "baseline_measured": rows[0]["time_from"] == "measured",
+        "baseline_n": base["n"],
+        "baseline_measured": base["time_from"] == "measured",
         "knee": knee(rows, threshold),
         "knee_efficiency": threshold,
         "recommended": recommended(rows, threshold, admits),
+        "network": None if network is None else dict(network),
         "estimator": last.estimator,
         "estimator_why": why or "it is the only one that was asked",
         "residuals": residual,
         "phase_laws": phase_laws(rows),
-        "limits": limits(rows, threshold, weak=weak),
+        "limits": limits(rows[rows.index(base):], threshold, weak=weak),
         "interval_how": HOW,
-        "unknown_share": unknown,
+        "unknown_share": max(doubts.unknown_share(times[n].head) for n in counts),
         "verdict_share": share,
         "traced_counts": list(traced),
         "extrapolation_ratio": ratio if math.isfinite(ratio) else None,
-        "low_confidence": [*doubts(unknown, ratio), *outside.doubts(asked), *missed(holdout)],
-        "not_representative": shared,
+        "reasons": [reason.to_json() for reason in _once(reasons)],
         "not_modelled": notes.not_modelled(last, replays.get(counts[-1], {})),
-        "notes": [*shared, *unlike(residual, base), *kept_in_mind],
+        "notes": notes.notes(rows, times, replays, asked, share, ratio),
     }  # fmt: skip
+
+
+def _once(reasons: Sequence[Reason]) -> list[Reason]:
+    """Return reasons, those that make it untrustworthy first, none twice."""
+    return sorted(dict.fromkeys(reasons), key=lambda reason: not reason.untrustworthy)
 
 
 def _intervals(

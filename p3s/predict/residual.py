@@ -15,13 +15,16 @@ def residuals(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return measured and modelled seconds at every traced count, and their ratio.
 
     Run times, and computation of the busiest rank in CPU time, which can be compared even where
-    ranks shared cores. ``ratio``: measured over model; ``representative``: whether it tells.
+    ranks shared cores. ``ratio``: measured over model; ``representative``: whether it tells; a run
+    that contradicts those of other counts does not.
     """
     found = []
     for row in rows:
-        pairs = (("run time", row["measured_s"], row["model_s"],
-                  row["representative"] and row["model_representative"]),
-                 ("computation", row["measured_work_s"], row["work_s"], True))  # fmt: skip
+        pairs = (
+            ("run time", row["measured_s"], row["model_s"],
+             row["representative"] and row["model_representative"]),
+            ("computation", row["measured_work_s"], row["work_s"], not row["contradicts"]),
+        )  # fmt: skip
         for what, measured, model, tells in pairs:
             if measured is not None:
                 found.append({

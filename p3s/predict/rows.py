@@ -46,6 +46,7 @@ def row_of(
         "measured_work_s": None,
         "representative": not why_not,
         "model_representative": not why_not,
+        "contradicts": run is not None and run.contradicts,
         "estimator": times.estimator,
         "estimators": _estimators(times, others),
         "phases": phases,
@@ -94,14 +95,14 @@ def close_interval(row: dict[str, Any], known: Factors | None, residual: Factors
 
 
 def relate(row: dict[str, Any], base: Mapping[str, Any]) -> None:
-    """Add cost, and speedup and efficiency relative to the smallest count.
+    """Add cost, and speedup and efficiency relative to the baseline.
 
-    The time of the smallest count is taken as given. Cost: one core per process.
+    The time of the baseline is taken as given. Cost: one core per process.
     """
 
     def over(seconds: float | None) -> float | None:
-        if seconds is None:
-            return None
+        if seconds is None or (seconds <= 0 < row["time_s"]):
+            return None  # the low end is nothing: no speedup is too large
         return base["time_s"] / seconds if seconds > 0 else 0.0
 
     row["cost_core_h"] = row["n"] * row["time_s"] / _SECONDS_PER_HOUR

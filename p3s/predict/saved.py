@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from p3s.errors import Damaged, P3SError
+from p3s.predict.reasons import Reason, reasons_in, untrusted
 from p3s.schemas import first_problem, load_schema
 from p3s.study import Study, as_json, read_json, write_json
+from p3s.words import plural, processes
 
 SCHEMA = "p3s.prediction"
-VERSION = 2
+VERSION = 3
 
 #: Values of a row that a table of counts holds, in this order.
 COUNT_COLUMNS = (
@@ -36,7 +39,7 @@ _SLACK = 1e-9
 class Prediction:
     """Run time, speedup and efficiency at several process counts, as in prediction.json.
 
-    ``data``: the file's content (docs/formats.md; p3s/schemas/prediction-2.json); ``source``: the
+    ``data``: the file's content (docs/formats.md; p3s/schemas/prediction-3.json); ``source``: the
     file, None when it was not read from one. Times are in seconds. ``from p3s import Prediction``
     is the same class with what notebooks show.
     """
@@ -47,7 +50,7 @@ class Prediction:
     @classmethod
     def of(cls, data: Mapping[str, Any], source: Path | None = None) -> Prediction:
         """Return a prediction made of a file's content; raises Damaged where it makes no sense."""
-        wrong = first_problem(data, load_schema("prediction-2")) or _disorder(data)
+        wrong = first_problem(data, load_schema("prediction-3")) or _disorder(data)
         if wrong:
             raise Damaged(f"{source or 'prediction'}: damaged: {wrong}; run p3s predict again")
         return cls(data, source)
@@ -75,6 +78,16 @@ class Prediction:
         """Process counts, ascending."""
         return tuple(row["n"] for row in self.data["counts"])
 
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why not to trust it, and what to mind of it."""
+        return tuple(reasons_in(self.data))
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether no reason speaks against trusting it."""
+        return not untrusted(self.reasons)
+
     def at(self, n: int) -> Mapping[str, Any]:
         """Return the row of a process count; raises P3SError when it was not predicted."""
         for row in self.data["counts"]:
@@ -82,7 +95,7 @@ class Prediction:
                 found: Mapping[str, Any] = row
                 return found
         there = ", ".join(map(str, self.counts))
-        raise P3SError(f"{n} processes are not in the prediction; it has {there}")
+        raise P3SError(f"{n} is not among the counts of the prediction, which are {there}")
 
     def columns(self) -> dict[str, list[Any]]:
         """Return one list per value, an entry per count: ``pandas.DataFrame(p.columns())``."""
@@ -107,11 +120,12 @@ class Prediction:
         ends = ""
         if last["speedup_low"] is not None and last["speedup_high"] is not None:
             ends = f" ({last['speedup_low']:.3g} to {last['speedup_high']:.3g})"
-        doubt = ", low confidence" if self.data["low_confidence"] else ""
-        span = f"{first['n']} to {last['n']}" if first is not last else f"{first['n']}"
+        doubt = "" if self.trustworthy else ", not trustworthy"
+        span = f"{first['n']} to {last['n']} processes" if first is not last \
+            else processes(first["n"])
         return (
-            f"Prediction({span} processes, {len(self.counts)} counts, "
-            f"{len(last['phases'])} phases, speedup {last['speedup']:.3g}{ends}, "
+            f"Prediction({span}, {plural(len(self.counts), 'count')}, "
+            f"{plural(len(last['phases']), 'phase')}, speedup {last['speedup']:.3g}{ends}, "
             f"estimator {self.data['estimator']!r:.40}{doubt})"
         )
 
@@ -138,10 +152,12 @@ def _file_of(path: Path) -> Path:
 
 
 def _refuse_old(file: Path) -> None:
-    """Raise P3SError for a prediction of the first version, which lacks most of what is read."""
-    try:
-        read_json(file, SCHEMA, 1)
-    except P3SError:
+    """Raise P3SError for a prediction of an earlier version, which lacks some of what is read."""
+    for version in range(1, VERSION):
+        with suppress(P3SError):
+            read_json(file, SCHEMA, version)
+            break
+    else:
         return
     raise P3SError(
         f"{file}: made by an older P3S; make it again: "
@@ -152,15 +168,17 @@ def _refuse_old(file: Path) -> None:
 def _disorder(data: Mapping[str, Any]) -> str:
     """Return what in a prediction contradicts itself, "" when nothing does.
 
-    Counts ascend, the first is the baseline, and no interval is beside its value.
+    Counts ascend, the baseline is the smallest whose run contradicts no others, and no interval is
+    beside its value.
     """
     rows: Sequence[Mapping[str, Any]] = data["counts"]
     counts = [row["n"] for row in rows]
     for before, after in zip(counts, counts[1:], strict=False):
         if after <= before:
             return f"counts: {after} follows {before}"
-    if data["baseline_n"] != counts[0]:
-        return f"baseline_n is {data['baseline_n']}, not the smallest count, {counts[0]}"
+    base = next((row["n"] for row in rows if not row["contradicts"]), counts[0])
+    if data["baseline_n"] != base:
+        return f"baseline_n is {data['baseline_n']}, not the smallest count, {base}"
     if data["knee"] is not None and data["knee"] not in counts:
         return f"knee is {data['knee']}, not one of the counts"
     for row in rows:
@@ -170,11 +188,11 @@ def _disorder(data: Mapping[str, Any]) -> str:
             ("speedup", "speedup_low", "speedup_high"),
         ):
             if not _between(row[low], row[key], row[high]):
-                return f"at {row['n']} processes {key} is outside of its interval"
+                return f"at {processes(row['n'])} {key} is outside of its interval"
         for phase in row["phases"]:
             if not _between(phase["low_s"], phase["time_s"], phase["high_s"]):
-                return f"at {row['n']} processes time_s of phase {phase['phase']} is outside of " \
-                       "its interval"
+                return f"at {processes(row['n'])} time_s of phase {phase['phase']} is outside " \
+                       "of its interval"
     return ""
 
 

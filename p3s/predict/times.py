@@ -62,6 +62,20 @@ class PhaseTimes:
 
         None if unknown: no interval of its time, and none of its work.
         """
+        return _wider(self._given(slot), self._trend(slot))
+
+    def _trend(self, slot: int) -> tuple[float, float] | None:
+        """Return what laws that fit as well say of work without a clear trend; None: it has one."""
+        about = self.phases[slot].get("no_trend")
+        if not isinstance(about, dict):
+            return None
+        low, high = (about.get(key) for key in ("low", "high"))
+        if not (isinstance(low, (int, float)) and isinstance(high, (int, float))):
+            return None
+        return min(max(float(low), 0.0), 1.0), max(float(high), 1.0)
+
+    def _given(self, slot: int) -> tuple[float, float] | None:
+        """Return the ends of a phase's computation by the errors of its laws; None if unknown."""
         low, high = (self.phases[slot].get(key) for key in ("compute_low", "compute_high"))
         if isinstance(low, (int, float)) and isinstance(high, (int, float)):
             return min(max(float(low), 0.0), 1.0), max(float(high), 1.0)
@@ -73,15 +87,26 @@ class PhaseTimes:
 
         Where a phase has an interval of its time, ``work_error`` says how much of it is the
         work's: both were joined in quadrature. Without that key all of it counts as the cost's.
+        Where work has no clear trend its part holds all laws that fit.
         """
-        ends, phase = self.interval_of(slot), self.phases[slot]
+        ends, trend, phase = self._given(slot), self._trend(slot), self.phases[slot]
         if ends is None or not isinstance(phase.get("compute_low"), (int, float)):
-            return ends, None
+            return _wider(ends, trend), None
         error = phase.get("work_error")
         if not isinstance(error, (int, float)):
-            return None, ends
+            return trend, ends
         below, above = (max(abs(end - 1.0) ** 2 - float(error) ** 2, 0.0) ** 0.5 for end in ends)
-        return (max(0.0, 1.0 - float(error)), 1.0 + float(error)), (1.0 - below, 1.0 + above)
+        own = max(0.0, 1.0 - float(error)), 1.0 + float(error)
+        return _wider(own, trend), (1.0 - below, 1.0 + above)
+
+
+def _wider(
+    one: tuple[float, float] | None, other: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    """Return the interval that holds both; None where there is neither."""
+    if one is None or other is None:
+        return one or other
+    return min(one[0], other[0]), max(one[1], other[1])
 
 
 def read_head(scaled_dir: Path, n: int) -> dict[str, Any]:

@@ -71,6 +71,28 @@ class Trunks:
         return found
 
 
+def tree(sizes: Sequence[int], rates: Sequence[float], nodes: int, link: float) -> Trunks | None:
+    """Return the links above groups of nodes in a row; None where none of them is a limit.
+
+    ``sizes``: nodes of a group, ascending, each a multiple of the one before. ``rates``: bytes per
+    ns for every node of a group that leave it at most; ``link``: those of a node's own link, which
+    are no limit. A group that the nodes do not fill has as much as its nodes.
+    """
+    up: list[int] = []
+    rate: list[float] = []
+    counts = [-(-nodes // size) for size in sizes]
+    for level, (size, each) in enumerate(zip(sizes, rates, strict=True)):
+        above = sum(counts[:level + 1])
+        for group in range(counts[level]):
+            there = min(size, nodes - group * size)
+            up.append(above + group * size // sizes[level + 1] if level + 1 < len(sizes) else -1)
+            rate.append(each * there if each < link else math.inf)
+    if counts[:1] == [1] or not any(map(math.isfinite, rate)):
+        return None
+    return Trunks(tuple(node // sizes[0] for node in range(nodes)), tuple(up), tuple(rate),
+                  (0.0,) * len(rate))
+
+
 @dataclass(frozen=True)
 class Routes:
     """The limited links between any two switches that have nodes.

@@ -8,10 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from p3s.errors import P3SError
+from p3s.predict.reasons import Reason, in_short, untrusted
 from p3s.predict.saved import Prediction
 from p3s.report.points import row_is_doubtful
 from p3s.report.text import NOT_KNOWN, factor, percent, seconds, visible
-from p3s.words import differing
+from p3s.report.verdict import reason_lines, reasons_of
+from p3s.words import differing, plural, processes
 
 #: Phases listed one by one in a table; the rest is summed up and said so.
 MAX_PHASES = 12
@@ -62,7 +64,10 @@ class PhasePair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two predictions side by side; ``n`` is the count of the phases, largest change first."""
+    """Two predictions side by side; ``n`` is the count of the phases, largest change first.
+
+    ``reasons``: of both; ``warning``: that one of them is not to be trusted, "" if both are.
+    """
 
     a: str
     b: str
@@ -74,7 +79,8 @@ class Comparison:
     phases: list[PhasePair]
     differences: list[tuple[str, str, str]]
     notes: list[str]
-    low_confidence: list[str]
+    reasons: list[Reason]
+    warning: str
 
 
 def compare(
@@ -97,14 +103,17 @@ def compare(
             "predict one for both with p3s predict"
         )
     if n is not None and n not in common:
-        raise P3SError(f"{n} processes are not in both; common are {_join(common)}")
+        raise P3SError(f"{n} is not among the common process counts, which are {_join(common)}")
     at = common[-1] if n is None else n
     pairs = [_pair(a.at(count), b.at(count)) for count in common]
     phases = list(_phases(a, b, at))
+    against = untrusted([*a.reasons, *b.reasons])
+    warning = f"There is no trustworthy comparison: {in_short(against)}." if against else ""
     return Comparison(
         a=visible(names[0]),
         b=visible(names[1]),
-        verdict=_verdict(pairs, at, phases),
+        verdict=[*filter(None, [warning]), *_verdict(pairs, at, phases, bool(warning))],
+        warning=warning,
         counts=pairs,
         only_a=[count for count in a.counts if count not in common],
         only_b=[count for count in b.counts if count not in common],
@@ -112,11 +121,7 @@ def compare(
         phases=phases,
         differences=_differences(a, b, commands),
         notes=_notes(a, b),
-        low_confidence=[
-            f"{which}: {visible(str(text))}"
-            for which, one in (("A", a), ("B", b))
-            for text in one.data["low_confidence"]
-        ],
+        reasons=[*reasons_of(a.data, "A"), *reasons_of(b.data, "B")],
     )
 
 
@@ -195,15 +200,17 @@ def _mostly(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
     return most if changes[most] > 0 else ""
 
 
-def _verdict(pairs: Sequence[CountPair], n: int, phases: Sequence[PhasePair]) -> list[str]:
+def _verdict(
+    pairs: Sequence[CountPair], n: int, phases: Sequence[PhasePair], untrusted: bool
+) -> list[str]:
     """Return who is faster at the count, how sure that is, where it turns, and by which phase."""
     pair = next(each for each in pairs if each.n == n)
     times = f"({seconds(pair.b_s)} against {seconds(pair.a_s)})"
     sign = _sign(pair)
     if not sign:
-        said = [f"At {n} processes B takes as long as A {times}."]
+        said = [f"At {processes(n)} B takes as long as A {times}."]
     else:
-        said = [f"At {n} processes B {_change(pair.ratio, sign)} {times}, {_sure(pair)}."]
+        said = [f"At {processes(n)} B {_change(pair.ratio, sign)} {times}, {_sure(pair)}."]
     said += _turning(pairs)
     worst = phases[0] if phases else None
     if worst is not None and sign and worst.change_s:
@@ -211,8 +218,8 @@ def _verdict(pairs: Sequence[CountPair], n: int, phases: Sequence[PhasePair]) ->
         mostly = f", mostly {worst.mostly}" if worst.mostly else ""
         change = f"{seconds(abs(worst.change_s))} {more}"
         said.append(f"Phase {worst.name} changes most: {change}{mostly}.")
-    if pair.doubtful:
-        said[0] = f"Not representative: {said[0][0].lower()}{said[0][1:]}"
+    if untrusted:
+        said[0] = f"Taken as they are, the figures say: {said[0][0].lower()}{said[0][1:]}"
     return said
 
 
@@ -253,7 +260,7 @@ def _turning(pairs: Sequence[CountPair]) -> list[str]:
         where = "all" if len(told) == len(pairs) else f"{len(told)} of {len(pairs)}"
         return [f"{faster[told[0][1]]} is faster at {where} common counts."]
     if len(turns) == 1:
-        return [f"{faster[turns[0][1]]} is faster from {turns[0][0]} processes on, "
+        return [f"{faster[turns[0][1]]} is faster from {processes(turns[0][0])} on, "
                 f"{faster[-turns[0][1]]} below."]  # fmt: skip
     return ["Which one is faster changes several times."]
 
@@ -265,11 +272,11 @@ def _differences(
 
     def best(one: Prediction) -> str:
         found = one.data["recommended"]
-        return NOT_KNOWN if found is None else f"{found['n']} processes"
+        return NOT_KNOWN if found is None else processes(found["n"])
 
     def knee(one: Prediction) -> str:
         found = one.data["knee"]
-        return "none" if found is None else f"{found} processes"
+        return "none" if found is None else processes(found)
 
     def machine(one: Prediction) -> str:
         target = one.data.get("machine", {}).get("target")
@@ -279,7 +286,7 @@ def _differences(
     rows = [
         ("estimator", *(visible(one.data["estimator"], 60) for one in (a, b))),
         ("traced counts", *(_join(one.data["traced_counts"]) for one in (a, b))),
-        ("baseline", *(f"{one.data['baseline_n']} processes" for one in (a, b))),
+        ("baseline", *(processes(one.data["baseline_n"]) for one in (a, b))),
         ("knee", knee(a), knee(b)),
         ("efficiency at the knee", *(percent(one.data["knee_efficiency"]) for one in (a, b))),
         ("recommended", best(a), best(b)),
@@ -295,13 +302,11 @@ def _notes(a: Prediction, b: Prediction) -> list[str]:
     notes = []
     if a.data["baseline_n"] != b.data["baseline_n"]:
         notes.append(
-            f"efficiencies relate to {a.data['baseline_n']} processes in A, to "
+            f"efficiencies relate to {processes(a.data['baseline_n'])} in A, to "
             f"{b.data['baseline_n']} in B: compare times"
         )
     if a.data["estimator"] != b.data["estimator"]:
         notes.append("the communication is from different estimators, which may be the difference")
-    for which, one in (("A", a), ("B", b)):
-        notes += [f"{which}: {visible(str(text), 400)}" for text in one.data["not_representative"]]
     return notes
 
 
@@ -317,18 +322,19 @@ def as_text(found: Comparison) -> str:
                          "efficiency B"]))  # fmt: skip
     for which, counts in (("A", found.only_a), ("B", found.only_b)):
         if counts:
-            parts.append(f"only in {which}: {_join(counts)} processes")
-    parts += ["", f"Phases at {found.n} processes, largest change first"]
+            parts.append(f"only in {which}: {processes(counts)}")
+    parts += ["", f"Phases at {processes(found.n)}, largest change first"]
     shown, rest = found.phases[:MAX_PHASES], found.phases[MAX_PHASES:]
     parts.append(_table(_phase_cells(shown), ["phase", "A", "B", "change", "mostly"], left=(0, 4)))
     if rest:
         change = sum(pair.change_s for pair in rest)
-        parts.append(f"{len(rest)} more phases change by {_signed(change)} together")
+        parts.append(f"{plural(len(rest), 'more phase')} change by {_signed(change)} together")
     laws = [pair for pair in shown[:3] if pair.a_law and pair.b_law and pair.a_law != pair.b_law]
     for pair in laws:
         parts.append(f"{pair.name}: time in s is {pair.a_law} in A, {pair.b_law} in B")
     if found.differences:
         parts += ["", _table(found.differences, ["differs", "A", "B"], left=(0, 1, 2))]
+    parts += ["", *reason_lines(found.reasons)] if found.reasons else []
     parts += [f"note: {note}" for note in found.notes]
     if any(pair.doubtful for pair in found.counts):
         parts.append("*     rests on communication that is not representative")

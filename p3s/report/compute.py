@@ -9,6 +9,7 @@ from typing import Any
 
 from p3s.compute.gather import TIME_UNITS
 from p3s.compute.laws import CostLaw
+from p3s.compute.phases import NO_TIME, NO_WORK, NOT_LEFT
 from p3s.compute.spread import Spread
 from p3s.compute.table import Row, compute_table, laws_of, shares
 from p3s.report.text import percent, seconds, visible
@@ -18,6 +19,9 @@ Compute = Mapping[str, Any]
 SHOWN = 0.01
 _UNITS = {"instructions": "instructions", "cpu_ns": "ns of CPU time by the model",
           "wall_ns": "ns of wall time by the model"}
+#: Why no cost of a phase's computation is known.
+_WHY = {NO_WORK: "nothing says how its computation grows, so predictions leave it out",
+        NO_TIME: "no run measured how long its computation takes, so that of the rest stands in"}
 _COLUMNS = ("phase", "name", "source", "processes", "run_processes", "work_per_turn",
             "measured_ns", "predicted_ns", "low_ns", "high_ns", "outside", "crm_i_ns", "crm_c_ns",
             "unit")
@@ -138,9 +142,8 @@ def remarks(compute: Compute) -> list[str]:
     out = []
     held = compute.get("holdout")
     if held:
-        out.append(f"fitted without {held['n']} processes, times there are off by "
-                   f"{percent(held['mean_abs_error'])} in the mean, "
-                   f"{percent(held['max_abs_error'])} at most")
+        out += _held_out(held)
+    out += unknown_costs(compute)
     out += _disturbed(compute["runs"])
     for n, part in compute.get("unmatched", {}).items():
         if part > 0.005:
@@ -149,6 +152,25 @@ def remarks(compute: Compute) -> list[str]:
     for other in compute["refused"]:
         out.append(f"{visible(other['name'])} is not used: {visible(other['why'], 300)}")
     return out
+
+
+def _held_out(held: Mapping[str, Any]) -> list[str]:
+    """Return how well the largest count was predicted, and which phases it alone has."""
+    out = []
+    if held["mean_abs_error"] is not None:
+        out.append(f"fitted without {held['n']} processes, times there are off by "
+                   f"{percent(held['mean_abs_error'])} in the mean, "
+                   f"{percent(held['max_abs_error'])} at most")
+    return out + [f"phase {e['phase']} ({percent(e['share'])} of the computation) was measured at "
+                  f"{held['n']} processes only: how its cost goes on is not known"
+                  for e in held["each"] if e.get("unknown") == NOT_LEFT]
+
+
+def unknown_costs(compute: Compute) -> list[str]:
+    """Return the phases of whose computation no cost is known, and why, a sentence each."""
+    return [f"phase {p['phase']} ({visible(str(p['name']))}): {_WHY[p['unknown']['code']]} "
+            f"({percent(p['unknown']['share'])} of all computation)"
+            for p in compute["phases"] if p.get("unknown") and p["unknown"]["share"] >= SHOWN]
 
 
 def _disturbed(runs: Sequence[Mapping[str, Any]]) -> list[str]:

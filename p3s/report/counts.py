@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from p3s.predict.doubts import WIDE
 from p3s.report.points import checked_rows, row_is_doubtful
 from p3s.report.text import NOT_KNOWN, factor, interval, percent, seconds, span
 from p3s.report.values import amount
@@ -37,10 +39,34 @@ def count_rows(prediction: Mapping[str, Any]) -> list[list[str]]:
     for row in checked_rows(prediction):
         time = seconds(row["time_s"]) + ("*" if row_is_doubtful(row) else " ")
         table.append([
-            str(row["n"]), time, interval(amount(row.get("low_s")), amount(row.get("high_s"))),
+            str(row["n"]), time, interval_of(row),
             factor(row["speedup"]), percent(row["efficiency"]), seconds(row["compute_s"]),
             seconds(row["comm_s"]), _measured(row)])
     return table
+
+
+def spread_of(row: Mapping[str, Any]) -> float:
+    """Return the high over the low end of a predicted time; 1 where it is measured or unknown."""
+    low, high = amount(row.get("low_s")), amount(row.get("high_s"))
+    if row.get("time_from") == "measured" or low is None or not high:
+        return 1.0
+    return high / low if low > 0 else math.inf
+
+
+def not_known(row: Mapping[str, Any]) -> str:
+    """Return that a time is not known where its interval says nothing; "" where it does."""
+    spread = spread_of(row)
+    if spread <= WIDE:
+        return ""
+    return f"not known within a factor of {spread:.2g}" if math.isfinite(spread) else "not known"
+
+
+def interval_of(row: Mapping[str, Any], shown: Callable[..., str] = interval) -> str:
+    """Return the interval of a row's time, as ``shown``; "unknown (37x)" where it says nothing."""
+    if not_known(row):
+        spread = spread_of(row)
+        return f"unknown ({spread:,.0f}x)" if math.isfinite(spread) else "unknown"
+    return shown(amount(row.get("low_s")), amount(row.get("high_s")))
 
 
 def _measured(row: Mapping[str, Any]) -> str:
@@ -85,7 +111,7 @@ def count_table(prediction: Mapping[str, Any]) -> CountTable:
     for row in found:
         time = seconds(row["time_s"]) + ("*" if row_is_doubtful(row) else "")
         cells = [f"{row['n']:,}", time,
-                 span(amount(row.get("low_s")), amount(row.get("high_s"))),
+                 interval_of(row, span),
                  factor(row["speedup"]), factor_span(row), percent(row["efficiency"]),
                  seconds(row["compute_s"]), seconds(row["comm_s"]),
                  *(seconds(amount(row.get(key))) for key, _ in parts),
@@ -100,6 +126,8 @@ def count_table(prediction: Mapping[str, Any]) -> CountTable:
 
 def factors(row: Mapping[str, Any]) -> str:
     """Return the interval of a speedup."""
+    if not_known(row):
+        return "unknown"
     low, high = amount(row.get("speedup_low")), amount(row.get("speedup_high"))
     if low is None or high is None:
         return "unknown"

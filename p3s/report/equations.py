@@ -14,15 +14,17 @@ from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.model import growth, text
 from p3s.model.grid import admissible
-from p3s.report.rules import PhaseRules, Places, Rule, Share, phase_rules, used_symbols
+from p3s.report.places import Places, joined_places
+from p3s.report.rules import PhaseRules, Rule, Share, phase_rules, used_symbols
 from p3s.report.text import percent, visible
-from p3s.words import left_out, mixed_clocks
+from p3s.scores import work_off
+from p3s.words import left_out, mixed_clocks, not_used, plural, processes
 
 WIDTH = 100
 #: Without --all: phases, and rules of one phase.
 MAX_PHASES, MAX_RULES = 24, 16
 SHARES = ("time", "events", "bytes")
-_HEAD = ("rule", "call", "destination", "volume (bytes)", "work", "verdict")
+_HEAD = ("rule", "call", "destination", "volume (bytes)", "work (fitted)", "verdict")
 #: No column of a table is made narrower, nor is any wider than this at first.
 _NARROWEST, _WIDEST = 12, 46
 #: A longer volume has lines of its own.
@@ -37,10 +39,10 @@ def render(model: Mapping[str, Any], places: Places | None = None, everything: b
     for phase in shown:
         lines += [*_phase(phase, model, everything), ""]
     if hidden:
-        lines += [f"{_many(len(hidden), 'more phase')} with {_shares_of(hidden)}: --all shows "
+        lines += [f"{plural(len(hidden), 'more phase')} with {_shares_of(hidden)}: --all shows "
                   f"{'it' if len(hidden) == 1 else 'them'}", ""]  # fmt: skip
     lines += [*verdicts(model), "", *holdout(model)]
-    lines += [line for note in notes(model) for line in wrap(note, WIDTH)]
+    lines += [line for note in notes(model, places or {}) for line in wrap(note, WIDTH)]
     return "\n".join(lines)
 
 
@@ -72,13 +74,14 @@ def _title(model: Mapping[str, Any], phases: Sequence[PhaseRules]) -> list[str]:
     counts = model["counts"]
     unit = {"cpu_ns": "ns of CPU time", "wall_ns": "ns of wall time"}.get(
         model["work_unit"], model["work_unit"])
-    last = f"{max(counts)} processes"
-    lines = [f"Equations fitted to {', '.join(map(str, counts))} processes; shares are those at "
+    last = processes(max(counts))
+    lines = [f"Equations fitted to {processes(counts)}; shares are those at "
              f"{last}, work is in {visible(str(unit))} before one call"]  # fmt: skip
     if derived := model.get("derived"):
         at = ", ".join(f"{name}={value}" for name, value in derived["setting"].items())
         lines[0] = (f"Equations at {at}, by laws of the parameters from "
                     f"{', '.join(derived['from'])}. {lines[0]}")
+    lines += filter(None, [not_used(model)])
     lines.append(f"process grid: {text.grid_text(model)}")
     meanings = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
     lines.append("symbols: " + ", ".join(f"{name} {what}" for name, what in meanings))
@@ -89,6 +92,7 @@ def _phase(phase: PhaseRules, model: Mapping[str, Any], everything: bool) -> lis
     rules, hidden = chosen_rules(phase, everything)
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
     lines = wrap(f"phase {phase.phase}{phase.inside}: {phase.name}  ({share})", WIDTH)
+    lines += _indented(f"at {phase.place}", 2) if phase.place else []
     traced = ", ".join(f"{n}: {v:,}" for n, v in phase.weight_points)
     traced = f"  (traced {traced})" if traced else ""
     lines += _indented(f"weight w = {phase.weight}  [{phase.weight_verdict}]{traced}", 2)
@@ -97,15 +101,16 @@ def _phase(phase: PhaseRules, model: Mapping[str, Any], everything: bool) -> lis
         told = "stated by the user; " if phase.weight_verdict == "stated" else \
             "p3s model STUDY --trips " + str(phase.phase) + "=COUNT states a number; "
         lines += _indented(f"turns: {told}{visible(str(refused['reason']), 400)}", 2)
-    lines += _indented(f"work of a rank in the run = {phase.work}", 2)
+    lines += _indented(f"work of a rank in the run = {phase.work}  [{phase.work_sure}]", 2)
+    lines += _indented(phase.no_trend, 4) if phase.no_trend else []
     lines += _table(rules)
     if hidden:
         total = {what: sum(r.share[what] for r in hidden) for what in phase.share}
-        lines += _indented(f"{_many(len(hidden), 'more rule')} with {_share_text(total)}: --all "
+        lines += _indented(f"{plural(len(hidden), 'more rule')} with {_share_text(total)}: --all "
                            f"shows {'it' if len(hidden) == 1 else 'them'}", 2)  # fmt: skip
     calls = len(model["phases"][phase.phase]["items"])
     for number, why in phase.reasons:
-        lines += _indented(f"note ({number} of {_many(calls, 'call')}): {why}", 2)
+        lines += _indented(f"note ({number} of {plural(calls, 'call')}): {why}", 2)
     return lines
 
 
@@ -180,10 +185,6 @@ def _indented(line: str, by: int) -> list[str]:
     return wrap(line, WIDTH, initial_indent=pad, subsequent_indent=f"{pad}  ")
 
 
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
-
-
 def _share_text(share: Share) -> str:
     return (f"{percent(share['time'])} of the time, {percent(share['events'])} of the events, "
             f"{percent(share['bytes'])} of the bytes")  # fmt: skip
@@ -195,17 +196,17 @@ def _shares_of(phases: Sequence[PhaseRules]) -> str:
 
 # ---- how sure ----------------------------------------------------------------------------------
 def verdict_rows(model: Mapping[str, Any]) -> list[list[str]]:
-    """Return verdict, number of rules, and share of events, bytes and time, as texts."""
+    """Return verdict, number of rules, and share of events and bytes, as texts."""
     rows = []
     for verdict, share in model.get("shares", {}).items():
         rules = sum(item["verdict"] == verdict for item in model["items"])
         if rules or any(share.values()):
             rows.append([visible(str(verdict)), f"{rules:,}",
-                         *(percent(share.get(k)) for k in ("events", "bytes", "time"))])
+                         *(percent(share.get(k)) for k in ("events", "bytes"))])
     return rows
 
 
-VERDICT_HEAD = ["verdict", "calls", "events", "bytes", "time"]
+VERDICT_HEAD = ["verdict", "calls", "events", "bytes"]
 
 
 def verdicts(model: Mapping[str, Any]) -> list[str]:
@@ -213,13 +214,14 @@ def verdicts(model: Mapping[str, Any]) -> list[str]:
     rows = verdict_rows(model)
     if not rows:
         return ["no events, so no verdicts"]
-    lines = [f"how sure the rules are (shares at {max(model['counts'])} processes)"]
+    lines = [f"how sure messages, sizes and weights are (shares at "
+             f"{processes(max(model['counts']))})"]
     wide = [max(len(row[i]) for row in [VERDICT_HEAD, *rows]) for i in range(len(VERDICT_HEAD))]
     for row in [VERDICT_HEAD, *rows]:
         cells = [cell.ljust(size) if i == 0 else cell.rjust(size)
                  for i, (cell, size) in enumerate(zip(row, wide, strict=True))]
         lines.append("  " + "  ".join(cells))
-    return lines
+    return [*lines, f"work: {text.work_sure(model)}"]
 
 
 def holdout(model: Mapping[str, Any]) -> list[str]:
@@ -238,7 +240,7 @@ def holdout(model: Mapping[str, Any]) -> list[str]:
                          f"{pair['predicted']:,} predicted")  # fmt: skip
     weights, work = held.get("weights"), held.get("work")
     if weights:
-        lines.append(f"  {'weights':<13} {weights['exact']} of {weights['phases']} exact")
+        lines.append(f"  {'weights':<13} {weights['exact']} of {weights['phases']} equal")
     missed = missed_rules(model)
     if missed is not None:
         met = len(model["items"]) - len(missed)
@@ -246,8 +248,8 @@ def holdout(model: Mapping[str, Any]) -> list[str]:
                       "it met" + (f"; not {listed(missed)}" if missed else ""), WIDTH,
                       initial_indent="  ", subsequent_indent=" " * 16)  # fmt: skip
     if work:
-        lines.append(f"  {'work':<13} mean error {percent(work['mean_abs_error'])}, largest "
-                     f"{percent(work['max_abs_error'])}")  # fmt: skip
+        lines.append(f"  {'work':<13} fitted: off by {percent(work_off(work))}, in the worst phase "
+                     f"by {percent(work['max_abs_error'])}")  # fmt: skip
     return lines
 
 
@@ -264,7 +266,7 @@ def listed(numbers: Sequence[int], limit: int = 12) -> str:
     return text_ + (f" and {len(numbers) - limit} more" if len(numbers) > limit else "")
 
 
-def notes(model: Mapping[str, Any]) -> list[str]:
+def notes(model: Mapping[str, Any], places: Places) -> list[str]:
     """Return what else is to be known: clocks, late code, what to run next, what is left out."""
     found = []
     clocks = mixed_clocks(model)
@@ -277,13 +279,13 @@ def notes(model: Mapping[str, Any]) -> list[str]:
     last = max(model["counts"])
     late = model.get("first_seen", {}).get(str(last), 0)
     if "growth" in model:
-        found += [visible(line, 600) for line in growth.text(model["growth"])]
+        found += [visible(line, 600) for line in growth.text(model["growth"], _late(model, places))]
         late = 0
     if model.get("admissible", {}).get("kind", "any") != "any":
         found.append(visible(admissible.text(model["admissible"]), 400))
     if late:
-        found.append(f"{late} calls were first seen at {last} processes, the largest count traced: "
-                     "code that starts above it is not in the model")  # fmt: skip
+        found.append(f"{plural(late, 'call was', 'calls were')} first seen at {processes(last)}, "
+                     "the largest count traced: code that starts above it is not in the model")
     for each in model.get("next", []):
         found.append(f"run next: {next_text(each)}")
     found += [visible(line, 400) for line in sentences(model)]
@@ -291,8 +293,15 @@ def notes(model: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def _late(model: Mapping[str, Any], places: Places) -> dict[str, str]:
+    """Return where the calls are that came with larger counts, by their site."""
+    named = {x["site"] for step in model["growth"]["steps"] for x in step["named"]}
+    return {site: joined_places([model["sites"][site]], places)
+            for site in named if model["sites"].get(site)}
+
+
 def next_text(each: Mapping[str, Any]) -> str:
     """Return one count worth tracing with its reason, as one line."""
     dims = each.get("dims")
     grid = f" ({'x'.join(map(str, dims))})" if dims else ""
-    return visible(f"{each['n']} processes{grid}: {each['why']}", 600)
+    return visible(f"{processes(int(each['n']))}{grid}: {each['why']}", 600)

@@ -15,10 +15,9 @@ from p3s.model import text
 from p3s.model.evaluate import generate, model_grid, phase_weight
 from p3s.model.sizes.rivals import differ_at
 from p3s.report.equations import WIDTH
-from p3s.report.places import call_place
-from p3s.report.rules import Places
+from p3s.report.places import Places, call_place, phase_place
 from p3s.report.text import percent, visible
-from p3s.words import left_out
+from p3s.words import left_out, plural, processes
 
 #: Without --all: calls of a phase, classes of ranks of a count.
 MAX_CALLS, MAX_CLASSES = 12, 4
@@ -50,23 +49,25 @@ def render(
     """Return a phase, or one call of it, with what its equations rest on."""
     items = chosen(model, phase, call)
     shown = items if everything or call is not None else items[:MAX_CALLS]
-    lines = [] if call is not None else [*_phase(model, phase), ""]
+    lines = [] if call is not None else [*_phase(model, phase, places), ""]
     for i in sorted(shown, key=model["phases"][phase]["items"].index):
         lines += [*_call(model, model["phases"][phase], i, places, everything), ""]
     if len(shown) < len(items):
         hidden = ", ".join(map(str, sorted(set(items) - set(shown))[:10]))
-        lines += [f"{len(items) - len(shown)} more calls of this phase: --all shows them, or name "
-                  f"one: {hidden}", ""]  # fmt: skip
+        more = plural(len(items) - len(shown), "more call")
+        lines += [f"{more} of this phase: --all shows them, or name one: {hidden}", ""]
     lines += _grid(model)
     return "\n".join(lines)
 
 
 # ---- phase -------------------------------------------------------------------------------------
-def _phase(model: Mapping[str, Any], number: int) -> list[str]:
+def _phase(model: Mapping[str, Any], number: int, places: Places) -> list[str]:
     phase = model["phases"][number]
     inside = "" if phase["parent"] in (None, 0) else f" in phase {phase['parent']}"
     law, verdict = phase["weight"], phase.get("weight_verdict", "?")
     lines = _wrapped(f"phase {number}{inside}: {visible(str(phase['name']))}")
+    place = phase_place(model, phase, places)
+    lines += _wrapped(f"at {place}", 2) if place else []
     weight = text.in_words_of(model, text.weight_text(law))
     lines += _wrapped(f"weight w = {weight}  [{verdict}]", 2)
     lines += _wrapped(_why_chosen(law), 4)
@@ -80,7 +81,9 @@ def _phase(model: Mapping[str, Any], number: int) -> list[str]:
     unit = text.unit_of(model)
     work = WorkLaw.from_json(phase["work"]["law"])
     lines += _wrapped(f"work of a rank in the run, in the mean = {work.text(unit)}"
-                      f"{'' if phase['work']['equal_ranks'] else ' (ranks differ)'}", 2)
+                      f"{'' if phase['work']['equal_ranks'] else ' (ranks differ)'}  "
+                      f"[{text.work_sure(model)}]", 2)
+    lines += _wrapped(text.no_trend(phase["work"]["law"]), 4)
     lines += _work_table(model, phase, 4)
     return lines
 
@@ -153,9 +156,7 @@ def _slot(
                        for n, v in slot.get("work_points", []))
     lines += _named("work before", f"{work.text(unit)} in the mean" + (
         f"; traced (by the law): {points}" if points else ""))
-    if work.refused:
-        lines += _wrapped(f"no trend: {visible(str(work.refused))}", 15)
-    return lines
+    return [*lines, *_wrapped(text.no_trend(slot["work"]), 15)]
 
 
 def _segments(model: Mapping[str, Any], i: int, places: Places, limit: int = 6) -> list[str]:
@@ -170,8 +171,8 @@ def _segments(model: Mapping[str, Any], i: int, places: Places, limit: int = 6) 
             after = f"after {visible(before[1])} {visible(place)}"
         lines += _wrapped(f"{after}: {text.in_words_of(model, work)} {unit} (error where left out "
                           f"{percent(error)})", 15)  # fmt: skip
-    return [*lines, *_wrapped(f"and {len(found) - limit} more segments" if len(found) > limit
-                              else "", 15)]
+    more = f"and {plural(len(found) - limit, 'more segment')}" if len(found) > limit else ""
+    return [*lines, *_wrapped(more, 15)]
 
 
 def _why_chosen(law: Mapping[str, Any]) -> str:
@@ -179,10 +180,10 @@ def _why_chosen(law: Mapping[str, Any]) -> str:
     if "expr" in law and "points" in law:
         points, free = law["points"], law.get("free", 1)
         if law["expr"][0] == "num":
-            return f"the same at {points} count{'s' * (points != 1)}"
+            return f"the same at {plural(points, 'count')}"
         rest = points - free
-        words = (f"the simplest law that reproduces {points} count{'s' * (points != 1)} with "
-                 f"{free} constant{'s' * (free != 1)}")  # fmt: skip
+        words = (f"the simplest law that reproduces {plural(points, 'count')} with "
+                 f"{plural(free, 'constant')}")
         return words + ("" if rest > 0 else ": as many as counts, so nothing has tested it")
     if "total" in law:
         return "the sum over all ranks has an exact law, the part of each rank has none"
@@ -222,8 +223,8 @@ def _first_difference(model: Mapping[str, Any], law: Mapping[str, Any], rival: A
         except P3SError:
             continue
         if differ_at({**law, "rivals": [rival]}, grid):
-            return f"differs first at {n} processes ({'x'.join(map(str, grid.dims))})"
-    return f"the same up to {top} processes"
+            return f"differs first at {processes(n)} ({'x'.join(map(str, grid.dims))})"
+    return f"the same up to {processes(top)}"
 
 
 def _met(item: Mapping[str, Any], without: str) -> str:
@@ -232,7 +233,7 @@ def _met(item: Mapping[str, Any], without: str) -> str:
         "predicted it there" if item["met_holdout"] else "has no exact rule for it or missed it")
     there = item.get("holdout")
     if there and there.get("true"):
-        words += f": {there['equal']:,} of {there['true']:,} calls of this place"
+        words += f": {there['equal']:,} of {plural(there['true'], 'call')} of this place"
     return words
 
 

@@ -11,14 +11,13 @@ from p3s.report.provenance import plain
 from p3s.report.text import percent, visible
 from p3s.report.values import amount, lines, mapping
 from p3s.study import Study, read_json
+from p3s.words import processes
 
 
 def gaps_of(study: Study, model: Mapping[str, Any], prediction: Mapping[str, Any],
             replays: Mapping[int, Mapping[str, Any]]) -> list[str]:
     """Return what was not modelled, not measured or approximated, none twice."""
-    told = set(lines(prediction.get("not_representative")))  # those stand at the top of the page
-    gaps = [line for line in lines(prediction.get("notes")) if line not in told]
-    gaps += lines(prediction.get("not_modelled"))
+    gaps = lines(prediction.get("notes")) + lines(prediction.get("not_modelled"))
     unknown = amount(prediction.get("unknown_share"))
     if unknown:
         gaps.append(f"no rule is known for {percent(unknown)} of the program")
@@ -28,7 +27,7 @@ def gaps_of(study: Study, model: Mapping[str, Any], prediction: Mapping[str, Any
         gaps += _named("no rule", head.get("unknown"))
     gaps += [visible(line, 400) for line in sentences(model)]
     for n, replayed in replays.items():
-        gaps += _named(f"not measured at {n} processes", replayed.get("unmeasured"))
+        gaps += _named(f"not measured at {processes(n)}", replayed.get("unmeasured"))
     if largest in replays:
         gaps += _named(f"taken to cost nothing at {largest}", replays[largest].get("left_out"))
         shares = mapping(replays[largest].get("shares"))

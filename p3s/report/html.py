@@ -27,6 +27,7 @@ from p3s.report.matrices import MatrixView
 from p3s.report.sure import ESTIMATE_HEAD, RESIDUAL_HEAD, SHARES_HEAD
 from p3s.report.view import View
 from p3s.study import write_bytes
+from p3s.words import processes
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -108,6 +109,7 @@ def environment() -> Environment:
     )
     found.filters["breakable"] = breakable
     found.filters["unbroken"] = unbroken
+    found.filters["processes"] = processes
     return found
 
 

@@ -14,15 +14,18 @@ from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import to_latex
 from p3s.model import text
 from p3s.report.equations import VERDICT_HEAD, chosen_phases, holdout, verdict_rows
-from p3s.report.rules import PhaseRules, Places, Rule, phase_rules
+from p3s.report.places import Places
+from p3s.report.rules import PhaseRules, Rule, phase_rules
 from p3s.report.text import percent, visible
 from p3s.trace.ops import RECV, SEND
+from p3s.words import plural
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
     "%": r"\%", "_": r"\_", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "{''}",
-    "–": "--", "…": r"\ldots{}", "×": r"$\times$", "µ": r"$\mu$", "[": "{[}", "]": "{]}",
+    "–": "--", "…": r"\ldots{}", "×": r"$\times$", "µ": r"$\mu$", "±": r"$\pm$",
+    "[": "{[}", "]": "{]}",
 }  # fmt: skip
 _COLUMNS = (r"@{}l l >{\raggedright\arraybackslash}p{0.22\linewidth} "
             r">{\raggedright\arraybackslash}p{0.22\linewidth} "
@@ -55,8 +58,8 @@ def render(model: Mapping[str, Any], places: Places, everything: bool = False) -
         lines += [*_phase(model, phase), ""]
     if hidden:
         share = percent(sum(phase.share["time"] for phase in hidden))
-        lines += [rf"\noindent {len(hidden)} more phases with {escaped(share)} of the time are not "
-                  "listed.", ""]  # fmt: skip
+        lines += [rf"\noindent {plural(len(hidden), 'more phase')} with {escaped(share)} of the "
+                  "time left out.", ""]  # fmt: skip
     lines += [*_verdicts(model), "", *_holdout(model)]
     return "\n".join(lines) + "\n"
 
@@ -65,10 +68,11 @@ def render(model: Mapping[str, Any], places: Places, everything: bool = False) -
 def _phase(model: Mapping[str, Any], phase: PhaseRules) -> list[str]:
     law = model["phases"][phase.phase]["weight"]
     since = f", from {int(law['from'])} processes on" if "from" in law else ""
-    title = (rf"\textbf{{Phase {phase.phase}}}: {escaped(phase.name)}; "
+    place = rf"at \texttt{{{escaped(phase.place, 160)}}}; " if phase.place else ""
+    title = (rf"\textbf{{Phase {phase.phase}}}: {escaped(phase.name)}; {place}"
              rf"$w(n) = {_law(model, law)}$ ({escaped(phase.weight_verdict)}{since}); "
              rf"{escaped(percent(phase.share['time']))} of the time")  # fmt: skip
-    head = "rule & call & destination $f$ & volume $y$ (bytes) & work $i$ & verdict"
+    head = "rule & call & destination $f$ & volume $y$ (bytes) & work $i$ (fitted) & verdict"
     lines = [rf"\begin{{longtable}}{{{_COLUMNS}}}",
              rf"\multicolumn{{6}}{{@{{}}p{{\linewidth}}@{{}}}}{{{title}}} \\ \hline",
              rf"{head} \\ \hline", r"\endfirsthead", rf"{head} \\ \hline", r"\endhead"]
@@ -190,7 +194,9 @@ def _verdicts(model: Mapping[str, Any]) -> list[str]:
     rows = verdict_rows(model)
     if not rows:
         return []
-    return [r"\begin{tabular}{@{}lrrrr@{}}", *_table_rows([VERDICT_HEAD, *rows]), r"\end{tabular}"]
+    return [r"\begin{tabular}{@{}lrrr@{}}", *_table_rows([VERDICT_HEAD, *rows]), r"\end{tabular}",
+            r"\par\noindent The verdicts are of messages, sizes and weights; work is "
+            + escaped(text.work_sure(model)) + "."]
 
 
 def _table_rows(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from p3s.report.equations import WIDTH, verdict_rows
 from p3s.report.text import percent, visible
+from p3s.words import processes
 
 
 def render(model: Mapping[str, Any], command: str) -> str:
@@ -25,7 +26,7 @@ def render(model: Mapping[str, Any], command: str) -> str:
     lines = []
     for each in wanted:
         grid = f" ({'x'.join(map(str, each['dims']))})" if each.get("dims") else ""
-        lines.append(f"{each['n']} processes{grid}")
+        lines.append(f"{processes(each['n'])}{grid}")
         told = each.get("decides") or [{"question": each["why"]}]
         alike: dict[str, list[Any]] = {}
         for question in told:
@@ -38,13 +39,14 @@ def render(model: Mapping[str, Any], command: str) -> str:
             lines += wrap(words, WIDTH, initial_indent="  ", subsequent_indent="    ")
     if open_:
         lines += wrap(f"open now: {open_}", WIDTH)
-    return "\n".join([*lines, "", visible(command, 4000)])
+    return "\n".join([*lines, "", command])
 
 
 def open_share(model: Mapping[str, Any]) -> str:
     """Return how much of the program is ambiguous, as text; empty when nothing is."""
-    for verdict, calls, events, size, time in verdict_rows(model):
+    for verdict, calls, events, size in verdict_rows(model):
         if verdict == "ambiguous":
+            time = percent(model["shares"][verdict].get("time"))
             return (f"{calls} call{'s' * (calls != '1')} with {events} of the events, "
                     f"{size} of the bytes, {time} of the time")  # fmt: skip
     return ""
@@ -59,22 +61,25 @@ def _rest(model: Mapping[str, Any]) -> str:
             "count the program accepts.")  # fmt: skip
 
 
-def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
-    """Return which smaller workload would show what a process does at the target, or why none."""
+def render_far(far: Mapping[str, Any], unit: str, command: str, arguments: str = "") -> str:
+    """Return which smaller workload would show what a process does at the target, or why none.
+
+    command: what records it, with one word for its input; arguments: of the study's program now.
+    """
     n = far["target"]
     of = "instructions" if unit == "instructions" else "ns"
     lines: list[str] = []
     if far["above"]:
         lines += wrap(
-            f"At {n} processes {_phases([visible(a, 60) for a in far['above']])} "
+            f"At {processes(n)} {_phases([visible(a, 60) for a in far['above']])} "
             "with more work per turn than was measured: no smaller workload shows that.", WIDTH)
     if not far["phases"]:
         if not far["above"]:
             lines += wrap(
-                f"No far point is needed for {n} processes: what a process computes in one turn of "
-                "each phase there has been measured.", WIDTH)
+                f"No far point is needed for {processes(n)}: what a process computes in one turn "
+                "of each phase there has been measured.", WIDTH)
         return "\n".join(lines)
-    lines += wrap(f"Far points for {n} processes: there a process computes less in one turn than "
+    lines += wrap(f"Far points for {processes(n)}: there a process computes less in one turn than "
                   "in any run so far.", WIDTH)
     for p in far["phases"]:
         ever = f" ({p['outside']:.3g} times less than ever)" if p["outside"] else ""
@@ -83,7 +88,7 @@ def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
             f"from {p['measured'][0]:.3g} to {p['measured'][1]:.3g}{ever}", WIDTH,
             initial_indent="  ", subsequent_indent="    ")
     lines += wrap(
-        f"An input of {_part(far['input'])} of the size gives each of {far['at']} processes what "
+        f"An input of {_part(far['input'])} of the size gives each of {processes(far['at'])} what "
         f"it has at {n} of the whole: " + ", ".join(
             f"{m} stand for {round(x)}" for m, x in zip(far["counts"], far["stands_for"],
                                                          strict=True)) + ".", WIDTH)
@@ -97,7 +102,16 @@ def render_far(far: Mapping[str, Any], unit: str, command: str) -> str:
         lines += wrap("But work is time in this study, and no message's size depends on the count: "
                       "what such runs stand for could not be told. Trace with --work instructions.",
                       WIDTH)
-    return "\n".join([*lines, "", visible(command, 4000)])
+    lines += wrap(_to_replace(command, arguments), WIDTH)
+    return "\n".join([*lines, "", command])
+
+
+def _to_replace(command: str, arguments: str) -> str:
+    """Return what is to be put into the command, which has the input as its last word."""
+    word = command.rstrip(")").rpartition(" ")[2]
+    if not arguments:
+        return f"Put that input for {word} (the study's command has no arguments there):"
+    return f"Put its arguments for {word} (those of the study are {visible(arguments, 400)}):"
 
 
 def _phases(names: list[str]) -> str:

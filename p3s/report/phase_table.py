@@ -5,14 +5,12 @@ Everything fits 100 columns. What is left out says so, and that ``--all`` shows 
 
 from __future__ import annotations
 
-import os
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 
 from p3s.report.phases import Account, Call, Loop, Phase, Phases
+from p3s.report.places import Places, common_place
 from p3s.report.text import NOT_KNOWN, percent, seconds, visible
-from p3s.trace.source import Where, stack
 
 WIDTH = 100
 #: Without --all: rows of the table.
@@ -25,8 +23,6 @@ _PART_NAMES = {
     "rest": "the rest",
     "end": "end of the program",
 }
-
-Places = Mapping[str, Where]
 
 
 # ---- words -------------------------------------------------------------------------------------
@@ -71,27 +67,8 @@ def of_ranks(ranks: int, count: int) -> str:
 def loop_place(calls: Iterable[Call], sites: Mapping[str, Sequence[str]], places: Places) -> str:
     """Return the innermost function around all calls of a loop, with the lines they are at."""
     used = dict.fromkeys(call.site for call in calls)
-    return place_of([sites[site] for site in used if sites.get(site)], places)
-
-
-def place_of(calls: Iterable[Sequence[str]], places: Places) -> str:
-    """Return the innermost function around calls, given by their frames, with their lines."""
-    stacks = [stack(frames, places)[::-1] for frames in calls]
-    stacks = [frames for frames in stacks if frames]
-    if not stacks:
-        return NOT_KNOWN
-    depth = 0
-    shortest = min(map(len, stacks))
-    while depth < shortest - 1 and len({frames[depth].frame for frames in stacks}) == 1:
-        depth += 1
-    frames = [frames[depth] for frames in stacks]
-    (function, file), _ = Counter((where.function, where.file) for where in frames).most_common()[0]
-    lines = [where.line for where in frames if (where.function, where.file) == (function, file)]
-    if not any(lines):
-        return visible(function or frames[0].frame, 160)
-    low, high = min(lines), max(lines)
-    place = f"{os.path.basename(file)}:{low}" + (f"-{high}" if high > low else "")
-    return visible(f"{function} {place}".strip(), 160)
+    return common_place([sites[site] for site in used if sites.get(site)], places,
+                        WIDTH - len("phase  "))[0]
 
 
 # ---- table -------------------------------------------------------------------------------------

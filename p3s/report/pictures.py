@@ -9,12 +9,15 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from p3s.errors import UsageError
 from p3s.report.compare import Comparison
-from p3s.report.points import Point, checked_rows, points_of
+from p3s.report.points import base_of, checked_rows, points_of
+from p3s.report.verdict import warning_of
 from p3s.study import write_bytes
+from p3s.words import processes
 
 #: Formats by the end of the file's name.
 FORMATS = ("png", "svg", "pdf")
@@ -26,6 +29,14 @@ SMALLEST, LARGEST = 1.5, 40.0
 BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, GREY = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F0E442", "#999999",
 )  # fmt: skip
+#: Of what says that a picture is not to be trusted.
+WARNING = "#B22222"
+#: Width of a letter of a warning, as part of the size of the letters.
+_LETTER = 0.66
+#: Ratio by which the hatched strip around a curve reaches beyond it at least.
+_STRIP = 1.12
+#: Of a curve: count, low end, value, high end, whether it was measured.
+Value = tuple[int, float | None, float, float | None, bool]
 _PARTS = {"compute": BLUE, "software": YELLOW, "transfer": GREEN, "waiting": ORANGE, "comm": SKY}
 _PHASES = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, "#000000", GREY)
 
@@ -65,27 +76,26 @@ def size_of(text: str) -> tuple[float, float]:
 def write_picture(
     prediction: Mapping[str, Any], plot: str, path: Path, size: tuple[float, float] = SIZE
 ) -> None:
-    """Draw one of :data:`PLOTS` of a prediction into a file, in the format of its name."""
+    """Draw one of :data:`PLOTS` of a prediction into a file, in the format of its name.
+
+    One that is not to be trusted says so across the top, and is hatched.
+    """
     draw = PLOTS[plot]
-    write_figure(lambda axes: draw(axes, prediction), path, size)
+    warning = warning_of(prediction)
+    write_figure(lambda axes: draw(axes, prediction), path, size, warning)
 
 
 def write_comparison(found: Comparison, path: Path, size: tuple[float, float] = SIZE) -> None:
     """Draw the run times of two predictions with their intervals."""
-    write_figure(lambda axes: _comparison(axes, found), path, size)
-
-
-def write_speedup(points: Sequence[Point], path: Path, size: tuple[float, float] = SIZE) -> None:
-    """Draw a speedup curve with its interval, the ideal line and the measured points."""
-    write_figure(lambda axes: _speedup(axes, points), path, size)
+    write_figure(lambda axes: _comparison(axes, found), path, size, found.warning)
 
 
 def write_figure(
-    draw: Callable[[Any], None], path: Path, size: tuple[float, float] = SIZE
+    draw: Callable[[Any], None], path: Path, size: tuple[float, float] = SIZE, warning: str = ""
 ) -> None:
     """Let a function draw into axes and write the picture, whole or not at all.
 
-    The same content gives the same bytes.
+    ``warning`` stands above it. The same content gives the same bytes.
     """
     kind = format_of(path)
     data = io.BytesIO()
@@ -95,7 +105,10 @@ def write_figure(
 
         figure = Figure(figsize=size, dpi=150 if size[0] >= 5 else 300, layout="constrained")
         FigureCanvasAgg(figure)
-        draw(figure.add_subplot())
+        axes = figure.add_subplot()
+        draw(axes)
+        if warning:
+            _warn(axes, warning, size)
         figure.savefig(data, format=kind, metadata=_UNDATED[kind])
     write_bytes(path, data.getvalue())
 
@@ -136,14 +149,23 @@ def keep_out_of_home() -> None:
 # ---- what is drawn ---------------------------------------------------------------------------
 
 
-def _speedup(axes: Any, points: Sequence[Point]) -> None:
+def _warn(axes: Any, warning: str, size: tuple[float, float]) -> None:
+    """Write above the axes that this is not to be trusted."""
+    import matplotlib
+
+    letter = _LETTER * float(matplotlib.rcParams["font.size"]) / 72
+    axes.figure.suptitle("\n".join(wrap(warning, int((size[0] - 0.3) / letter))), x=0.02,
+                         ha="left", color=WARNING, fontweight="bold", fontsize="medium")
+
+
+def _speedup(axes: Any, prediction: Mapping[str, Any]) -> None:
+    points = points_of(prediction)
     counts = [point.n for point in points]
     axes.set_yscale("log", base=2)
     axes.plot(counts, [point.ideal for point in points], ":", color="0.5", label="ideal")
-    _band(axes, [(p.n, p.low, p.high) for p in points], BLUE, "interval")
-    _curve(axes, [(p.n, p.speedup, p.measured) for p in points])
+    _series(axes, prediction, [(p.n, p.low, p.speedup, p.high, p.measured) for p in points])
     _counts_below(axes, counts)
-    axes.set_ylabel(f"speedup over {points[0].n} processes")
+    axes.set_ylabel(f"speedup over {processes(_base(prediction))}")
     axes.legend()
 
 
@@ -151,12 +173,13 @@ def _time(axes: Any, prediction: Mapping[str, Any]) -> None:
     rows = checked_rows(prediction)
     counts = [row["n"] for row in rows]
     axes.set_yscale("log")
-    first = rows[0]["time_s"]
-    if first > 0:
-        ideal = [first * counts[0] / n for n in counts]
+    base = base_of(prediction, rows)
+    if base["time_s"] > 0:
+        ideal = [base["time_s"] * base["n"] / n for n in counts]
         axes.plot(counts, ideal, ":", color="0.5", label="ideal")
-    _band(axes, [(row["n"], row.get("low_s"), row.get("high_s")) for row in rows], BLUE, "interval")
-    _curve(axes, [(row["n"], row["time_s"], row.get("time_from") == "measured") for row in rows])
+    _series(axes, prediction, [
+        (row["n"], row.get("low_s"), row["time_s"], row.get("high_s"), _measured(row))
+        for row in rows])  # fmt: skip
     _counts_below(axes, counts)
     axes.set_ylabel("run time [s]")
     axes.legend()
@@ -166,24 +189,23 @@ def _efficiency(axes: Any, prediction: Mapping[str, Any]) -> None:
     rows = checked_rows(prediction)
     counts = [row["n"] for row in rows]
 
-    def ends(row: Mapping[str, Any]) -> tuple[int, float | None, float | None]:
-        per = counts[0] / row["n"]
-        low, high = row.get("speedup_low"), row.get("speedup_high")
-        return row["n"], None if low is None else low * per, None if high is None else high * per
+    def values(row: Mapping[str, Any]) -> Value:
+        per = _base(prediction) / row["n"]
+        low, high = (None if end is None else end * per
+                     for end in (row.get("speedup_low"), row.get("speedup_high")))  # fmt: skip
+        return row["n"], low, row["efficiency"], high, _measured(row)
 
     limit = prediction.get("knee_efficiency")
     if isinstance(limit, (int, float)):
         axes.axhline(limit, linestyle="--", linewidth=0.8, color="0.5", label=f"{limit:.0%}")
-    _band(axes, [ends(row) for row in rows], BLUE, "interval")
-    _curve(axes, [(row["n"], row["efficiency"], row.get("time_from") == "measured")
-                  for row in rows])  # fmt: skip
+    _series(axes, prediction, [values(row) for row in rows])
     recommended = prediction.get("recommended")
     if isinstance(recommended, Mapping) and recommended.get("n") in counts:
         axes.axvline(recommended["n"], linestyle=":", linewidth=1.0, color=GREEN,
                      label=f"recommended: {recommended['n']}")  # fmt: skip
     _counts_below(axes, counts)
     axes.set_ylim(bottom=0)
-    axes.set_ylabel(f"efficiency over {counts[0]} processes")
+    axes.set_ylabel(f"efficiency over {processes(_base(prediction))}")
     axes.legend()
 
 
@@ -198,6 +220,7 @@ def _parts(axes: Any, prediction: Mapping[str, Any]) -> None:
         {KIND_NAMES[kind]: [stack.kinds.get(kind, 0.0) * stack.n for stack in stacks]
          for kind in found},
         [_PARTS[kind] for kind in found],
+        bool(warning_of(prediction)),
     )  # fmt: skip
 
 
@@ -216,12 +239,13 @@ def _phases(axes: Any, prediction: Mapping[str, Any]) -> None:
         {name: [stack.phases[at] * stack.n for stack in found.rows]
          for at, name in enumerate(names)},
         colours,
+        bool(warning_of(prediction)),
     )  # fmt: skip
 
 
 #: Pictures by name, in the order in which they are offered.
 PLOTS: dict[str, Callable[[Any, Mapping[str, Any]], None]] = {
-    "speedup": lambda axes, prediction: _speedup(axes, points_of(prediction)),
+    "speedup": _speedup,
     "time": _time,
     "efficiency": _efficiency,
     "parts": _parts,
@@ -237,6 +261,9 @@ def _comparison(axes: Any, found: Comparison) -> None:
         ("B", ORANGE, "s-", [p.b_s for p in found.counts], [p.b_interval for p in found.counts]),
     ):
         _band(axes, [(n, *pair) for n, pair in zip(counts, ends, strict=True)], colour, "")
+        if found.warning:
+            _hatch(axes, [(n, low, time, high, False) for n, time, (low, high)
+                          in zip(counts, times, ends, strict=True)], "")  # fmt: skip
         axes.plot(counts, times, mark, color=colour, linewidth=1.2, label=name)
     _counts_below(axes, counts)
     axes.set_ylabel("run time [s]")
@@ -244,6 +271,41 @@ def _comparison(axes: Any, found: Comparison) -> None:
 
 
 # ---- pieces ----------------------------------------------------------------------------------
+
+
+def _base(prediction: Mapping[str, Any]) -> int:
+    """Return the count that speedups relate to."""
+    return int(base_of(prediction, checked_rows(prediction))["n"])
+
+
+def _measured(row: Mapping[str, Any]) -> bool:
+    return row.get("time_from") == "measured"
+
+
+def _series(axes: Any, prediction: Mapping[str, Any], values: Sequence[Value]) -> None:
+    """Draw interval and curve, hatched where they are not to be trusted."""
+    untrusted = bool(warning_of(prediction))
+    _band(axes, [(n, low, high) for n, low, _, high, _ in values], BLUE, "interval")
+    if untrusted:
+        _hatch(axes, values)
+    _curve(axes, [(n, value, was) for n, _, value, _, was in values], "--" if untrusted else "-")
+
+
+def _hatch(axes: Any, values: Sequence[Value], name: str = "not to be trusted") -> None:
+    """Hatch the interval; where it is narrow, a strip around the curve that can be seen.
+
+    Without a name it is not in the legend.
+    """
+    wide: list[tuple[float, float, float]]
+    wide = [(n, min(value / _STRIP, low or value), max(value * _STRIP, high or value))
+            for n, low, value, high, _ in values if value > 0]  # fmt: skip
+    if len(wide) == 1:
+        n, low, high = wide[0]
+        wide = [(n / _STRIP**2, low, high), (n * _STRIP**2, low, high)]
+    if wide:
+        counts, lows, highs = zip(*wide, strict=True)
+        axes.fill_between(counts, lows, highs, facecolor="none", edgecolor=WARNING, hatch="////",
+                          linewidth=0, label=name or None)  # fmt: skip
 
 
 def _band(
@@ -263,9 +325,10 @@ def _band(
         axes.vlines(counts, lows, highs, color=colour, alpha=0.4, linewidth=3, label=name or None)
 
 
-def _curve(axes: Any, values: Sequence[tuple[int, float, bool]]) -> None:
+def _curve(axes: Any, values: Sequence[tuple[int, float, bool]], line: str) -> None:
     """Draw a line with round points where it is predicted, square ones where it was measured."""
-    axes.plot([n for n, _, _ in values], [y for _, y, _ in values], "-", color=BLUE, linewidth=1.2)
+    axes.plot([n for n, _, _ in values], [y for _, y, _ in values], line, color=BLUE,
+              linewidth=1.2)  # fmt: skip
     for measured, mark, colour, name in (
         (False, "o", BLUE, "predicted"),
         (True, "s", ORANGE, "measured"),
@@ -296,8 +359,9 @@ def _counts_below(axes: Any, counts: Sequence[int]) -> None:
 
 
 def _stacked(
-    axes: Any, counts: Sequence[int], parts: Mapping[str, Sequence[float]], colours: Sequence[str]
-) -> None:
+    axes: Any, counts: Sequence[int], parts: Mapping[str, Sequence[float]], colours: Sequence[str],
+    hatched: bool,
+) -> None:  # fmt: skip
     """Stack the core time of parts per process count: in ideal scaling all bars are alike."""
     from matplotlib.ticker import FuncFormatter
 
@@ -305,7 +369,8 @@ def _stacked(
     handles = []
     for (name, values), colour in zip(parts.items(), colours, strict=True):
         bars = axes.bar(range(len(counts)), values, 0.8, bottom=bottom, color=colour,
-                        edgecolor="white", linewidth=0.4)  # fmt: skip
+                        edgecolor="white", linewidth=0.4,
+                        hatch="////" if hatched else None)  # fmt: skip
         # a name that begins with an underscore would be left out of the legend
         handles.append((bars, f" {_shortened(name)}"))
         bottom = [below + value for below, value in zip(bottom, values, strict=True)]

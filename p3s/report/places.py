@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from p3s.errors import P3SError
+from p3s.report.text import NOT_KNOWN, visible
 from p3s.study import Study
+from p3s.trace.callpath import call_path
 from p3s.trace.source import Where, stack
+
+Places = Mapping[str, Where]
 
 
 def resolve_sites(
@@ -21,14 +28,29 @@ def resolve_sites(
     from p3s.trace.modules import Modules
     from p3s.trace.source import resolve, shown
 
-    try:
-        command = study.command()
-    except P3SError:  # a study put together from runs that do not say it
-        command = []
+    programs, started = _of_runs(study)
     root = study.root.resolve()
-    where = Modules(command, [Path.cwd(), root.parent, root], list(more))
+    where = Modules([*programs, *_command(study)], [*started, Path.cwd(), root.parent, root],
+                    list(more))
     frames = dict.fromkeys(f for frames in sites.values() for f in shown(frames))
     return resolve(frames, where, _traced_ns(study))
+
+
+def _command(study: Study) -> list[str]:
+    try:
+        return study.command()
+    except P3SError:  # a study put together from runs that do not say it
+        return []
+
+
+def _of_runs(study: Study) -> tuple[list[str], list[Path]]:
+    """Return the programs that were run, by absolute path, and the directories this was done in."""
+    from p3s.family import sources
+
+    infos = [run.info for each in (study, *sources(study)) for run in each.runs()]
+    programs, started = ([word for info in infos if isinstance(word := info.get(key), str)]
+                         for key in ("program", "directory"))
+    return list(dict.fromkeys(programs)), [Path(word) for word in dict.fromkeys(started)]
 
 
 def _traced_ns(study: Study) -> int | None:
@@ -42,42 +64,108 @@ def _traced_ns(study: Study) -> int | None:
     return min(times, default=None)
 
 
-def phase_places(model: Mapping[str, Any], places: Mapping[str, Where]) -> dict[int, str]:
-    """Return where the calls of each phase are: their innermost common function with its lines.
+# ---- one call
+def call_place(frames: Sequence[str], places: Places) -> tuple[str, str]:
+    """Return the place of a call and what it is called from, as text; empty where unknown."""
+    path = call_path(stack(frames, places))
+    return (path.place, " < ".join(path.callers())) if path is not None else ("?", "")
 
-    Phases whose place is not known in the program's source are left out.
-    """
-    from p3s.report.phase_table import place_of
 
-    found = {}
-    for phase in model["phases"]:
-        sites = dict.fromkeys(model["items"][i]["site"] for i in phase["items"])
-        place = place_of([model["sites"][site] for site in sites if model["sites"].get(site)],
-                         places)
-        if ":" in place:
-            found[int(phase["phase"])] = place
+# ---- several calls
+def joined_places(sites: Iterable[Sequence[str]], places: Places) -> str:
+    """Return the places of several calls: one function with its lines, else the first and more;
+    then where all of them are called from."""
+    paths = [path for path in (call_path(stack(frames, places)) for frames in sites) if path]
+    if not paths:
+        return "?"
+    firsts = [path.at for path in paths]
+    place = lines_of(firsts)
+    if not place:
+        place = paths[0].place
+        others = len({path.place for path in paths}) - 1
+        place += f" and {others} more" if others else ""
+    return " < ".join([place, *_common_end([[p.at.name, *p.callers()] for p in paths])])
+
+
+def lines_of(wheres: Sequence[Where]) -> str:
+    """Return one function with the lines of several frames in it; empty where that is not so."""
+    lines = [where.line for where in wheres]
+    if len({(w.function, w.file) for w in wheres}) > 1 or not all(lines) or len(set(lines)) == 1:
+        return ""
+    first = wheres[lines.index(min(lines))].name
+    return f"{first}-{max(lines)}"
+
+
+def _common_end(paths: Sequence[Sequence[str]]) -> list[str]:
+    """Return what all paths end with, without the beginning of the first of them."""
+    found: list[str] = []
+    for names in zip(*(reversed(path) for path in paths), strict=False):
+        if len(set(names)) > 1 or len(found) == len(paths[0]) - 1:
+            break
+        found.insert(0, names[0])
     return found
 
 
-def call_place(frames: Sequence[str], places: Mapping[str, Where]) -> tuple[str, str]:
-    """Return the place of a call and that of its caller, as text; empty where there is none."""
-    found = stack(frames, places)
-    return (str(found[0]) if found else "?", str(found[1]) if len(found) > 1 else "")
+def places_of(study: Study) -> dict[str, str]:
+    """Return the :func:`phase_places` of a study; none where it has no model."""
+    from p3s.model.stage import load
+
+    try:
+        model = load(study.root)
+    except P3SError:
+        return {}
+    return phase_places(model, resolve_sites(study, model.get("sites", {}))[0])
 
 
-def joined_places(sites: Iterable[Sequence[str]], places: Mapping[str, Where]) -> str:
-    """Return the places of several calls: one function with its lines, else the first and more."""
-    stacks = [stack(frames, places) for frames in sites]
-    firsts = [found[0] for found in stacks if found]
-    if not firsts:
-        return "?"
-    place = str(firsts[0])
-    lines = [where.line for where in firsts]
-    if len({(w.function, w.file) for w in firsts}) == 1 and all(lines) and min(lines) < max(lines):
-        place = f"{place.rpartition(':')[0]}:{min(lines)}-{max(lines)}"
-    elif len({str(w) for w in firsts}) > 1:
-        place += f" and {len({str(w) for w in firsts}) - 1} more"
-    callers = dict.fromkeys(str(found[1]) for found in stacks if len(found) > 1)
-    if len(callers) == 1:
-        place += f" < {next(iter(callers))}"
-    return place
+def phase_places(model: Mapping[str, Any], places: Places) -> dict[str, str]:
+    """Return where the calls of each phase are: their innermost common function with its lines.
+
+    By the number of the phase, as text. Phases whose place has no name are left out.
+    """
+    found = {str(p["phase"]): _phase_place(model, p, places) for p in model["phases"]}
+    return {number: place for number, place in found.items() if place}
+
+
+def phase_place(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -> str:
+    """Return where the loop of a phase is; empty where it is none or its place has no name."""
+    return _phase_place(model, phase, places) if phase["parent"] is not None else ""
+
+
+def _phase_place(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -> str:
+    sites = dict.fromkeys(model["items"][i]["site"] for i in phase["items"])
+    calls = [model["sites"][site] for site in sites if model["sites"].get(site)]
+    place, known = common_place(calls, places)
+    return place if known else ""
+
+
+def common_place(
+    calls: Iterable[Sequence[str]], places: Places, room: int = 160
+) -> tuple[str, bool]:
+    """Return the innermost function around calls, given by their frames, with their lines.
+
+    Of a library also where it is called from, as far as there is room. The second tells whether
+    the function has a name.
+    """
+    alike, around = _innermost([stack(frames, places) for frames in calls])
+    path = call_path([*alike[:1], *around])
+    if path is None:
+        return NOT_KNOWN, False
+    place = (path.at is alike[0] and lines_of(alike)) or path.at.name
+    text = replace(path, place=place).within(room) if path.library else place
+    return visible(text, 160), bool(path.at.function or path.at.line)
+
+
+def _innermost(stacks: Iterable[Sequence[Where]]) -> tuple[list[Where], list[Where]]:
+    """Return the frames of stacks in the innermost function around all of them, the one with the
+    lowest line first, and the frames around that function, inner ones first."""
+    outer = [found[::-1] for found in stacks if found]
+    if not outer:
+        return [], []
+    depth, shortest = 0, min(map(len, outer))
+    while depth < shortest - 1 and len({found[depth].frame for found in outer}) == 1:
+        depth += 1
+    frames = [found[depth] for found in outer]
+    [(name, _)] = Counter((where.function, where.file) for where in frames).most_common(1)
+    alike = [where for where in frames if (where.function, where.file) == name]
+    alike.sort(key=lambda where: where.line or sys.maxsize)
+    return alike, list(outer[0][:depth][::-1])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from p3s.report.pictures import keep_out_of_home, write_speedup
-from p3s.report.points import Point
+from p3s.report.pictures import keep_out_of_home, write_picture
 
 __all__ = ["keep_out_of_home", "write_png"]
 
 
-def write_png(points: Sequence[Point], path: Path) -> None:
+def write_png(prediction: Mapping[str, Any], path: Path) -> None:
     """Draw the speedup curve with its interval and the ideal line into ``path``, a .png."""
-    write_speedup(points, path)
+    write_picture(prediction, "speedup", path)

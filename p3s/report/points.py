@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ _RATIOS = ("speedup", "efficiency")
 
 @dataclass(frozen=True)
 class Point:
-    """One process count on the curve; speedups relative to the smallest count, None if unknown."""
+    """One process count on the curve; speedups relative to the baseline, None if unknown."""
 
     n: int
     speedup: float
@@ -38,13 +38,21 @@ def checked_rows(prediction: Mapping[str, Any]) -> list[dict[str, Any]]:
         raise P3SError("prediction.json: damaged: counts do not make sense; run p3s predict again")
     made = [{**row, "phases": rows(row["phases"])}
             for row in sorted(given, key=lambda row: int(row["n"]))]
-    base = made[0]
+    base = base_of(prediction, made)
     for row in made:
         if row.get("speedup") is None:
             row["speedup"] = base["time_s"] / row["time_s"] if row["time_s"] > 0 else 0.0
         if row.get("efficiency") is None:
             row["efficiency"] = row["speedup"] * base["n"] / row["n"]
     return made
+
+
+def base_of(
+    prediction: Mapping[str, Any], found: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """Return the row that speedups relate to: that of baseline_n, else the first."""
+    n = prediction.get("baseline_n")
+    return next((row for row in found if row["n"] == n), found[0])
 
 
 def _makes_sense(row: Any) -> bool:
@@ -58,7 +66,7 @@ def _makes_sense(row: Any) -> bool:
 def points_of(prediction: Mapping[str, Any]) -> list[Point]:
     """Return the points of the speedup curve."""
     found = checked_rows(prediction)
-    base = found[0]
+    base = base_of(prediction, found)
     points = []
     for row in found:
         model_s = amount(row.get("model_s"))

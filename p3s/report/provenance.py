@@ -11,13 +11,14 @@ from p3s.report.points import checked_rows
 from p3s.report.text import percent, seconds, visible
 from p3s.report.values import amount, mapping, words
 from p3s.study import Study
+from p3s.words import command_line
 
 Replays = Mapping[int, Mapping[str, Any]]
 
 
 def shown_command(parts: Sequence[str], limit: int) -> str:
     """Return a launcher command as it is typed; {np} needs no quotes."""
-    return visible(shlex.join(parts).replace("'{np}'", "{np}"), limit)
+    return visible(command_line(parts), limit)
 
 
 def plain(value: Any) -> str:
@@ -39,8 +40,10 @@ def facts_of(study: Study, manifest: Mapping[str, Any], replays: Replays,
         ("p3s", __version__),
         ("study made", visible(str(manifest.get("created", "?")))),
     ]
+    without = study.left_out()
     for run in study.runs():
-        detail = [run.status, f"launcher ran for {seconds(amount(run.info.get('wall_s')))}"]
+        detail = [run.status, *["left out of the model"] * (run.np in without),
+                  f"launcher ran for {seconds(amount(run.info.get('wall_s')))}"]
         if run.info.get("oversubscribed"):
             detail.append(f"ranks shared {run.info.get('cores', '?')} cores")
         if run.info.get("mpi"):
@@ -67,7 +70,8 @@ def commands_of(study: Study, prediction: Mapping[str, Any]) -> list[str]:
     """Return the commands that make the report again, in the order to type them."""
     name = shlex.quote(visible(study.root.resolve().name) or "study")
     command = shown_command(study.command(), 2000)
-    traced = ",".join(map(str, study.counts()))
+    traced = ",".join(map(str, study.complete_counts()))
+    without = ",".join(map(str, study.left_out()))
     rows = checked_rows(prediction)
     asked = [row["n"] for row in rows if row["n"] not in study.counts()]
     counts = ",".join(map(str, asked or [row["n"] for row in rows]))
@@ -77,7 +81,7 @@ def commands_of(study: Study, prediction: Mapping[str, Any]) -> list[str]:
     knee_text = "" if knee in (None, 0.5) else f" --knee {knee:g}"
     return [
         f"p3s characterize -n {traced}{repeats} -o {name} -- {command}",
-        f"p3s model {name}",
+        f"p3s model {name}" + f" --without {without}" * bool(without),
         f"p3s predict {name} -n {counts}{knee_text}",
         f"p3s report {name}",
     ]

@@ -18,9 +18,8 @@ from p3s.errors import P3SError
 from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import SYMBOLS, symbols_of, to_python
 from p3s.model import text
-from p3s.report.places import joined_places
+from p3s.report.places import Places, joined_places, phase_place
 from p3s.report.python_guards import NotExpressible, condition
-from p3s.report.rules import Places
 from p3s.report.text import visible
 
 #: Modules whose definitions are copied where they are used.
@@ -54,7 +53,7 @@ def render(model: Mapping[str, Any], places: Places) -> tuple[str, dict[int, str
         except NotExpressible as error:
             left_out[i] = str(error)
             calls.append(_no_call(i))
-    phases = [_phase(model, phase) for phase in model["phases"]]
+    phases = [_phase(model, phase, places) for phase in model["phases"]]
     body = "\n\n".join([_grid(model), *calls, *phases, _table(model, left_out)])
     return "\n".join([_head(model), _IMPORTS, "", _used(body), "", body]) + "\n", left_out
 
@@ -137,7 +136,7 @@ def _names(node: ast.AST) -> set[str]:
 
 
 # ---- phases ------------------------------------------------------------------------------------
-def _phase(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
+def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -> str:
     k, law = int(phase["phase"]), phase["weight"]
     if "expr" in law and law["expr"][0] == "num" and law["expr"][2] == 1:
         weight, args, called = "", [], str(max(int(law["expr"][1]), 0))
@@ -154,8 +153,9 @@ def _phase(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
                  else model["items"][i]["order"], model["items"][i]["loop_start"] is not None,
                  model["items"][i]["order"]) for i in phase["items"]}
     parent = "None" if phase["parent"] is None else str(int(phase["parent"]))
+    place = phase_place(model, phase, places)
     return "\n".join([
-        f"# phase {k}: {visible(str(phase['name']))}",
+        f"# phase {k}: {visible(str(phase['name']))}" + (f", at {place}" if place else ""),
         *([weight, ""] if weight else []),
         f"def weight_{k}(n):", *grid, f"    return {called}", "", "",
         f"def work_{k}(n):", f"    return {_work_source(phase['work']['law'])}", "", "",

@@ -13,11 +13,9 @@ from typing import Any
 
 from p3s.laws.counts import WorkLaw
 from p3s.model import text
-from p3s.report.places import joined_places
+from p3s.report.places import Places, joined_places, phase_place
 from p3s.report.text import visible
-from p3s.trace.source import Where
 
-Places = Mapping[str, Where]
 Share = Mapping[str, float]
 #: A phase or rule with less of everything than this is not shown at first.
 RELEVANT = 0.01
@@ -62,7 +60,9 @@ class Rule:
 class PhaseRules:
     """A phase with its rows in program order, its weight, and why rules are not surer.
 
-    inside: in which phase it lies, to follow its name; empty where in none.
+    inside: in which phase it lies, to follow its name; empty where in none. place: the function
+    around its calls; empty where it has no name or the phase is outside of loops. no_trend: why the
+    points do not tell how its work goes on; empty where they do.
     """
 
     phase: int
@@ -70,10 +70,13 @@ class PhaseRules:
     inside: str
     depth: int
     name: str
+    place: str
     weight: str
     weight_verdict: str
     weight_points: Sequence[tuple[int, int]]
     work: str
+    work_sure: str
+    no_trend: str
     share: Share
     rules: Sequence[Rule]
     reasons: Sequence[tuple[int, str]]
@@ -106,19 +109,28 @@ def _phase(model: Mapping[str, Any], phase: Mapping[str, Any], places: Places) -
             alike.setdefault(_key(items[i], slot), []).append((i, k))
     reasons: dict[str, int] = {}
     for i in phase["items"]:
-        for why in items[i]["why"]:
+        for why in [*items[i]["why"], *_without_trend(items[i])]:
             reasons[why] = reasons.get(why, 0) + 1
     share = {what: sum(_share(items[i], what) for i in phase["items"]) for what in WHAT}
     return PhaseRules(
         phase["phase"], phase["parent"], _inside(model, phase), phase["depth"],
-        visible(str(phase["name"])),
+        visible(str(phase["name"])), phase_place(model, phase, places),
         text.in_words_of(model, text.weight_text(phase["weight"])),
         visible(str(phase.get("weight_verdict", "?"))),
         [(int(n), int(v)) for n, v in phase["weight_points"]],
-        WorkLaw.from_json(phase["work"]["law"]).text(unit), share,
+        WorkLaw.from_json(phase["work"]["law"]).text(unit), text.work_sure(model),
+        visible(text.no_trend(phase["work"]["law"])), share,
         [_rule(model, phase, cells, places, unit) for cells in alike.values()],
         [(k, visible(why)) for why, k in reasons.items()],
     )  # fmt: skip
+
+
+def _without_trend(item: Mapping[str, Any]) -> list[str]:
+    """Return why the work before a call that takes time has no trend."""
+    if _share(item, "time") < RELEVANT:
+        return []
+    found = dict.fromkeys(filter(None, (text.no_trend(slot["work"]) for slot in item["slots"])))
+    return [f"work before it has {why}" for why in found]
 
 
 def _inside(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:

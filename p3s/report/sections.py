@@ -21,8 +21,10 @@ from p3s.report.places import phase_places, resolve_sites
 from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
 from p3s.report.text import percent, visible
 from p3s.study import Study
+from p3s.words import not_used, plural, processes
 
-RULE_HEAD = ["rule", "call", "destination", "volume (bytes)", "work", "verdict", "where and who"]
+RULE_HEAD = ["rule", "call", "destination", "volume (bytes)", "work (fitted)", "verdict",
+             "where and who"]  # fmt: skip
 
 
 #: Rules of a page, and those of them that are set as mathematics; the model has them all.
@@ -43,6 +45,8 @@ class PhaseEquations:
     weight: Maths
     weight_sure: str
     work: Maths
+    work_sure: str
+    no_trend: str
     rows: list[list[Maths]]
     rest: list[list[Maths]]
     reasons: list[str]
@@ -63,6 +67,7 @@ class Equations:
     cut: str
     verdict_head: list[str]
     verdicts: list[list[str]]
+    work_sure: str
     next: list[str]
     places: dict[str, str]
 
@@ -84,21 +89,23 @@ def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
     shown, hidden = chosen_phases(phases, everything=False)
     unit = {"cpu_ns": "ns of CPU time", "wall_ns": "ns of wall time"}.get(
         model["work_unit"], str(model["work_unit"]))
-    counts = ", ".join(map(str, model["counts"]))
-    notes = [f"Fitted at {counts} processes; shares are those at {max(model['counts'])}; work is "
-             f"in {unit} before one call.", f"Process grid: {text.grid_text(model)}."]
+    notes = [f"Fitted at {processes(model['counts'])}; shares are those at "
+             f"{max(model['counts'])}; work is in {unit} before one call.",
+             f"Process grid: {text.grid_text(model)}."]  # fmt: skip
+    if unused := not_used(model):
+        notes.append(unused.capitalize() + ".")
     symbols = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
     made, rules = [], 0
     for phase in [*shown, *hidden]:
         made.append(_phase(phase, phase in shown, maths if rules < MAX_MATHS else plain))
         rules += len(phase.rules)
     left = sum(bool(phase["items"]) for phase in model["phases"]) - len(few)
-    cut = f"The equations of {left} more phases: p3s model STUDY --all." if left else ""
+    cut = f"The equations of {plural(left, 'more phase')}: p3s model STUDY --all." if left else ""
     return Equations(
         [visible(note, 2000) for note in notes],
         [(visible(name), visible(what, 400)) for name, what in symbols], RULE_HEAD, made, cut,
-        VERDICT_HEAD, verdict_rows(model), [next_text(each) for each in model.get("next", [])],
-        {str(k): place for k, place in phase_places(model, places).items()},
+        VERDICT_HEAD, verdict_rows(model), text.work_sure(model),
+        [next_text(each) for each in model.get("next", [])], phase_places(model, places),
     )  # fmt: skip
 
 
@@ -123,9 +130,11 @@ def _phase(phase: PhaseRules, relevant: bool, shown: Callable[[str], Maths]) -> 
     traced = f", traced {traced}" if traced else ""
     rules, rest = chosen_rules(phase, everything=False)
     return PhaseEquations(
-        visible(f"Phase {phase.phase}{phase.inside}: {phase.name}", 400), visible(share),
+        visible(f"Phase {phase.phase}{phase.inside}: {phase.name}"
+                + (f", at {phase.place}" if phase.place else ""), 400), visible(share),
         shown(visible(phase.weight, 600)), visible(f"{phase.weight_verdict}{traced}", 1000),
-        shown(visible(phase.work, 600)), [_row(rule, shown) for rule in rules],
+        shown(visible(phase.work, 600)), phase.work_sure, phase.no_trend,
+        [_row(rule, shown) for rule in rules],
         [_row(rule, shown) for rule in rest],
         [f"{why} ({number} of the calls)" for number, why in phase.reasons], relevant,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from p3s.report.points import checked_rows
 from p3s.report.provenance import plain
 from p3s.report.text import percent, seconds, span, visible
 from p3s.report.values import amount, count, lines, mapping, pair, rows, words
+from p3s.scores import work_off
 from p3s.words import left_out
 
 #: What the parts of an interval are, in the order of the page.
@@ -136,9 +137,10 @@ class Shares:
     rows: list[list[str]]
 
 
-#: Verdicts in the order of a bar, the surest first; others follow.
+#: Verdicts in the order of a bar, the surest first; others follow. They are of messages, sizes and
+#: weights: work is fitted whatever they say.
 _SURE = ("exact", "fitted", "stated", "statistical", "ambiguous", "not seen", "unknown")
-SHARES_HEAD = ["verdict", "events", "bytes", "work"]
+SHARES_HEAD = ["verdict", "events", "bytes"]
 
 
 def shares_of(prediction: Mapping[str, Any]) -> Shares:
@@ -182,6 +184,6 @@ def holdout_of(model: Mapping[str, Any]) -> list[str]:
     if isinstance(weights, dict):
         said.append(f"weights: {plain(weights.get('exact'))} of {plain(weights.get('phases'))}")
     if isinstance(work, dict):
-        said.append(f"work: mean error {percent(amount(work.get('mean_abs_error')))}, "
-                    f"largest {percent(amount(work.get('max_abs_error')))}")
+        said.append(f"work, which is fitted: off by {percent(amount(work_off(work)))}, in the "
+                    f"worst phase by {percent(amount(work.get('max_abs_error')))}")
     return [visible(line) for line in said]

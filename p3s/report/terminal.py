@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
+from p3s.predict.reasons import untrusted
 from p3s.report.costs import KIND_NAMES, limits_of
 from p3s.report.counts import COUNTS_HEAD, count_rows, thinned
 from p3s.report.points import Point, checked_rows, points_of, row_is_doubtful
 from p3s.report.sure import estimates_of, residuals_of
 from p3s.report.text import percent, seconds, visible
 from p3s.report.values import amount, lines
-from p3s.report.verdict import verdict_sentences
+from p3s.report.verdict import WIDTH as TEXT_WIDTH
+from p3s.report.verdict import (
+    figure_sentences,
+    reason_lines,
+    reasons_of,
+    verdict_sentences,
+    warning_of,
+)
+from p3s.words import processes
 
 WIDTH, HEIGHT = 56, 13
 #: Lines of a kind; what is beyond is counted.
 MAX_COUNTS, MAX_LIMITS, MAX_LINES = 40, 3, 12
 
 
-def render(prediction: Mapping[str, Any]) -> str:
-    """Return a prediction as text: what it says first, then table, curve, and how sure it is."""
+def render(prediction: Mapping[str, Any], places: Mapping[str, str] | None = None) -> str:
+    """Return a prediction as text: what it says first, then table, curve, and how sure it is.
+
+    places: where the calls of a phase are in the program, by its number.
+    """
     rows = checked_rows(prediction)
     table = count_rows(prediction)
     shown = thinned(table, MAX_COUNTS)
-    parts = [*verdict_sentences(prediction), "", _table(shown, COUNTS_HEAD)]
+    mind = [reason for reason in reasons_of(prediction) if not reason.untrustworthy]
+    parts = [*_verdict(prediction, places), "", _table(shown, COUNTS_HEAD)]
     if len(shown) < len(table):
         parts.append(f"{len(shown)} of {len(table)} counts; p3s report --csv has all")
     if any(row.get("measured") and not row.get("representative") for row in rows):
@@ -31,23 +45,37 @@ def render(prediction: Mapping[str, Any]) -> str:
     if any(row_is_doubtful(row) for row in rows):
         parts.append("*     rests on communication that is not representative")
     parts += ["", curve(points_of(prediction)), ""]
-    parts += [*_limits(prediction, rows[-1]["n"]), *_estimates(prediction, rows[-1]["n"])]
+    parts += [*_limits(prediction, rows[-1]["n"], places or {}),
+              *_estimates(prediction, rows[-1]["n"])]  # fmt: skip
     parts += _residuals(prediction)
+    parts += reason_lines(mind[:MAX_LINES])
     parts += _few("note", lines(prediction.get("notes")))
     parts += _few("left out", lines(prediction.get("not_modelled")))
     return "\n".join(parts)
 
 
-def _limits(prediction: Mapping[str, Any], n: int) -> Iterator[str]:
+def _verdict(prediction: Mapping[str, Any], places: Mapping[str, str] | None) -> list[str]:
+    """Return the verdict; of a prediction that is not to be trusted with every reason."""
+    against = untrusted(reasons_of(prediction))
+    if not against:
+        return verdict_sentences(prediction, places)
+    return [*wrap(warning_of(prediction), TEXT_WIDTH), *reason_lines(against[:MAX_LINES]), "",
+            *figure_sentences(prediction, places)]  # fmt: skip
+
+
+def _limits(
+    prediction: Mapping[str, Any], n: int, places: Mapping[str, str]
+) -> Iterator[str]:
     """Say which phases cost most of the core time that is lost, and from which count on."""
     least = percent(amount(prediction.get("knee_efficiency")))
     for limit in limits_of(prediction, MAX_LIMITS):
         since = ""
         if limit.since:
             since = f"; alone it keeps efficiency below {least} from {limit.since} processes on"
+        name = limit.name + (f" ({places[limit.key]})" if limit.key in places else "")
         yield (
-            f"limit: {limit.share_text} of the core time lost at {n} processes is in "
-            f"{limit.name}, mostly {KIND_NAMES[limit.because]}{since}"
+            f"limit: {limit.share_text} of the core time lost at {processes(n)} is in "
+            f"{name}, mostly {KIND_NAMES[limit.because]}{since}"
         )
 
 
@@ -60,7 +88,7 @@ def _estimates(prediction: Mapping[str, Any], n: int) -> Iterator[str]:
         why = visible(str(prediction.get("estimator_why") or ""), 200)
         yield f"estimator: {chosen}{f' ({why})' if why else ''}"
     if known:
-        yield f"other estimators at {n} processes: {', '.join(known)}"
+        yield f"other estimators at {processes(n)}: {', '.join(known)}"
 
 
 def _residuals(prediction: Mapping[str, Any]) -> Iterator[str]:

@@ -5,9 +5,8 @@ Everything fits 100 columns. What is left out says so, and that ``--all`` shows 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from p3s.report.phase_table import (
@@ -21,7 +20,9 @@ from p3s.report.phase_table import (
     volume,
 )
 from p3s.report.phases import Call, Loop, Phase, Phases, Trips
+from p3s.report.places import lines_of
 from p3s.report.text import percent, visible
+from p3s.trace.callpath import CallPath, call_path
 from p3s.trace.ops import COMPLETION, kind_of
 from p3s.trace.source import Where, stack
 
@@ -143,40 +144,28 @@ class _Lines:
 
 @dataclass(frozen=True)
 class _Row:
-    """A call and where it is: ``caller`` is the place its function was called from."""
+    """A call and where it is."""
 
     call: Call
-    where: Where
-    caller: Where | None
+    path: CallPath
 
     @classmethod
     def of(cls, call: Call, frames: Sequence[str], places: Places) -> _Row:
-        found = stack(frames, places)
-        return cls(call, found[0] if found else Where("?"), found[1] if len(found) > 1 else None)
+        return cls(call, call_path(stack(frames, places)) or CallPath(Where("?"), "?"))
 
     @property
     def kind(self) -> tuple[object, ...]:
         """What calls on one line have in common; one without a line is on a line of its own."""
-        where = (self.where.function, self.where.file) if self.where.line else (self.where.frame,)
-        caller = self.caller.frame if self.caller is not None else ""
-        return (self.call.op, self.call.when, where, caller)
+        at = self.path.at
+        where = (at.function, at.file) if at.line else (at.frame,)
+        return (self.call.op, self.call.when, where, *(w.frame for w in self.path.around()))
 
 
 def _place_of(alike: Sequence[_Row], room: int) -> str:
-    """Return operation and place, and the caller's where there is room."""
+    """Return operation and place, and what calls it where there is room."""
     first = alike[0]
-    place = str(first.where)
-    lines = [row.where.line for row in alike]
-    if min(lines) < max(lines):
-        where = first.where
-        place = f"{where.function} {os.path.basename(where.file)}:{min(lines)}-{max(lines)}"
-    text = f"{first.call.op}  {place.strip()}"
-    if first.caller is not None:
-        for caller in (str(first.caller), first.caller.function):
-            if caller and len(text) + 3 + len(caller) <= room:
-                text += f" < {caller}"
-                break
-    return visible(text, 200)
+    path = replace(first.path, place=lines_of([row.path.at for row in alike]) or first.path.place)
+    return visible(f"{first.call.op}  {path.within(room - len(first.call.op) - 2)}", 200)
 
 
 def turns(trips: Trips, nested: bool) -> str:

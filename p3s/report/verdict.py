@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
-from p3s.report.counts import core_hours, factors
-from p3s.report.points import checked_rows, row_is_doubtful
+from p3s.predict.reasons import Reason, in_short, reasons_in, untrusted
+from p3s.report.counts import core_hours, factors, not_known
+from p3s.report.points import base_of, checked_rows
 from p3s.report.text import factor, interval, percent, seconds, visible
-from p3s.report.values import amount, count, mapping, rows
+from p3s.report.values import amount, count, mapping, rows, words
+from p3s.words import processes
 
+#: Characters of a line of text.
+WIDTH = 100
 Rows = Sequence[Mapping[str, Any]]
 _BECAUSE = {"compute": "computation that does not shrink", "transfer": "data on its way",
             "waiting": "waiting for each other", "software": "the MPI library itself"}
@@ -26,8 +31,37 @@ class Figure:
     tone: str = ""
 
 
+def reasons_of(prediction: Mapping[str, Any], of: str = "") -> list[Reason]:
+    """Return the reasons of a prediction in printable words; texts begin with ``of``."""
+    return [Reason(words(each.code, 60), words(each.text, 600), words(each.advice, 400),
+                   each.untrustworthy) for each in reasons_in(prediction, of)]  # fmt: skip
+
+
+def reason_lines(reasons: Sequence[Reason]) -> list[str]:
+    """Return reasons as lines of text: what is wrong, or to be minded, and what to do about it."""
+    lines = []
+    for reason in reasons:
+        head = reason.code if reason.untrustworthy else "mind"
+        lines += wrap(f"{head}: {reason.text}", WIDTH, subsequent_indent="    ")
+        lines += wrap(f"what to do: {reason.advice}", WIDTH, initial_indent="    ",
+                      subsequent_indent="    ") if reason.advice else []  # fmt: skip
+    return lines
+
+
+def warning_of(prediction: Mapping[str, Any], what: str = "prediction") -> str:
+    """Return that there is no trustworthy prediction, and why in a few words; "" if there is."""
+    why = in_short(untrusted(reasons_of(prediction)))
+    return f"There is no trustworthy {what}: {why}." if why else ""
+
+
+def remedy_of(prediction: Mapping[str, Any]) -> str:
+    """Return what would give a trustworthy prediction, as a sentence; "" where nothing is wrong."""
+    found = dict.fromkeys(each.advice for each in untrusted(reasons_of(prediction)) if each.advice)
+    return f"To get one: {'; '.join(found)}." if found else ""
+
+
 def verdict_of(prediction: Mapping[str, Any]) -> str:
-    """Return the result in a few sentences; no knee is named in times that are doubtful."""
+    """Return the result in a few sentences; no knee is named in times that are not trusted."""
     return " ".join(verdict_sentences(prediction))
 
 
@@ -35,20 +69,29 @@ def verdict_sentences(prediction: Mapping[str, Any],
                       places: Mapping[str, str] | None = None) -> list[str]:
     """Return the result, the most important sentence first.
 
+    Where the prediction is not to be trusted that is what comes first, then what would give one.
     places: where the calls of a phase are in the program, by its number.
     """
+    before = [warning_of(prediction), remedy_of(prediction)]
+    return [*filter(None, before), *figure_sentences(prediction, places)]
+
+
+def figure_sentences(prediction: Mapping[str, Any],
+                     places: Mapping[str, str] | None = None) -> list[str]:
+    """Return what the figures say, whether they are to be trusted or not."""
+    warning = warning_of(prediction)
     found = checked_rows(prediction)
-    doubtful = any(map(row_is_doubtful, found))
-    first, last = found[0], found[-1]
+    first, last = base_of(prediction, found), found[-1]
+    network = _network(prediction)
     if first is last:
-        said = [f"At {last['n']} processes the program takes {seconds(last['time_s'])}"
-                f"{_between(last)}."]
+        said = [f"At {processes(last['n'])} the program takes {seconds(last['time_s'])}"
+                f"{_between(last)}{network}."]
     else:
         change = f"{factor(last['speedup'])} as fast" if last["speedup"] >= 1 else "slower"
         said = [f"From {first['n']} to {last['n']} processes the program becomes {change} "
                 f"({seconds(first['time_s'])} to {seconds(last['time_s'])}), an efficiency of "
-                f"{percent(last['efficiency'])}."]
-        said += [] if doubtful else _knee(prediction, found)
+                f"{percent(last['efficiency'])}{network}."]
+        said += [] if warning else _knee(prediction, found)
     phases = sorted(last["phases"], key=phase_time, reverse=True)
     whole = sum(map(phase_time, phases))
     if phases and whole > 0:
@@ -58,12 +101,21 @@ def verdict_sentences(prediction: Mapping[str, Any],
         said.append(f"Phase {_named(top, places)} takes most of the time at {last['n']} "
                     f"({percent(phase_time(top) / whole)}, mostly {kind}).")
     said += _limit(prediction, last, places)
-    if doubtful:
-        said[0] = f"Not representative: {said[0][0].lower()}{said[0][1:]}"
+    if warning:
+        said[0] = f"Taken as they are, the figures say: {said[0][0].lower()}{said[0][1:]}"
     return said
 
 
+def _network(prediction: Mapping[str, Any]) -> str:
+    """Return what network the prediction is for, where it is no network of its own."""
+    network = mapping(prediction.get("network"))
+    label = words(network.get("label"), 80)
+    return f", for a typical {label}" if label and network.get("source") == "typical" else ""
+
+
 def _between(row: Mapping[str, Any]) -> str:
+    if unknown := not_known(row):
+        return f" ({unknown})"
     low, high = amount(row.get("low_s")), amount(row.get("high_s"))
     return "" if low is None or high is None or low == high else f" ({interval(low, high)})"
 
@@ -77,14 +129,14 @@ def _knee(prediction: Mapping[str, Any], found: Rows) -> list[str]:
     worth = []
     if n is not None and n < found[-1]["n"]:
         at = "" if efficiency is None else f" (efficiency {percent(efficiency)})"
-        worth = [f"Up to {n} processes are worth it{at}."]
-    if knee == found[-1]["n"]:
-        return [f"Efficiency is below {limit} at {knee} processes.", *worth]
+        worth = [f"Up to {processes(n)} {'is' if n == 1 else 'are'} worth it{at}."]
+    if knee and knee == found[-1]["n"]:
+        return [f"Efficiency is below {limit} at {processes(knee)}.", *worth]
     if knee:
-        return [f"Efficiency is below {limit} from {knee} processes on.", *worth]
-    below = [str(row["n"]) for row in found if row["efficiency"] < threshold]
+        return [f"Efficiency is below {limit} from {processes(knee)} on.", *worth]
+    below = [row["n"] for row in found if row["efficiency"] < threshold]
     if below:
-        return [f"Efficiency is below {limit} at {', '.join(below)} processes, above it later."]
+        return [f"Efficiency is below {limit} at {processes(below)}, above it later."]
     return [f"Efficiency stays above {limit} up to there."]
 
 
@@ -103,7 +155,7 @@ def _limit(prediction: Mapping[str, Any], last: Mapping[str, Any],
     share, because = amount(limits[0].get("share")), _BECAUSE.get(str(limits[0].get("because")))
     if not share or because is None:
         return []
-    lost = f"{percent(share)} of the core time lost at {last['n']} processes, mostly {because}"
+    lost = f"{percent(share)} of the core time lost at {processes(last['n'])}, mostly {because}"
     none: Mapping[str, Any] = {}
     top = max(last["phases"], key=phase_time, default=none)
     if top.get("phase", -3) == limits[0].get("phase"):
@@ -124,28 +176,28 @@ def _amount(phase: Mapping[str, Any], key: str) -> float:
 def figures(prediction: Mapping[str, Any]) -> list[Figure]:
     """Return the figures at the top of the page; a figure that is not known is left out."""
     found = checked_rows(prediction)
-    last = found[-1]
-    doubt = "doubtful" if row_is_doubtful(last) else ""
+    base, last = base_of(prediction, found), found[-1]
+    doubt = "doubtful" if warning_of(prediction) else ""
     shown = [Figure("Run time", seconds(last["time_s"]), _or_none(_between(last)[2:-1]), doubt)]
     if len(found) > 1:
         ends = factors(last)
         shown.append(Figure("Speedup", factor(last["speedup"]),
-                            ends if "to" in ends else f"over {found[0]['n']:,} processes", doubt))
-        ideal = last["n"] / found[0]["n"]
+                            ends if "to" in ends else f"over {processes(base['n'])}", doubt))
+        ideal = last["n"] / base["n"]
         shown.append(Figure("Efficiency", percent(last["efficiency"]),
                             f"ideal would be {factor(ideal)}", doubt))
     best = mapping(prediction.get("recommended"))
     n, efficiency = count(best.get("n")), amount(best.get("efficiency"))
-    if n is not None:
+    if n is not None and not doubt:
         below = "" if efficiency is None else f"efficiency {percent(efficiency)}"
         shown.append(Figure("Worth using", f"{n:,}", below or "processes"))
     knee, limit = count(prediction.get("knee")), amount(prediction.get("knee_efficiency"))
-    if limit is not None and len(found) > 1 and not any(map(row_is_doubtful, found)):
+    if limit is not None and len(found) > 1 and not doubt:
         shown.append(Figure(f"Below {100 * limit:.3g} % from", f"{knee:,}" if knee else "never",
-                            "processes on" if knee else f"up to {last['n']:,} processes"))
+                            "processes on" if knee else f"up to {processes(last['n'])}"))
     cost = amount(last.get("cost_core_h"))
     if cost is not None:
-        shown.append(Figure("Core-hours", core_hours(cost), "one core per process"))
+        shown.append(Figure("Core-hours", core_hours(cost), "one core per process", doubt))
     return shown
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from p3s import __version__
 from p3s.errors import P3SError
+from p3s.model.stage import as_of_now
+from p3s.predict.reasons import Reason, untrusted
 from p3s.predict.saved import read_prediction
 from p3s.report.costs import (
     LawRow,
@@ -24,7 +26,7 @@ from p3s.report.costs import (
 from p3s.report.counts import COUNTS_HEAD, CountTable, count_rows, count_table
 from p3s.report.gaps import gaps_of
 from p3s.report.matrices import MatrixView, matrices_of
-from p3s.report.points import Point, checked_rows, points_of, row_is_doubtful
+from p3s.report.points import Point, base_of, checked_rows, points_of, row_is_doubtful
 from p3s.report.provenance import commands_of, facts_of, shown_command
 from p3s.report.regression import Regression, regression_of
 from p3s.report.sections import (
@@ -47,8 +49,15 @@ from p3s.report.sure import (
     shares_of,
 )
 from p3s.report.text import visible
-from p3s.report.values import amount, lines, words
-from p3s.report.verdict import Figure, figures, verdict_of, verdict_sentences
+from p3s.report.values import amount, words
+from p3s.report.verdict import (
+    Figure,
+    figure_sentences,
+    figures,
+    reasons_of,
+    verdict_of,
+    warning_of,
+)
 from p3s.study import Study, read_json
 
 __all__ = ["COUNTS_HEAD", "Point", "View", "build_view", "count_rows", "points_of",
@@ -57,7 +66,10 @@ __all__ = ["COUNTS_HEAD", "Point", "View", "build_view", "count_rows", "points_o
 
 @dataclass(frozen=True)
 class View:
-    """Everything a report shows, as text and numbers; ``prediction`` is what the curve is of."""
+    """Everything a report shows, as text and numbers; ``prediction`` is what the curve is of.
+
+    warning: that it is not to be trusted and why in a few words; empty where it is.
+    """
 
     title: str
     command: str
@@ -65,10 +77,11 @@ class View:
     prediction: Mapping[str, Any]
     verdict: str
     sentences: list[str]
+    warning: str
     figures: list[Figure]
     regression: Regression
-    doubts: list[str]
-    not_representative: list[str]
+    against: list[Reason]
+    mind: list[Reason]
     baseline_n: int
     largest_n: int
     points: list[Point]
@@ -110,25 +123,27 @@ def view_of(study: Study, prediction: Mapping[str, Any], checked: bool = False) 
     checked: it is known to be complete and sound (p3s.predict.saved). Raises P3SError where its
     counts do not make sense.
     """
-    model = read_json(study.model_path, "p3s.model")
+    model = as_of_now(study, read_json(study.model_path, "p3s.model"))
     rows = checked_rows(prediction)
     last = rows[-1]
     replays = _replays(study, [row["n"] for row in rows])
     equations = equations_of(study, model)
     costs, phases_cut = phase_costs(prediction)
     laws, laws_cut = law_rows(prediction)
+    reasons = reasons_of(prediction)
     return View(
         title=visible(study.root.resolve().name) or "study",
         command=shown_command(study.command(), 400),
         version=__version__,
         prediction=prediction,
         verdict=verdict_of(prediction),
-        sentences=verdict_sentences(prediction, equations.places),
+        sentences=figure_sentences(prediction, equations.places),
+        warning=warning_of(prediction),
         figures=figures(prediction),
         regression=regression_of(prediction, checked),
-        doubts=lines(prediction.get("low_confidence")),
-        not_representative=lines(prediction.get("not_representative")),
-        baseline_n=rows[0]["n"],
+        against=untrusted(reasons),
+        mind=[each for each in reasons if not each.untrustworthy],
+        baseline_n=base_of(prediction, rows)["n"],
         largest_n=last["n"],
         points=points_of(prediction),
         counts=count_table(prediction),

@@ -15,6 +15,7 @@ import numpy as np
 from p3s.compute.apply import Costs, PhaseSums, Timed
 from p3s.compute.stage import load as load_compute
 from p3s.errors import P3SError
+from p3s.laws.counts import WorkLaw
 from p3s.model.evaluate import Evaluator, ScaledRows, phase_weight
 from p3s.model.stage import load
 from p3s.model.work.workload import RankWork, rank_work
@@ -166,6 +167,19 @@ def _order(model: Mapping[str, Any], evaluator: Evaluator) -> dict[str, Any]:
                       for it in model["items"]]}
 
 
+def no_trend(phase: Mapping[str, Any], n: int, mean: float) -> dict[str, Any]:
+    """Return what scaled.json says of a phase whose work has no clear trend; {} where it has one.
+
+    The laws that fit its traced points differ at ``n``: ``low`` and ``high`` are their ends as
+    multiples of ``mean``, the work of a rank that the model says.
+    """
+    law = WorkLaw.from_json(dict(phase["work"]["law"]))
+    if not law.refused or n <= law.max_n or mean <= 0:
+        return {}
+    low, high = (end / mean for end in law.interval(n))
+    return {"no_trend": {"why": law.refused, "low": min(low, 1.0), "high": max(high, 1.0)}}
+
+
 class _Head:
     """Sums over the rows that make scaled.json."""
 
@@ -191,8 +205,8 @@ class _Head:
         # Ranks share their laws, so their errors add up; those of segments are independent.
         if self.times is not None and timed is not None:
             self.times.add(timed)
-        for k, (place, half) in enumerate(zip(found.places, found.half_width.sum(axis=1).tolist(),
-                                              strict=True)):
+        halves = found.carried(found.half_width).sum(axis=1).tolist()
+        for k, (place, half) in enumerate(zip(found.places, halves, strict=True)):
             self.half[k] = place["phase"], self.half.get(k, (0, 0.0))[1] + half
         self.events += np.bincount(rows.phase, minlength=phases)
         verdict = self.of_item[rows.item]
@@ -211,6 +225,7 @@ class _Head:
                    "work": float(self.work[k]),
                    "work_rel_half_width": float(np.sqrt(squares[k]) / self.work[k])
                    if self.work[k] else 0.0,
+                   **no_trend(p, evaluator.n, float(self.work[k]) / ranks),
                    **(self.times.of_phase(k, evaluator.grid) if self.times is not None else {})}
                   for k, p in enumerate(model["phases"])]
         total = self.share.sum(axis=1)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from p3s.artefacts import hidden_beside
 from p3s.errors import P3SError
 from p3s.trace.types import Call, RankTrace, RunTrace
 
@@ -220,7 +220,7 @@ def write_parquet(run: RunTrace, path: Path, only: int | None = None) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    temporary = hidden_beside(path)
     tables = _CallColumns(run)
     schema = tables.schema()
     total = 0

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import io
+import lzma
 import os
 import struct
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from p3s.trace.dwarf import Line, lines_of, units_of
 from p3s.trace.names import readable
@@ -23,6 +26,8 @@ T = TypeVar("T")
 _MANY_UNITS = 12
 #: Where distributions put debug information that was split off.
 _DEBUG_ROOTS = (Path("/usr/lib/debug"),)
+#: Symbols that a stripped file carries in compressed form have at most so many bytes.
+_MOST_EMBEDDED = 1 << 28
 _FUNC, _IFUNC = 2, 10
 _LOCAL, _WEAK = 0, 2
 _X86_64 = "EM_X86_64"
@@ -42,7 +47,7 @@ class Binary:
         with contextlib.ExitStack() as stack:
             stream = stack.enter_context(path.open("rb"))
             self._elf: Any = _sound(lambda: ELFFile(stream))
-            self.build_id = _sound(self._build_id)
+            self.build_id = _sound(lambda: _build_id_of(self._elf))
             self._close = stack.pop_all()
         self._symbols: tuple[list[int], list[tuple[int, str]]] | None = None
 
@@ -53,15 +58,6 @@ class Binary:
     def __exit__(self, *_: object) -> None:
         """Close the file."""
         self._close.close()
-
-    def _build_id(self) -> str:
-        section = self._elf.get_section_by_name(".note.gnu.build-id")
-        if section is None:
-            return ""
-        for note in section.iter_notes():
-            if note["n_type"] == "NT_GNU_BUILD_ID":
-                return str(note["n_desc"])
-        return ""
 
     def search_path(self) -> list[Path]:
         """Return the directories of DT_RPATH and DT_RUNPATH, $ORIGIN filled in."""
@@ -120,37 +116,19 @@ class Binary:
         return (readable(name), starts[at]) if address < end else None
 
     def _function_symbols(self) -> tuple[list[int], list[tuple[int, str]]]:
-        import numpy as np
-
         best: dict[int, tuple[tuple[int, int, str], int, str]] = {}
-        for name in (".symtab", ".dynsym"):
-            section = self._elf.get_section_by_name(name)
-            if section is None or section["sh_type"] == "SHT_NOBITS":
-                continue
-            order = "<" if self._elf.little_endian else ">"
-            wide = self._elf.elfclass == 64
-            fields = (
-                [("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"),
-                 ("value", "u8"), ("size", "u8")]
-                if wide
-                else [("name", "u4"), ("value", "u4"), ("size", "u4"), ("info", "u1"),
-                      ("other", "u1"), ("section", "u2")]
-            )  # fmt: skip
-            row = np.dtype([(key, order + kind) for key, kind in fields])
-            data = section.data()
-            table = np.frombuffer(data[: len(data) // row.itemsize * row.itemsize], dtype=row)
-            kind = table["info"] & 15
-            table = table[((kind == _FUNC) | (kind == _IFUNC)) & (table["section"] != 0)]
-            strings = self._elf.get_section(section["sh_link"]).data()
-            for entry in table.tolist():
-                values = dict(zip(row.names or (), entry, strict=True))
-                text = _string(strings, values["name"])
-                bind = values["info"] >> 4
-                # Of several names the global one, then the shortest, is what people know.
-                rank = ({_LOCAL: 2, _WEAK: 1}.get(bind, 0), len(text), text)
-                known = best.get(values["value"])
-                if text and (known is None or rank < known[0]):
-                    best[values["value"]] = (rank, values["size"], text)
+        with contextlib.ExitStack() as stack:
+            tables = [self._elf]
+            if _table_of(self._elf, ".symtab") is None:
+                tables += [elf for elf in (self._embedded(), self._with(stack, ".symtab")) if elf]
+            for elf in tables:
+                for name in (".symtab", ".dynsym"):
+                    for value, size, bind, text in _functions_in(elf, name):
+                        # Of several names the global one, then the shortest, is what people know.
+                        rank = ({_LOCAL: 2, _WEAK: 1}.get(bind, 0), len(text), text)
+                        known = best.get(value)
+                        if text and (known is None or rank < known[0]):
+                            best[value] = (rank, size, text)
         starts = sorted(best)
         rows = []
         for at, start in enumerate(starts):
@@ -158,6 +136,18 @@ class Binary:
             following = starts[at + 1] if at + 1 < len(starts) else start + 1
             rows.append((start + size if size else following, text))
         return starts, rows
+
+    def _embedded(self) -> Any:
+        """Return the symbols that a stripped file carries in compressed form, None without."""
+        from elftools.elf.elffile import ELFFile
+
+        section = self._elf.get_section_by_name(".gnu_debugdata")
+        if section is None:
+            return None
+        with contextlib.suppress(*_UNSOUND, lzma.LZMAError, EOFError):
+            reader = lzma.LZMADecompressor(memlimit=_MOST_EMBEDDED)
+            return ELFFile(io.BytesIO(reader.decompress(section.data(), _MOST_EMBEDDED)))
+        return None
 
     # ---- debug information
     def lines(self, addresses: Iterable[int]) -> dict[int, Line]:
@@ -169,7 +159,7 @@ class Binary:
         wanted = sorted(set(addresses))
         try:
             with contextlib.ExitStack() as stack:
-                elf = self._with_debug_info(stack)
+                elf = self._with(stack, ".debug_info", ".zdebug_info")
                 if elf is None:
                     return {}
                 dwarf = elf.get_dwarf_info()
@@ -182,19 +172,33 @@ class Binary:
         except _UNSOUND:
             return {}
 
-    def _with_debug_info(self, stack: contextlib.ExitStack) -> Any:
-        if self._elf.get_section_by_name(".debug_info") is not None:
-            return self._elf
-        if self._elf.get_section_by_name(".zdebug_info") is not None:
-            return self._elf
+    def _with(self, stack: contextlib.ExitStack, *sections: str) -> Any:
+        """Return the file that has one of some sections: this one, or what was split off it."""
         from elftools.elf.elffile import ELFFile
 
+        if any(_table_of(self._elf, name) is not None for name in sections):
+            return self._elf
         for path in self._split_off():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, *_UNSOUND):
                 elf = ELFFile(stack.enter_context(path.open("rb")))
-                if elf.get_section_by_name(".debug_info") is not None:
+                if any(_table_of(elf, name) is not None for name in sections) and self._mine(elf):
                     return elf
         return None
+
+    def _mine(self, other: Any) -> bool:
+        """Tell whether a file was split off this one: its build id, else its checksum."""
+        build = _build_id_of(other)
+        if build and self.build_id:
+            return build == self.build_id
+        link = self._elf.get_section_by_name(".gnu_debuglink")
+        if link is None:
+            return False
+        other.stream.seek(0)
+        crc = 0
+        while block := other.stream.read(1 << 20):
+            crc = zlib.crc32(block, crc)
+        order: Literal["little", "big"] = "little" if self._elf.little_endian else "big"
+        return int.from_bytes(link.data()[-4:], order) == crc
 
     def _split_off(self) -> Iterator[Path]:
         """Yield where debug information of a stripped file may be (as gdb looks for it)."""
@@ -209,6 +213,48 @@ class Binary:
             for folder in (home, home / ".debug", *(r / str(home)[1:] for r in _DEBUG_ROOTS)):
                 if name and (folder / name) != self.path:
                     yield folder / name
+
+
+def _build_id_of(elf: Any) -> str:
+    section = elf.get_section_by_name(".note.gnu.build-id")
+    if section is None:
+        return ""
+    for note in section.iter_notes():
+        if note["n_type"] == "NT_GNU_BUILD_ID":
+            return str(note["n_desc"])
+    return ""
+
+
+def _table_of(elf: Any, name: str) -> Any:
+    """Return a section, None where it is absent or its content was split off."""
+    section = elf.get_section_by_name(name)
+    return None if section is None or section["sh_type"] == "SHT_NOBITS" else section
+
+
+def _functions_in(elf: Any, name: str) -> Iterator[tuple[int, int, int, str]]:
+    """Yield address, size, binding and name of the functions in a symbol table."""
+    import numpy as np
+
+    section = _table_of(elf, name)
+    if section is None:
+        return
+    order = "<" if elf.little_endian else ">"
+    fields = (
+        [("name", "u4"), ("info", "u1"), ("other", "u1"), ("section", "u2"),
+         ("value", "u8"), ("size", "u8")]
+        if elf.elfclass == 64
+        else [("name", "u4"), ("value", "u4"), ("size", "u4"), ("info", "u1"),
+              ("other", "u1"), ("section", "u2")]
+    )  # fmt: skip
+    row = np.dtype([(key, order + kind) for key, kind in fields])
+    data = section.data()
+    table = np.frombuffer(data[: len(data) // row.itemsize * row.itemsize], dtype=row)
+    kind = table["info"] & 15
+    table = table[((kind == _FUNC) | (kind == _IFUNC)) & (table["section"] != 0)]
+    strings = elf.get_section(section["sh_link"]).data()
+    columns = (table[key].tolist() for key in ("value", "size", "info", "name"))
+    for value, size, info, at in zip(*columns, strict=True):
+        yield value, size, info >> 4, _string(strings, at)
 
 
 def _unsound() -> tuple[type[Exception], ...]:

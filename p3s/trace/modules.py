@@ -51,6 +51,13 @@ class Modules:
             self._found[name] = next(self._candidates(name), None)
         return self._found[name]
 
+    @staticmethod
+    def of_system(path: Path) -> bool:
+        """Tell whether a file came with the system, so that no user compiles it."""
+        real = path.resolve()
+        return (any(map(real.is_relative_to, ("/usr", "/lib", "/lib64", "/bin", "/sbin")))
+                and not real.is_relative_to("/usr/local"))
+
     def _candidates(self, name: str) -> Iterator[Path]:
         if not name or "/" in name or name in (".", ".."):
             return
@@ -61,6 +68,9 @@ class Modules:
         for folder in (*self._folders, *self._last):
             if _is_elf(folder / name):
                 yield folder / name
+        started = shutil.which(name)  # by a script that the command names
+        if started is not None and _is_elf(Path(started)):
+            yield Path(started)
 
 
 def _programs(word: str, homes: Sequence[Path]) -> list[Path]:

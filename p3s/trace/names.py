@@ -56,6 +56,7 @@ def readable(symbol: str) -> str:
     ``_ZN4Comm4sendEi`` becomes ``Comm::send``, ``__grid_MOD_halo`` ``grid::halo``, ``halo_``
     ``halo``; names that nothing is known of stay as they are.
     """
+    symbol = symbol.partition("@")[0] or symbol  # the version of a symbol: name@@LIB_1.2
     name = _CLONE.sub("", symbol) or symbol
     if name.startswith("_Z"):
         demangle = _demangler()

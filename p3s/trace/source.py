@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from p3s.trace.dwarf import Line
 
 _NATIVE = re.compile(r"^(?P<module>.+)\+0x(?P<offset>[0-9a-fA-F]{1,16})$", re.DOTALL)
+#: File names of Python's extension modules.
+_EXTENSION = re.compile(r"\.(cpython-|abi3\.|pypy)")
 _PYTHON = re.compile(r"^(?P<file>.+?):(?P<name>.+):(?P<line>\d+)$", re.DOTALL)
 
 
@@ -47,14 +49,17 @@ class Where:
         """Whether this is a frame of a Python program."""
         return bool(self.file) and not self.module
 
-    def __str__(self) -> str:
-        """Return ``function file:line``, ``function+0xoffset``, or the frame as it is."""
+    @property
+    def name(self) -> str:
+        """Return ``function file:line``, ``function``, or the frame as it is."""
         if self.line:
             place = f"{os.path.basename(self.file)}:{self.line}"
             return f"{self.function} {place}" if self.function else place
-        if self.function:
-            return f"{self.function}+{self.offset:#x}"
-        return self.frame
+        return self.function or self.frame
+
+    def __str__(self) -> str:
+        """Return the name; where only the function is known, ``function+0xoffset``."""
+        return self.name if self.line or not self.function else f"{self.name}+{self.offset:#x}"
 
 
 def parse(frame: str) -> Where:
@@ -151,15 +156,19 @@ def _in_module(
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         return {}, f"{path}: {why}, so its calls are addresses"
-    if bare:
-        some = "its" if bare == len(wheres) else f"{bare} of its {len(wheres)}"
-        return found, (
-            f"{some} calls are addresses, as it has no symbols for them; compile with -g to see "
-            "functions and lines"
-        )
-    if not lines:
-        return found, "no debug information; compile with -g to see lines"
-    return found, ""
+    return found, _missing(bare, len(wheres), bool(lines), modules.of_system(path))
+
+
+def _missing(bare: int, calls: int, lines: bool, of_system: bool) -> str:
+    """Say what a module lacks, and what helps: a library of the system cannot be compiled anew."""
+    if bare and (bare == calls or not of_system):
+        some = "its" if bare == calls else f"{bare} of its {calls}"
+        helps = ("install its debug symbols to see functions" if of_system
+                 else "compile with -g to see functions and lines")  # fmt: skip
+        return f"{some} calls are addresses, as it has no symbols for them; {helps}"
+    if lines or of_system:
+        return ""
+    return "no debug information; compile with -g to see lines"
 
 
 def _inlined_into(module: str, line: Line) -> Where:
@@ -171,11 +180,25 @@ def _inlined_into(module: str, line: Line) -> Where:
 def shown(frames: Sequence[str]) -> list[str]:
     """Return the frames of a site that people want.
 
-    Of a Python program these are its own, without those of the interpreter and its import system.
+    Of a Python program these are its own, without those of the interpreter and its import system,
+    and those of a library that an extension module calls.
     """
-    python = [frame for frame in frames if parse(frame).python]
+    parsed = [parse(frame) for frame in frames]
+    python = [where.frame for where in parsed if where.python]
     own = [frame for frame in python if not frame.startswith("<frozen ")]
-    return own or python or list(frames)
+    if not python:
+        return list(frames)
+    return _libraries([where for where in parsed if not where.python]) + (own or python)
+
+
+def _libraries(native: Sequence[Where]) -> list[str]:
+    """Return the frames below an extension module, given those from it to the interpreter."""
+    left = list(native)
+    for _ in ("interpreter", "extension module"):
+        module = left[-1].module if left else ""
+        while left and left[-1].module == module:
+            left.pop()
+    return [where.frame for where in left if not _EXTENSION.search(where.module)]
 
 
 def stack(frames: Sequence[str], places: Mapping[str, Where]) -> list[Where]:

@@ -130,7 +130,7 @@ int p3s_file_open(const char *path, size_t header_bytes, void **header)
         return EBUSY;
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     make_crc_table();
-    file = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0644);
+    file = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
     if (file < 0)
         return errno;
     struct stat facts;

@@ -114,7 +114,7 @@ static bool right_mpi(void *ra, int *rc)
     if (directory) {
         char marker[4096];
         snprintf(marker, sizeof marker, "%s/other-mpi", directory);
-        int fd = open(marker, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+        int fd = open(marker, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
         if (fd >= 0) {
             if (write(fd, path, strlen(path)) < 0) {
                 /* The message below says it too. */

@@ -98,13 +98,40 @@ static void end_walk(struct walk *w)
         free(w->slot);
 }
 
+/* Where the tracer itself is loaded: no frame in it belongs to a program's stack. */
+static uintptr_t own_start, own_bytes;
+static pthread_once_t own_once = PTHREAD_ONCE_INIT;
+
+static int own_module(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    uintptr_t start = UINTPTR_MAX, end = 0, here = (uintptr_t)&own_module;
+    (void)size, (void)argument;
+    for (int h = 0; h < info->dlpi_phnum; h++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[h];
+        uintptr_t at = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type != PT_LOAD)
+            continue;
+        start = at < start ? at : start;
+        end = at + segment->p_memsz > end ? at + segment->p_memsz : end;
+    }
+    if (here < start || here >= end)
+        return 0;
+    own_start = start;
+    own_bytes = end - start;
+    return 1;
+}
+
+static void find_own(void) { dl_iterate_phdr(own_module, NULL); }
+
 static _Unwind_Reason_Code one_frame(struct _Unwind_Context *context, void *argument)
 {
     struct walk *w = argument;
     uintptr_t ip = _Unwind_GetIP(context);
     if (!w->started && ip != w->ra)
-        return _URC_NO_REASON;  /* the tracer's own frames */
+        return _URC_NO_REASON;  /* of the wrapper */
     w->started = true;
+    if (ip - own_start < own_bytes)
+        return _URC_NO_REASON;  /* of a shim between program and wrapper */
     if (ip == 0 || (w->n == w->room && !more_room(w)))
         return _URC_END_OF_STACK;
     uintptr_t slot = _Unwind_GetCFA(context) - sizeof(void *);
@@ -137,10 +164,16 @@ static int collapse(const uintptr_t *ip, int n, uintptr_t *kept, uint32_t *turns
     return out;
 }
 
+static bool begins(const char *name, const char *with)
+{
+    return !strncmp(name, with, strlen(with));
+}
+
+struct place { uintptr_t base; bool main, libc; const char *name; };
 struct places {                 /* modules of the addresses of one stack, in one pass */
     const uintptr_t *ip;
     int n, module;
-    struct { uintptr_t base; bool main, libc; const char *name; } place[P3S_MAX_FRAMES];
+    struct place place[P3S_MAX_FRAMES];
 };
 
 const char *p3s_base_name(const char *path)
@@ -182,10 +215,8 @@ static int one_module(struct dl_phdr_info *info, size_t size, void *argument)
                 name = number == 0 ? program_name() : p3s_base_name(info->dlpi_name);
             p->place[i].base = info->dlpi_addr;
             p->place[i].main = number == 0;
-            p->place[i].libc = number != 0 && (!strncmp(name, "libc.", 5) ||
-                                               !strncmp(name, "libc-", 5) ||
-                                               !strncmp(name, "libpthread", 10) ||
-                                               !strncmp(name, "ld-", 3));
+            p->place[i].libc = number != 0 && (begins(name, "libc.") || begins(name, "libc-") ||
+                                               begins(name, "libpthread") || begins(name, "ld-"));
             p->place[i].name = name; /* lives as long as the module is loaded */
         }
     }
@@ -202,28 +233,40 @@ static void free_stack(struct p3s_stack *s)
     free(s);
 }
 
-/* The Fortran layer of an MPI calls it for the program: a frame that says nothing. */
-static bool fortran_layer(const char *module)
+/* The MPI library itself makes this call, not a program. */
+static bool inside_mpi(const struct place *p)
 {
-    return module && (!strncmp(module, "libmpi_", 7) || !strncmp(module, "libmpif", 7) ||
-                      !strncmp(module, "libmpichf", 9));
+    return !p->main && p->name && (p->base == p3s_mpi_base || begins(p->name, "mca_"));
+}
+
+/* The parts of MPI libraries that programs in Fortran and C++ call, and that call MPI for them:
+ * their frames say nothing. */
+static bool language_layer(const struct place *p)
+{
+    static const char *const names[] = {"libmpi_", "libmpif", "libmpichf", "libfmpich", "libmpicxx",
+                                        "libmpichcxx"};
+    for (size_t i = 0; !p->main && p->name && i < sizeof names / sizeof *names; i++)
+        if (begins(p->name, names[i]))
+            return true;
+    return inside_mpi(p);
 }
 
 /* Which of the kept frames make the site: *from up to the returned end. */
 static int trim(const struct places *p, int n, bool leaf, uintptr_t interpreter, int *from)
 {
     int end = n;
-    *from = 0;
     if (leaf) {
         for (end = 0; end < n && p->place[end].base != interpreter; end++) {
         }
-        return end < n ? end + 1 : end;
+        end += end < n;
+    } else {
+        if (end > 1 && p->place[end - 1].main && p->place[end - 2].libc)
+            end--;              /* _start, below __libc_start_main */
+        while (end > 1 && p->place[end - 1].libc)
+            end--;
     }
-    if (end > 1 && p->place[end - 1].main && p->place[end - 2].libc)
-        end--;                  /* _start, below __libc_start_main */
-    while (end > 1 && p->place[end - 1].libc)
-        end--;
-    while (*from + 1 < end && fortran_layer(p->place[*from].name))
+    *from = 0;
+    while (*from + 1 < end && language_layer(&p->place[*from]))
         ++*from;
     return end;
 }
@@ -287,6 +330,7 @@ static struct p3s_stack *unwind(uintptr_t ra, uintptr_t fa, bool leaf, uintptr_t
     w->slot = w->small_slot;
     w->started = false;
     w->checkable = true;
+    pthread_once(&own_once, find_own);
     _Unwind_Backtrace(one_frame, w);
     if (!w->n) {
         w->ip[w->n++] = ra;
@@ -300,8 +344,7 @@ static struct p3s_stack *unwind(uintptr_t ra, uintptr_t fa, bool leaf, uintptr_t
     p->module = 0;
     memset(&p->place, 0, sizeof p->place[0] * (size_t)p->n);
     dl_iterate_phdr(one_module, p);
-    s->inside_mpi = !p->place[0].main && p->place[0].name &&
-                    (p->place[0].base == p3s_mpi_base || !strncmp(p->place[0].name, "mca_", 4));
+    s->inside_mpi = inside_mpi(&p->place[0]);
     int end = trim(p, p->n, leaf, interpreter, &from), checked = w->n;
     if (leaf && end > 0)        /* the slots up to the interpreter decide */
         for (checked = 1; checked < w->n && w->ip[checked - 1] != p->ip[end - 1]; checked++) {

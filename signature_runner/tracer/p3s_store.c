@@ -51,7 +51,7 @@ void p3s_warn(const char *what, int error)
     /* One line per job: the rank that creates the marker speaks. */
     char path[4096];
     snprintf(path, sizeof path, "%s/warned", directory);
-    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
     if (fd >= 0)
         close(fd);
     else if (errno == EEXIST || my_rank != 0)

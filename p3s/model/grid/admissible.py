@@ -43,6 +43,16 @@ def learn(counts: Sequence[int], failed: Sequence[int] = (), cart: bool = False,
     return {"kind": kind, "k": k, "sure": sure, "counts": sorted(counts), "failed": failed}
 
 
+def relearn(known: Mapping[str, Any], ran: Sequence[int], failed: Sequence[int], cart: bool
+            ) -> dict[str, Any]:
+    """Return what is known with the counts that the program ran and failed at since."""
+    counts = sorted({*known["counts"], *ran})
+    refused = sorted({*known["failed"], *failed} - set(counts))
+    if counts == known["counts"] and refused == known["failed"]:
+        return dict(known)
+    return learn(counts, refused, cart, known["kind"] == "powers" and known["sure"])
+
+
 def admits(known: Mapping[str, Any], n: int) -> bool:
     """Tell whether a count is of the kind the program was seen to run at."""
     return n not in known["failed"] and (

@@ -301,10 +301,10 @@ def different(obs: Observations, expr: Expr, others: Sequence[Expr], most: int =
     env = further(obs)
     if not env or not others:
         return ()
-    values = [evaluate_int(expr, env)]
+    values = [evaluate_int(expr, env, undefined=-1)]
     out: list[Expr] = []
     for other in others:
-        mine = evaluate_int(other, env)
+        mine = evaluate_int(other, env, undefined=-1)
         if all(np.any(mine != v) for v in values):
             values.append(mine)
             out.append(other)

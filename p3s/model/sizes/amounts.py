@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from p3s.laws.expr import Env, Expr, add, evaluate, mul, num, power, sym
+from p3s.laws.mixture import seen
 
 #: Features in one law at most, and counts needed for each but the first.
 MAX_TERMS, COUNTS_PER_TERM = 4, 2
@@ -205,6 +206,16 @@ class _Rimmed:
     expr: Expr = field(default_factory=list)
 
 
+def _unit(column: np.ndarray) -> np.ndarray:
+    """Return a column, not all zero, of length one: log2 n is zero at one process."""
+    return np.asarray(column / np.linalg.norm(column))
+
+
+def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Return above / below; 0 where below is: the counts left say nothing of that feature."""
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+
+
 class _Fit:
     """Values at some counts with the features that vary there."""
 
@@ -223,7 +234,7 @@ class _Fit:
         for shape in _features(ndims):
             column = np.array([float(evaluate(shape, e)) for e in envs])
             if len(columns) and (np.all(column == column[0]) or any(
-                    np.allclose(column / column[0], c / c[0], rtol=1e-12) for c in columns)):
+                    np.allclose(_unit(column), _unit(c), rtol=1e-12) for c in columns)):
                 continue  # the same as an earlier, simpler feature at all these counts
             self.shapes.append(shape)
             columns.append(column)
@@ -254,7 +265,7 @@ class _Fit:
         keep = 1.0 - np.eye(len(self.y))
         a, b, y = (v / self.scale for v in (self.columns[:, one], self.columns[:, other], self.y))
         aa, bb, ay, by = keep @ (a * a), keep @ (b * b), keep @ (a * y), keep @ (b * y)
-        alone = np.maximum(ay / aa, 0.0)
+        alone = np.maximum(_ratio(ay, aa), 0.0)
         if one == other:
             return np.asarray(alone * a - y)
         ab = keep @ (a * b)
@@ -264,14 +275,18 @@ class _Fit:
         first, second = (ay * bb - by * ab) / det, (by * aa - ay * ab) / det
         bad = singular | (first < 0) | (second < 0)
         # Where both cannot be had without a negative one, the better of them stands alone.
-        takes_first = np.maximum(ay, 0.0) ** 2 / aa >= np.maximum(by, 0.0) ** 2 / bb
+        takes_first = _ratio(np.maximum(ay, 0.0) ** 2, aa) >= _ratio(np.maximum(by, 0.0) ** 2, bb)
         first = np.where(bad, np.where(takes_first, alone, 0.0), first)
-        second = np.where(bad, np.where(takes_first, 0.0, np.maximum(by / bb, 0.0)), second)
+        second = np.where(bad, np.where(takes_first, 0.0, np.maximum(_ratio(by, bb), 0.0)), second)
         return np.asarray(first * a + second * b - y)
 
     def law(self, chosen: Sequence[int]) -> Expr:
         """Return the law of these features fitted to all counts."""
         coef = self.solve(chosen, np.ones(len(self.y), dtype=bool))
+        parts = self.columns[:, list(chosen)] * coef / self.scale[:, None]
+        miss = parts.sum(axis=1) - self.y / self.scale
+        shown = seen(parts, float(np.sqrt(np.mean(miss ** 2) / len(miss))))
+        coef = np.where(shown | ~shown.any(), coef, 0.0)
         return add(*(mul(_coefficient(c), self.shapes[k])
                      for c, k in zip(coef, chosen, strict=True) if c > 0))
 

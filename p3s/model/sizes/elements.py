@@ -312,7 +312,7 @@ class _Fit:
             for f in (f for f in range(2, 9) if b[1] in RARE and extent and extent % f == 0):
                 other = replaced(expr, lambda x, b=b, f=f: mul(  # type: ignore[misc]
                     num(f), ["block", b[1], num(b[2][1] // f), *b[3:]]) if x == b else x)
-                if np.array_equal(evaluate_int(other, self.obs.env), self.value):
+                if np.array_equal(evaluate_int(other, self.obs.env, undefined=-1), self.value):
                     yield other
 
     def fractional(self, expr: Expr) -> bool:
@@ -328,7 +328,8 @@ class _Fit:
         if symbols_of(expr) - {"n"}:
             return False
         value = np.asarray(evaluate(expr, {"n": np.array(more)}), dtype=float)
-        return bool(np.any(np.abs(value - np.rint(value)) > 1e-6))
+        there = value[np.isfinite(value)]
+        return len(there) < len(value) or bool(np.any(np.abs(there - np.rint(there)) > 1e-6))
 
     def widened(self) -> SizeLaw | None:
         """Try a factor times two blocks both wider by a ghost width, of one extent or a known."""

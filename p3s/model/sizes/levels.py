@@ -58,8 +58,7 @@ def scalar_law(obs: Observations) -> tuple[Expr, int] | None:
     shapes = list(_shapes(obs))
     for fit in (_ratio, _rounded):
         for shape in shapes:
-            with np.errstate(all="ignore"):
-                at = np.asarray(evaluate(shape, obs.env), dtype=float)
+            at = np.asarray(evaluate(shape, obs.env), dtype=float)
             if np.all(np.isfinite(at)) and np.any(at != at[0]):
                 law = fit(shape, at, obs.value)
                 if law is not None:
@@ -151,7 +150,7 @@ def fit_levels(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw
                 continue
             groups = np.exp2(np.asarray(evaluate(e, obs.env), dtype=float)).max()
             for expr in _coarser(law.expr, e, groups <= obs.env["n"].max()):
-                if np.array_equal(evaluate_int(expr, obs.env), obs.value):
+                if np.array_equal(evaluate_int(expr, obs.env, undefined=-1), obs.value):
                     return SizeLaw(expr, law.free, points, law.even, law.rivals)
     return None
 

@@ -33,6 +33,7 @@ def differ_at(law: Mapping[str, Any], grid: GridAt) -> bool:
             env |= {"r": np.arange(grid.n), "s": np.zeros(grid.n), "t": np.full(grid.n, t)}
             for d, p in enumerate(grid.dims):
                 env |= {f"c{d}": grid.coords[d], f"q{d}": (grid.coords[d] + 1) % p}
-            if np.any(evaluate_int(law["expr"], env) != evaluate_int(rival["expr"], env)):
+            own, other = (evaluate_int(e["expr"], env, undefined=-1) for e in (law, rival))
+            if np.any(own != other):
                 return True
     return False

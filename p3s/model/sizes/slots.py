@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from p3s.laws.counts import WorkLaw, fit_exact, fit_work
-from p3s.laws.expr import evaluate_int
+from p3s.laws.expr import evaluate_int, whole_number
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import GridAt
 from p3s.model.partners import irregular
@@ -441,7 +441,7 @@ def count_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
         shares = max(cells[1], 1)
         return total // shares + (cells[0] + np.arange(len(ranks)) < total % shares)
     mean = float(WorkLaw.from_json(law["stat"]).value(g.n))
-    return np.full(len(ranks), max(int(round(mean)), 0), dtype=np.int64)
+    return np.full(len(ranks), whole_number(mean, g.n), dtype=np.int64)
 
 
 def bytes_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
@@ -456,4 +456,4 @@ def bytes_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
         return np.broadcast_to(value, (len(ranks),)).astype(np.int64) * slot["elem_bytes"]
     at = {"n": g.n, **{f"p{d}": p for d, p in enumerate(g.dims)}}
     mean = float(Amount.from_json(law["stat"]).value(at)) * slot["elem_bytes"]
-    return np.full(len(ranks), int(round(mean)), dtype=np.int64)
+    return np.full(len(ranks), whole_number(mean, g.n), dtype=np.int64)

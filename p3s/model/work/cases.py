@@ -22,7 +22,7 @@ class Run:
     """One traced count: calls and bytes per place and rank, segments as numbers of places.
 
     calls: (places, ranks); sizes: mean bytes, same shape; segments: rows (rank, from, to, count,
-    work), from -1 at the start; item: of each row of the table; features: (ranks, features).
+    work), from -1 at the start; item, work: of each row of the table; features: (ranks, features).
     """
 
     grid: GridAt
@@ -30,6 +30,7 @@ class Run:
     sizes: np.ndarray
     segments: np.ndarray
     item: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    work: np.ndarray = field(default_factory=lambda: np.zeros(0))
     features: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
 
 

@@ -10,13 +10,15 @@ before it the process makes at all.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from p3s.characterize.tables import PointTable
-from p3s.laws.counts import fit_work
+from p3s.laws.counts import WorkLaw, fit_work
+from p3s.laws.expr import mul, num, power, sym
 from p3s.model.grid.guards import GridAt
 from p3s.model.partners.relations import partners
 from p3s.model.sizes.slots import env_of
@@ -32,7 +34,7 @@ from p3s.model.work.features import (
     features,
 )
 from p3s.model.work.scic import instruction_groups, ranges
-from p3s.model.work.sparse import MAX_TERMS, fit_sparse
+from p3s.model.work.sparse import MAX_TERMS, Fit, fit_alike, fit_sparse
 
 #: Largest coefficient of variation over ranks at which all ranks are taken to be equal.
 EQUAL_RANKS_CV = 0.35
@@ -60,7 +62,7 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
     for t in tables:
         item = np.minimum(assign(items, t, grids[t.np], split).of_row, len(items))
         runs.append(run_of(t, grids[t.np], of_item[item], places))
-        runs[-1].item = item
+        runs[-1].item, runs[-1].work = item, t.work
         for k in range(len(phases)):
             mine = phase_of[item] == k
             ranks = np.unique(t.rank[mine])
@@ -75,13 +77,25 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
         run.features = np.stack([feature_values(Feature(f.expr, 0.0), env, {}) for f in basis],
                                 axis=1)
     most = most_terms(runs)
+    whole = _whole(runs, phase_of)
     weights = _row_weights(items, tables[-1], runs[-1], grids[tables[-1].np])
     for place, number in places.items():
         mine = [i for i, it in enumerate(items) if (it["site"], it["op"]) == place]
-        made = _place(number, list(places), runs, basis, most)
+        made = _place(number, list(places), runs, basis, most, whole)
         made["items"] = mine
         made["rows"] = [weights.get(i, [1.0, 1.0]) for i in mine]
-        phases[items[mine[0]]["phase"]]["work"]["places"].append(made)
+        phase = phases[items[mine[0]]["phase"]]
+        made["calls"] = _calls(runs, number, dict(phase["weight_points"]))
+        phase["work"]["places"].append(made)
+
+
+def _calls(runs: Sequence[Run], place: int, turns: Mapping[int, float]) -> list[float]:
+    """Return the calls at a place per turn of its phase, mean over the ranks that make any, and
+    the share of ranks that do, at the largest count that has it."""
+    run = max((r for r in runs if r.calls[place].any()), key=lambda r: r.grid.n)
+    mine = run.calls[place][run.calls[place] > 0]
+    return [float(mine.mean()) / max(float(turns.get(run.grid.n) or 1), 1.0),
+            len(mine) / run.grid.n]
 
 
 def places_of(items: Sequence[Mapping[str, Any]]) -> dict[Place, int]:
@@ -143,8 +157,9 @@ def most_terms(runs: Sequence[Run]) -> dict[tuple[int, int], int]:
 
 
 def _place(number: int, places: Sequence[Place], runs: Sequence[Run],
-           basis: Sequence[Feature], most: Mapping[tuple[int, int], int]) -> dict[str, Any]:
-    """Return the segments that end at one place.
+           basis: Sequence[Feature], most: Mapping[tuple[int, int], int], whole: WorkLaw
+           ) -> dict[str, Any]:
+    """Return the segments that end at one place; whole: work of the program, mean over its ranks.
 
     Keys: from (places before it, null: the start of the run); segments (a law of one occurrence
     for each of them); cases (for the ranks that make just these of the calls before it: how often
@@ -154,17 +169,17 @@ def _place(number: int, places: Sequence[Place], runs: Sequence[Run],
     before = sorted({int(a) for s in here for a in np.unique(s[:, 1])})
     tables = [counts_and_work(s, before, run.grid.n) for s, run in zip(here, runs, strict=True)]
     laws: dict[int, dict[str, Any]] = {}
-    like: list[tuple[int, ...]] = []
+    like: list[Fit] = []
     # the code before one call is often the same: who was seen at most counts is fitted first
     order = sorted(range(len(before)), key=lambda k: (
         -sum(bool(count[k].any()) for count, _ in tables),
         -sum(float(work[k].sum()) for _, work in tables)))
     for k in order:
         a = before[k]
-        laws[k], terms = _segment_law([(run, count[k], work[k]) for run, (count, work)
-                                       in zip(runs, tables, strict=True)],
-                                      a, number, basis, most[(a, number)], like)
-        like.append(terms)
+        laws[k], fit = _segment_law([(run, count[k], work[k]) for run, (count, work)
+                                     in zip(runs, tables, strict=True)],
+                                    a, number, basis, most[(a, number)], like, whole)
+        like.append(fit)
     cases: dict[tuple[bool, ...], list[Seen]] = {}
     for run, (count, _) in zip(runs, tables, strict=True):
         there = _present(run.calls, before)
@@ -196,8 +211,8 @@ def counts_and_work(segments: np.ndarray, before: Sequence[int], ranks: int
 
 
 def _segment_law(points: Sequence[tuple[Run, np.ndarray, np.ndarray]], a: int, b: int,
-                 basis: Sequence[Feature], max_terms: int, like: Sequence[tuple[int, ...]]
-                 ) -> tuple[dict[str, Any], tuple[int, ...]]:
+                 basis: Sequence[Feature], max_terms: int, like: Sequence[Fit], whole: WorkLaw
+                 ) -> tuple[dict[str, Any], Fit]:
     """Return the law of one occurrence of the segment from place a to place b, and its terms."""
     x, y, n = [], [], []
     for run, count, work in points:
@@ -212,16 +227,44 @@ def _segment_law(points: Sequence[tuple[Run, np.ndarray, np.ndarray]], a: int, b
         x.append(run.features[ranks] * np.stack([factor[f.message] for f in basis], axis=1))
         y.append(work[ranks] / count[ranks])
         n.append(np.full(len(ranks), run.grid.n))
-    fit = fit_sparse(np.concatenate(x), np.concatenate(y), np.concatenate(n),
-                     [f.cost for f in basis], [i for i, f in enumerate(basis) if f.nest],
-                     [i for i, f in enumerate(basis) if f.falls], max_terms, like)
+    columns, values, at = np.concatenate(x), np.concatenate(y), np.concatenate(n)
 
-    def terms(columns: Sequence[int], coef: Sequence[float]) -> list[Any]:
-        return [[c, basis[i].expr, basis[i].message] for i, c in zip(columns, coef, strict=True)]
+    def terms(chosen: Sequence[int], coef: Sequence[float]) -> list[Any]:
+        return [[c, basis[i].expr, basis[i].message] for i, c in zip(chosen, coef, strict=True)]
 
-    return {"terms": terms(fit.terms, fit.coef), "error": fit.error,
-            "rivals": [terms(*rival) for rival in fit.rivals],
-            "counts": sorted({int(v) for part in n for v in part})}, fit.terms
+    if len(n) == 1 and values.any():
+        fit = fit_alike(columns, values, like)
+        law = terms(fit.terms, fit.coef) if fit is not None else _as_whole(
+            float(values.mean()), int(at[0]), whole)
+        fit = fit or Fit((), (), 1.0)
+    else:
+        fit = fit_sparse(columns, values, at, [f.cost for f in basis],
+                         [i for i, f in enumerate(basis) if f.nest],
+                         [i for i, f in enumerate(basis) if f.falls], max_terms,
+                         [f.terms for f in like if f.terms])
+        law = terms(fit.terms, fit.coef)
+    return {"terms": law, "error": fit.error, "rivals": [terms(*rival) for rival in fit.rivals],
+            "counts": sorted({int(v) for v in at})}, fit
+
+
+def _whole(runs: Sequence[Run], phase_of: np.ndarray) -> WorkLaw:
+    """Return the law of the work of the program, mean over its ranks, in phases seen at two counts
+    or more: one that is met at a single count is a jump in it."""
+    seen = Counter(k for run in runs for k in np.unique(phase_of[run.item]).tolist() if k >= 0)
+    means = []
+    for run in runs:
+        kept = np.array([seen[k] > 1 for k in phase_of[run.item].tolist()], dtype=bool)
+        means.append(float(run.work[kept].sum()) / run.grid.n)
+    return fit_work([run.grid.n for run in runs], means)
+
+
+def _as_whole(work: float, n: int, whole: WorkLaw) -> list[Any]:
+    """Return a law for what was seen at one count: it goes with the work of the program."""
+    there = float(whole.value(n))
+    if not there > 0:
+        return [[work, num(1), NONE]]
+    return [[coef * work / there, mul(power(sym("n"), a), *([["log2", sym("n")]] * b)), NONE]
+            for coef, a, b in whole.terms]
 
 
 def _row_weights(items: Sequence[Mapping[str, Any]], t: PointTable, run: Run, grid: GridAt

@@ -7,10 +7,12 @@ samples and hundreds of sets of terms are solved at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
+
+from p3s.laws.mixture import seen
 
 MAX_TERMS = 4
 #: A further term has to divide the held-out error by 1.5; errors below are taken as none.
@@ -144,6 +146,8 @@ def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float
                max_terms: int = MAX_TERMS, like: Sequence[tuple[int, ...]] = ()) -> Fit:
     """Return the law y = sum of coefficient * column with the smallest held-out error.
 
+    Terms that are nowhere above what the samples can show are left out.
+
     x: (samples, columns), non-negative; y: (samples,); n: the process count of each sample; cost:
     of each column, for choosing between columns that do equally well; nest: columns that belong
     together (a nest of loops costs something per turn of each loop), all tried at once; falls:
@@ -151,6 +155,31 @@ def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float
     and are not taken with it; like: sets of terms that similar code has, taken where the samples
     are noisy and they do about as well. Every count weighs the same, whatever its samples.
     """
+    fit = _fitted(x, y, n, cost, nest, falls, max_terms, like)
+    rivals = [_shown(x, y, n, Fit(*rival, fit.error)) for rival in fit.rivals]
+    return replace(_shown(x, y, n, fit), rivals=tuple((r.terms, r.coef) for r in rivals))
+
+
+def _shown(x: np.ndarray, y: np.ndarray, n: np.ndarray, fit: Fit) -> Fit:
+    """Return a law without the terms that are below what the samples can show."""
+    if len(fit.terms) < 2:
+        return fit
+    scale = np.zeros(len(y))
+    for count in np.unique(n):
+        scale[n == count] = y[n == count].mean()
+    scale = np.maximum(scale, 1e-3 * scale.max())
+    parts = x[:, fit.terms] * fit.coef / scale[:, None]
+    off = float(np.sqrt(np.mean((parts.sum(axis=1) - y / scale) ** 2) / len(y)))
+    kept = seen(parts, off)
+    if kept.all() or not kept.any():
+        return fit
+    return replace(fit, terms=tuple(t for t, k in zip(fit.terms, kept, strict=True) if k),
+                   coef=tuple(c for c, k in zip(fit.coef, kept, strict=True) if k))
+
+
+def _fitted(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float],
+            nest: Sequence[int], falls: Sequence[int], max_terms: int,
+            like: Sequence[tuple[int, ...]]) -> Fit:
     price = np.asarray(cost, dtype=float)
     falling = np.isin(np.arange(x.shape[1]), list(falls))
     if not np.any(y > 0):
@@ -200,6 +229,24 @@ def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float
     rivals = [s.terms for s in near if s.error <= limit][:_RIVALS]
     return Fit(chosen.terms, grams.coefficients(chosen.terms), chosen.error,
                tuple((terms, grams.coefficients(terms)) for terms in rivals))
+
+
+def fit_alike(x: np.ndarray, y: np.ndarray, like: Sequence[Fit]) -> Fit | None:
+    """Return the law of similar code that samples of one count are nearest to, brought to them.
+
+    x, y: as of :func:`fit_sparse`, of one count, which cannot tell how the work scales; like: laws
+    of similar code. None where all differ by more than a factor of 1.5; the error is how far the
+    nearest one was off.
+    """
+    found = []
+    for law in like:
+        if law.terms and (told := float((x[:, law.terms] @ law.coef).mean())) > 0:
+            ratio = float(y.mean()) / told
+            found.append((abs(np.log(ratio)), ratio, law))
+    if not found or min(found, key=lambda f: f[0])[0] > np.log(_GAIN):
+        return None
+    apart, ratio, law = min(found, key=lambda f: f[0])
+    return Fit(law.terms, tuple(c * ratio for c in law.coef), float(np.hypot(law.error, apart)))
 
 
 def _exact_nest(grams: _Grams, nest: Sequence[int], columns: Sequence[int]) -> Fit | None:

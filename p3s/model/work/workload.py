@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from p3s.laws.expr import Expr, evaluate_int
-from p3s.model.grid.guards import GridAt, eval_guard
+from p3s.laws.expr import Expr
+from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.slots import env_of
+from p3s.model.tree import phase_weight
 from p3s.model.work.features import BEFORE, HERE, NONE, ONCE, Feature, feature_values
+from p3s.model.work.flows import Flows, flows_of
 
 #: A normal distribution's 90 % interval in standard deviations.
 _Z90 = 1.645
+#: Relative error of sums of counts.
+_ROUNDING = 1e-9
 
 Model = Mapping[str, Any]
 Rows = Mapping[str, np.ndarray]
@@ -25,20 +29,30 @@ class RankWork:
     """Work over the run of some ranks before the calls of each place, and how sure it is.
 
     ranks: ascending; places: the model's, with "phase"; work, half_width: (places, ranks), the
-    latter of the 90 % interval.
+    latter of the 90 % interval. into: (places, ranks), the place whose calls it is done before: the
+    next one that a rank makes, where it makes none at the place itself; -1: a rank without calls.
     """
 
     ranks: np.ndarray
     places: Sequence[Mapping[str, Any]]
     work: np.ndarray
     half_width: np.ndarray
+    into: np.ndarray
+
+    def carried(self, values: np.ndarray) -> np.ndarray:
+        """Return values per (place, rank) at the places whose calls the work is done before."""
+        moved = self.into != np.arange(len(self.places))[:, None]
+        row, column = np.nonzero(moved & (values != 0) & (self.into >= 0))
+        out = np.where(moved, 0.0, values)
+        np.add.at(out, (self.into[row, column], column), values[row, column])
+        return out
 
     def per_phase(self, phases: int) -> tuple[np.ndarray, np.ndarray]:
         """Return work and half width per (phase, rank); errors of segments are independent."""
         work, squares = np.zeros((2, phases, len(self.ranks)))
         of = np.array([p["phase"] for p in self.places], dtype=np.int64)
-        np.add.at(work, of, self.work)
-        np.add.at(squares, of, self.half_width ** 2)
+        np.add.at(work, of, self.carried(self.work))
+        np.add.at(squares, of, self.carried(self.half_width ** 2))
         return work, np.sqrt(squares)
 
 
@@ -62,13 +76,31 @@ def rank_work(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> Ra
     sizes = np.bincount(cell, weights=repeat * nbytes, minlength=size).reshape(shape) \
         / np.maximum(calls, 1)
     values = _Values(env_of(grid, ranks), grid)
+    before = [[number.get(tuple(a), -1) if a is not None else -1 for a in p["from"]]
+              for p in places]
+    flows = flows_of(places, before, calls, _usual(model, places, grid), _open(model, places),
+                     grid, values.env)
+    segments = _Segments(places, before, sizes, values, flows)
     work, half = np.zeros(shape), np.zeros(shape)
-    for k, p in enumerate(places):
-        there = np.flatnonzero(calls[k] > 0)
+    for k in range(len(places)):
+        there = np.flatnonzero(flows.calls[k] > 0)
         if len(there):
-            found = _of_place(p, k, number, calls, sizes, values, there, widths)
-            work[k, there], half[k, there] = found
-    return RankWork(ranks, places, work, half)
+            work[k, there], half[k, there] = segments.of_place(k, there, widths)
+    return RankWork(ranks, places, work, half, flows.into)
+
+
+def _usual(model: Model, places: Sequence[Mapping[str, Any]], grid: GridAt) -> np.ndarray:
+    """Return the calls of a rank that makes any, and the mean over all ranks: (places, 2)."""
+    weight = {p["phase"]: phase_weight(p, grid) for p in model["phases"]}
+    once = np.array([p.get("calls", (1.0, 1.0)) for p in places], dtype=float).reshape(-1, 2)
+    each = once[:, 0] * np.array([weight[p["phase"]] for p in places], dtype=float)
+    return np.stack([each, each * once[:, 1]], axis=1)
+
+
+def _open(model: Model, places: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Return which places have calls that no rule says the ranks of."""
+    return np.array([any(slot["guard"] is None for i in p["items"]
+                         for slot in model["items"][i]["slots"]) for p in places], dtype=bool)
 
 
 class _Values:
@@ -88,92 +120,69 @@ class _Values:
         return self._known[key][there]
 
 
-def _of_place(place: Mapping[str, Any], k: int, number: Mapping[tuple[str, ...], int],
-              calls: np.ndarray, sizes: np.ndarray, values: _Values, there: np.ndarray,
-              widths: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return work and half width of the segments that end at one place, for ranks ``there``."""
-    work, squares = np.zeros((2, len(there)))
-    before = [number.get(tuple(a), -1) if a is not None else -1 for a in place["from"]]
-    beyond = np.log2(max(values.grid.n, 1))
-    for segment, a, count in zip(place["segments"], before,
-                                 _counts(place, before, calls[:, there], calls[k, there],
-                                         values, there), strict=True):
-        if not count.any():
-            continue
-        factors = {NONE: 1.0, HERE: sizes[k, there], BEFORE: sizes[a, there] if a >= 0 else 0.0,
-                   ONCE: 1.0 / np.maximum(count, 1.0)}
+class _Segments:
+    """The laws of all segments and how often each occurs, (segments, ranks) by place."""
 
-        def law(terms: Sequence[Any], factors: Mapping[str, Any] = factors) -> Any:
-            value = sum(coef * values.of(expr, there) * factors[message]
-                        for coef, expr, message in terms)
-            return np.maximum(value, 0.0)
+    def __init__(self, places: Sequence[Mapping[str, Any]], before: Sequence[Sequence[int]],
+                 sizes: np.ndarray, values: _Values, flows: Flows) -> None:
+        self.places, self.before, self.sizes, self.values = places, before, sizes, values
+        self.counts = [count.copy() for count in flows.counts]
+        self._once(flows.calls)
 
-        value = law(segment["terms"])
-        work += count * value
-        if widths:
-            # half as much again per doubling; and what laws that did as well would say
-            steps = max(beyond - np.log2(max(segment["counts"])), 0.0)
-            half = _Z90 * segment["error"] * (1.0 + 0.5 * steps) * value
-            for rival in segment["rivals"]:
-                half = np.maximum(half, np.abs(law(rival) - value))
-            squares += (count * half) ** 2
-    return work, np.sqrt(squares)
+    def _once(self, calls: np.ndarray) -> None:
+        """Let no more segments start at a call than there are calls: those of most work do.
 
+        Ranks that make calls which no traced rank made together come from one of them to several.
+        """
+        after: dict[int, list[tuple[int, int]]] = {}
+        for k, starts in enumerate(self.before):
+            for s, a in enumerate(starts):
+                if a >= 0:  # the start stands for all that is not known, too
+                    after.setdefault(a, []).append((k, s))
+        for a, pairs in after.items():
+            counts = np.stack([self.counts[k][s] for k, s in pairs])
+            over = np.flatnonzero(counts.sum(axis=0) > calls[a] * (1.0 + _ROUNDING))
+            if not len(over):
+                continue
+            one = np.stack([self.value(k, s, over) for k, s in pairs])
+            order = np.argsort(-one, axis=0, kind="stable")
+            sorted_ = np.take_along_axis(counts[:, over], order, axis=0)
+            left = np.maximum(calls[a, over] - np.cumsum(sorted_, axis=0) + sorted_, 0.0)
+            np.put_along_axis(one, order, np.minimum(sorted_, left), axis=0)
+            for (k, s), kept in zip(pairs, one, strict=True):
+                self.counts[k][s, over] = kept
 
-def _case_of(cases: Sequence[Mapping[str, Any]], there: np.ndarray, grid: GridAt,
-             ranks: np.ndarray) -> np.ndarray:
-    """Return the case of every rank; there: (ranks, calls before the place), 0 or 1.
+    def value(self, k: int, s: int, there: np.ndarray, terms: Sequence[Any] | None = None
+              ) -> np.ndarray:
+        """Return the work of one occurrence by the segment's law, or by other ``terms``."""
+        a = self.before[k][s]
+        factors: Mapping[str, Any] = {
+            NONE: 1.0, HERE: self.sizes[k, there],
+            BEFORE: self.sizes[a, there] if a >= 0 else 0.0,
+            ONCE: 1.0 / np.maximum(self.counts[k][s, there], 1.0)}
+        used = self.places[k]["segments"][s]["terms"] if terms is None else terms
+        value = sum((coef * self.values.of(expr, there) * factors[message]
+                     for coef, expr, message in used), np.zeros(len(there)))
+        return np.maximum(value, 0.0)
 
-    Ranks that make other calls than any that were traced are taken to be like the nearest; of
-    cases with the same calls the first whose guard holds is taken.
-    """
-    known = np.array([case["present"] for case in cases], dtype=np.int64).reshape(len(cases), -1)
-    bits = np.zeros(len(there), dtype=object if there.shape[1] > 62 else np.int64)
-    for k in range(there.shape[1]):
-        bits = bits * 2 + there[:, k]
-    _, one, where = np.unique(bits, return_index=True, return_inverse=True)
-    kinds = there[one]
-    nearest = np.abs(kinds[:, None, :] - known[None, :, :]).sum(axis=2).argmin(axis=1)
-    out = nearest[where.ravel()]
-    for first in np.unique(out):
-        left = out == first
-        for c in np.flatnonzero(np.all(known == known[first], axis=1)).tolist():
-            guard = cases[c]["guard"]
-            holds = left if guard is None else left & eval_guard(guard, grid)[ranks]
-            out[holds] = c
-            left &= ~holds
-    return out
-
-
-def _counts(place: Mapping[str, Any], before: Sequence[int], calls: np.ndarray, own: np.ndarray,
-            values: _Values, at: np.ndarray) -> np.ndarray:
-    """Return how often each segment occurs, (segments, ranks)."""
-    cases = place["cases"]
-    there = np.stack([calls[a] > 0 if a >= 0 else np.ones(len(own), dtype=bool) for a in before],
-                     axis=1).astype(np.int64)
-    case_of = _case_of(cases, there, values.grid, values.env["r"][at])
-    out = np.zeros((len(before), len(own)))
-    for c in np.unique(case_of):
-        mine = np.flatnonzero(case_of == c)
-        main = 0
-        for k, law in enumerate(cases[c]["counts"]):
-            if "rest" in law:
-                main = k
-            elif "const" in law:
-                out[k, mine] = law["const"]
-            elif "as" in law:
-                a = before[law["as"]]
-                out[k, mine] = calls[a, mine] if a >= 0 else 1.0
-            elif "expr" in law:
-                out[k, mine] = evaluate_int(law["expr"], {
-                    name: v[at[mine]] for name, v in values.env.items()})
-            else:
-                out[k, mine] = law["share"] * own[mine]
-        others = out[:, mine].sum(axis=0)
-        over = np.maximum(others / own[mine], 1.0)  # never more segments than calls
-        out[:, mine] /= over
-        out[main, mine] = np.maximum(own[mine] - others, 0.0)
-    return out
+    def of_place(self, k: int, there: np.ndarray, widths: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return work and half width of the segments that end at one place, for some ranks."""
+        work, squares = np.zeros((2, len(there)))
+        beyond = np.log2(max(self.values.grid.n, 1))
+        for s, segment in enumerate(self.places[k]["segments"]):
+            count = self.counts[k][s, there]
+            if not count.any():
+                continue
+            value = self.value(k, s, there)
+            work += count * value
+            if widths:
+                # half as much again per doubling; and what laws that did as well would say
+                steps = max(beyond - np.log2(max(segment["counts"])), 0.0)
+                half = _Z90 * segment["error"] * (1.0 + 0.5 * steps) * value
+                for rival in segment["rivals"]:
+                    half = np.maximum(half, np.abs(self.value(k, s, there, rival) - value))
+                squares += (count * half) ** 2
+        return work, np.sqrt(squares)
 
 
 def share_out(model: Model, grid: GridAt, rows: Rows) -> np.ndarray:
@@ -198,4 +207,5 @@ def share_out(model: Model, grid: GridAt, rows: Rows) -> np.ndarray:
     total = np.bincount(cell[place >= 0], weights=(weight * rows["repeat"])[place >= 0],
                         minlength=found.work.size)
     share = weight / np.maximum(total[np.maximum(cell, 0)], 1e-300)
-    return np.where(place >= 0, found.work.ravel()[np.maximum(cell, 0)] * share, rows["work"])
+    work = found.carried(found.work).ravel()[np.maximum(cell, 0)] * share
+    return np.where(place >= 0, work, rows["work"])

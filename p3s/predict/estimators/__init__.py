@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.errors import P3SError
-from p3s.predict.estimated import ESTIMATORS, Communication
+from p3s.predict.estimated import ESTIMATORS, TYPICAL, Communication
 from p3s.predict.estimators.settings import Setting
 
 if TYPE_CHECKING:
     from p3s.study import Study
 
-__all__ = ["Communication", "Setting", "available", "estimate", "estimate_many"]
+__all__ = ["Communication", "Setting", "available", "estimate", "estimate_many", "lacking"]
 
 Say = Callable[[str], None]
 
@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 _REPLAYED = ("simulation", "thesis")
 
 
-def _nothing(_: str) -> None:
+def _nothing(_: object) -> None:
     """Say nothing."""
 
 
@@ -33,22 +33,29 @@ def available(study: Study, n: int, *, machine: Path | None = None) -> dict[str,
     return {name: _why_not(name, study, n, machine) for name in ESTIMATORS}
 
 
+def lacking(name: str, study: Study, machine: Path | None) -> str:
+    """Return "" or what an estimator lacks at any count: costs of messages, a simulator."""
+    if name == "machine":
+        from p3s.predict.estimators.machine import why_not
+
+        return why_not(study, machine)
+    if name in (*_REPLAYED, TYPICAL):
+        return ""
+    from p3s.predict.estimators.outside import why_not as outside_why_not
+
+    return outside_why_not(name, study, 2, machine)
+
+
 def _why_not(name: str, study: Study, n: int, machine: Path | None) -> str:
     if not study.scaled_path(n).exists():
         return f"there is no scaled trace of {n} processes; run p3s scale {study.root} -n {n}"
-    if n == 1:
-        return ""  # one process communicates with nobody
+    if n == 1 or name == TYPICAL:
+        return ""  # one process communicates with nobody; published costs are always there
     if name in _REPLAYED:
         from p3s.predict.estimators.replayed import why_not
-    elif name == "machine":
-        from p3s.predict.estimators.machine import why_not as machine_why_not
 
-        return machine_why_not(study, machine)
-    else:
-        from p3s.predict.estimators.outside import why_not as outside_why_not
-
-        return outside_why_not(name, study, n, machine)
-    return why_not(study, n)
+        return why_not(study, n)
+    return lacking(name, study, machine)
 
 
 def estimate(name: str, study: Study, n: int, *, machine: Path | None = None,
@@ -71,6 +78,10 @@ def estimate(name: str, study: Study, n: int, *, machine: Path | None = None,
         from p3s.predict.estimators.replayed import communication
 
         return communication(name, study, n)
+    if name == TYPICAL:
+        from p3s.predict.estimators.typical import communication as of_typical
+
+        return of_typical(study, n, chosen, told)
     if name == "machine":
         from p3s.predict.estimators.machine import communication as of_machine
 
@@ -81,17 +92,18 @@ def estimate(name: str, study: Study, n: int, *, machine: Path | None = None,
 
 
 def estimate_many(name: str, study: Study, counts: Sequence[int], *, machine: Path | None = None,
-                  jobs: int = 0, say: Say | None = None, setting: Setting | None = None
-                  ) -> dict[int, Communication]:
+                  jobs: int = 0, say: Say | None = None, setting: Setting | None = None,
+                  done: Callable[[int], None] | None = None) -> dict[int, Communication]:
     """Return ``estimate`` of several counts, on ``jobs`` cores (0: those that may be used).
 
-    The result does not depend on ``jobs``; the largest counts are begun first. Errors as in
-    ``estimate``: of the first count, in the given order, that has one.
+    ``done`` is told every count that is ready. The result does not depend on ``jobs``; the largest
+    counts are begun first. Errors as in ``estimate``: of the first count, in the given order, that
+    has one.
     """
     from p3s.predict.estimators.several import each
 
     return each(name, study, counts, machine=machine, jobs=jobs, say=say or _nothing,
-                setting=setting or Setting())
+                setting=setting or Setting(), done=done or _nothing)
 
 
 def _alone(name: str, study: Study) -> Communication:

@@ -215,38 +215,59 @@ def _left_out(sections: Sequence[Section]) -> list[str]:
 def communication(study: Study, n: int, machine: Path | None, setting: Setting,
                   say: Callable[[str], None]) -> Communication:
     """Return the communication of ``n`` processes; see estimators.estimate."""
-    from p3s.predict.times import read_head
-
     found = _load(machine_path(study, machine))
     costs = networks(found)
     library = library_for(study, found, setting)
     say(f"{n} processes: reading the scaled trace")
     ready = prepare(study, n, library, setting, int(found.facts.get("cores") or 1),
                     queues=math.isfinite(costs[0].rate))
-    say(f"{n} processes: simulating")
-    variation = variation_of(study, ready.phases) if setting.vary else None
-    sums, notes = simulated(ready, costs, variation)
-    number = {phase: i for i, phase in enumerate(ready.phases)}
-    head = read_head(study.scaled_dir(n), n)
-    phases = tuple(int(phase["phase"]) for phase in head["phases"])
-    order = [number[phase] for phase in phases]
-    comm, waiting, transfer, software, low, high = (
-        part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S for part in sums)
     one_host = len(set((found.network or {}).get("hosts", ()))) == 1
     why = "the costs of messages were measured between two ranks of one host" if one_host else ""
     said = [f"costs of messages: {costs[0].source}", f"collectives as in {library}"]
     said += [f"the machine was disturbed when it was measured: {text}" for text in found.disturbed]
-    said += [] if variation is not None else ["computation does not vary"]
-    return Communication("machine", n, phases, comm, low, high, waiting, transfer, software, why,
-                         (*said, *ready.notes, *notes))
+    return replace(told("machine", study, ready, costs, setting, said, say), why_not=why)
+
+
+def told(name: str, study: Study, ready: Prepared, costs: tuple[Network, Network, Network],
+         setting: Setting, said: Sequence[str], say: Callable[[str], None]) -> Communication:
+    """Simulate what is prepared with costs of messages; return it as an estimator's result.
+
+    ``costs``: typical, least and largest; ``said``: notes that come first.
+    """
+    from p3s.predict.times import read_head
+
+    n = ready.trace.n
+    say(f"{n} processes: simulating")
+    variation = variation_of(study, ready.phases) if setting.vary else None
+    shared = variation is not None and shared_cores(study)
+    sums, notes = simulated(ready, costs, variation, even_low=shared)
+    number = {phase: i for i, phase in enumerate(ready.phases)}
+    phases = tuple(int(phase["phase"])
+                   for phase in read_head(study.scaled_dir(n), n)["phases"])
+    order = [number[phase] for phase in phases]
+    comm, waiting, transfer, software, low, high = (
+        part.reshape(n, len(ready.phases))[:, order] / _NS_PER_S for part in sums)
+    said = [*said, *(["computation does not vary"] if variation is None else []),
+            *(["how computation varies was measured while ranks shared cores: the low end takes "
+               "it to be even"] if shared else [])]
+    return Communication(name, n, phases, comm, low, high, waiting, transfer, software,
+                         notes=(*said, *ready.notes, *notes))
+
+
+def shared_cores(study: Study) -> bool:
+    """Tell whether there were more ranks than cores in runs whose computation tells its times."""
+    runs = study.timed_runs() or study.runs()
+    return any(run.info.get("oversubscribed") for run in runs)
 
 
 def simulated(ready: Prepared, costs: tuple[Network, Network, Network],
-              variation: Variation | None) -> tuple[list[Floats], list[str]]:
+              variation: Variation | None, *, even_low: bool = False
+              ) -> tuple[list[Floats], list[str]]:
     """Return time in calls, waiting, transfer, software, and both ends, per cell in ns.
 
     The ends are those of the simulation in which nothing varies, from its typical costs, added to
-    what the varied one says. The notes say what was changed, and which loops have not settled.
+    what the varied one says; with ``even_low`` the low end is that in which nothing varies where
+    that is less. The notes say what was changed, and which loops have not settled.
     """
     cells = ready.trace.n * len(ready.phases)
     total = np.zeros((PARTS + 2, cells))
@@ -261,7 +282,8 @@ def simulated(ready: Prepared, costs: tuple[Network, Network, Network],
         typical = even.sums if variation is None or not variation.varies \
             else _varied(ready, loop, costs[0], variation, even, overlap)
         total[:PARTS] += typical
-        total[PARTS] += np.maximum(typical[0] - np.maximum(even.sums[0] - plain[1].sums[0], 0), 0)
+        low = np.maximum(typical[0] - np.maximum(even.sums[0] - plain[1].sums[0], 0), 0)
+        total[PARTS] += np.minimum(low, plain[1].sums[0]) if even_low else low
         total[PARTS + 1] += typical[0] + np.maximum(plain[2].sums[0] - even.sums[0], 0)
         if not even.settled:
             notes.append(f"{loop.section.name}: turns still change by {100 * even.change:.2g} % "

@@ -14,7 +14,8 @@ class Setting:
     that of the traced runs. ``collectives``: algorithms instead of the library's, as in
     ``p3s replay --collectives``. ``ranks_per_node``: default the cores of the measured machine.
     ``mapping``, ``rank_file``: how ranks are dealt to nodes; ``topology``: file that tells how far
-    nodes are apart. ``vary``: computation varies as in the traced runs.
+    nodes are apart. ``vary``: computation varies as in the traced runs. ``network``: name of a
+    typical cluster, or a file (p3s.machine.cluster), that the estimator ``typical`` takes.
     """
 
     library: str = ""
@@ -24,3 +25,4 @@ class Setting:
     rank_file: Path | None = None
     topology: Path | None = None
     vary: bool = True
+    network: str = ""

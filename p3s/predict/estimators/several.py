@@ -35,7 +35,7 @@ _FAILED = 1
 
 
 def each(name: str, study: Study, counts: Sequence[int], *, machine: Path | None, jobs: int,
-         say: Say, setting: Setting) -> dict[int, Communication]:
+         say: Say, setting: Setting, done: Callable[[int], None]) -> dict[int, Communication]:
     """Return the estimate of every count; see estimators.estimate_many."""
     from p3s.predict.estimators import estimate
 
@@ -52,11 +52,13 @@ def each(name: str, study: Study, counts: Sequence[int], *, machine: Path | None
             processes = [(them, _started({**order, "counts": them})) for them in others]
             for n in [n for n in wanted if n == 1] + mine:
                 found[n] = estimate(name, study, n, machine=machine, say=say, setting=setting)
+                done(n)
             for them, process in processes:
                 for line in _ended(process, them).splitlines():
                     say(line)
-                found.update({n: from_bytes((Path(work) / f"{n}.npz").read_bytes())
-                              for n in them})
+                for n in them:
+                    found[n] = from_bytes((Path(work) / f"{n}.npz").read_bytes())
+                    done(n)
         finally:
             for _, process in processes:
                 if process.poll() is None:

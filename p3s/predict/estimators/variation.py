@@ -101,8 +101,9 @@ def _own(study: Study) -> float:
     """Return ``own_deviation`` of the largest traced run that is not too large; inf: none tells."""
     from p3s.trace import read_run
 
+    unused = study.left_out()
     runs = [run for run in (study.timed_runs() or study.runs())
-            if run.status == "complete" and run.np > 1]
+            if run.status == "complete" and run.np > 1 and run.np not in unused]
     sizes = {run.path: sum(file.stat().st_size for file in Path(run.path).iterdir()
                            if file.is_file()) for run in runs}
     small = [run for run in runs if sizes[run.path] <= _MOST_BYTES]

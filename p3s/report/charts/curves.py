@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 from p3s.report.charts.draw import Svg
 from p3s.report.charts.scales import Linear, Log, nice_top, spaced
-from p3s.report.points import Point, checked_rows, points_of
+from p3s.report.counts import interval_of
+from p3s.report.curve import edges_of, hatching
+from p3s.report.points import Point, base_of, checked_rows, points_of
 from p3s.report.regression import Regression
-from p3s.report.text import factor, interval, percent, seconds
+from p3s.report.text import factor, percent, seconds
 from p3s.report.values import amount, count, mapping
+from p3s.report.verdict import warning_of
+from p3s.words import processes
 
 WIDTH, HEIGHT = 560.0, 400.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 18.0, 14.0, 46.0
 
 Scale = Callable[[float], float]
+_SEE = "the table of process counts has the numbers"
+#: Characters in a line of what stands above a picture that is not to be trusted.
+_WARNING_WIDTH = 72
 
 
 def speedup_chart(prediction: Mapping[str, Any], beside: Regression | None = None) -> str:
@@ -25,8 +33,8 @@ def speedup_chart(prediction: Mapping[str, Any], beside: Regression | None = Non
     shown += [value for _, value in _mid(points, prediction, beside)]
     high = max(1.0, *shown) * 1.08
     low = max(min(1.0, *shown) / 1.12, high / 2.0**16)  # what is near zero must not flatten it
-    svg = Svg(WIDTH, HEIGHT, f"Speedup over the number of processes, relative to {points[0].n}; "
-                             "the table of process counts has the numbers")
+    svg = Svg(WIDTH, HEIGHT, f"Speedup over the number of processes, relative to "
+                             f"{_base(prediction)}; {_SEE}", above=_warning(prediction))
     x = Log(points[0].n, points[-1].n, LEFT + 12, WIDTH - RIGHT - 12)
     y = Log(low, high, HEIGHT - BOTTOM, TOP)
     _frame(svg, prediction, points, x, [(y(tick), f"{tick:,.3g}x") for tick in y.powers()])
@@ -42,7 +50,7 @@ def efficiency_chart(prediction: Mapping[str, Any], beside: Regression | None = 
     points = points_of(prediction)
     if len(points) < 2:
         return ""
-    base = points[0].n
+    base = _base(prediction)
 
     def efficiency(point: Point, value: float) -> float:
         return value * base / point.n
@@ -50,8 +58,8 @@ def efficiency_chart(prediction: Mapping[str, Any], beside: Regression | None = 
     shown = [efficiency(p, v) for p in points for v in (p.speedup, p.high, p.model)
              if v is not None]
     top = min(nice_top(max(1.0, *shown)), 4.0)
-    svg = Svg(WIDTH, HEIGHT, f"Efficiency over the number of processes, relative to {base}; "
-                             "the table of process counts has the numbers")
+    svg = Svg(WIDTH, HEIGHT, f"Efficiency over the number of processes, relative to {base}; {_SEE}",
+              above=_warning(prediction))
     x = Log(points[0].n, points[-1].n, LEFT + 12, WIDTH - RIGHT - 12)
     y = Linear(0.0, top, HEIGHT - BOTTOM, TOP)
     _frame(svg, prediction, points, x,
@@ -66,6 +74,16 @@ def efficiency_chart(prediction: Mapping[str, Any], beside: Regression | None = 
     return svg.markup()
 
 
+def _warning(prediction: Mapping[str, Any]) -> list[str]:
+    """Return the lines that say that a prediction is not to be trusted; none where it is."""
+    return wrap(warning_of(prediction), _WARNING_WIDTH)
+
+
+def _base(prediction: Mapping[str, Any]) -> int:
+    """Return the count that speedups relate to."""
+    return int(base_of(prediction, checked_rows(prediction))["n"])
+
+
 def _frame(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x: Scale,
            y_ticks: Sequence[tuple[float, str]]) -> None:
     """Draw what is behind the curve: what was traced, grid lines and their labels."""
@@ -74,7 +92,7 @@ def _frame(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x: 
     if traced and points[0].n <= max(traced) < points[-1].n:
         edge = x(max(traced))
         svg.rect(LEFT, TOP, edge - LEFT, bottom - TOP, "traced",
-                 f"traced, up to {max(traced)} processes")
+                 f"traced, up to {processes(max(traced))}")
         if edge - LEFT > 56:
             svg.text(edge - 6, TOP + 15, "traced", "note", "end")
         if WIDTH - RIGHT - edge > 90:
@@ -97,7 +115,7 @@ def _mid(points: Sequence[Point], prediction: Mapping[str, Any], beside: Regress
     """Return the speedups of a regression, within the counts of the curve."""
     if beside is None:
         return []
-    base = float(checked_rows(prediction)[0]["time_s"])
+    base = float(base_of(prediction, checked_rows(prediction))["time_s"])
     return [(n, base / mid) for n, mid in zip(beside.counts, beside.mid, strict=True)
             if points[0].n <= n <= points[-1].n and mid > 0]
 
@@ -108,7 +126,7 @@ def _regression(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point]
     middle = _mid(points, prediction, beside)
     if beside is None or len(middle) < 2:
         return
-    base = float(checked_rows(prediction)[0]["time_s"])
+    base = float(base_of(prediction, checked_rows(prediction))["time_s"])
     ends = [(n, base / high, base / low) for n, low, high in
             zip(beside.counts, beside.low, beside.high, strict=True) if low > 0]
     svg.polygon([*((x(n), y(n, top)) for n, _, top in ends),
@@ -127,7 +145,11 @@ def _series(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x:
         only = bounded[0]
         svg.line((x(only.n), y(value_of(only, only.low or 0.0))),
                  (x(only.n), y(value_of(only, only.high or 0.0))), "whisker")
-    svg.polyline([(x(p.n), y(value_of(p, p.speedup))) for p in points], "curve")
+    warning = warning_of(prediction)
+    if warning:
+        svg.path(hatching(edges_of(points, x, lambda p, value: y(value_of(p, value)))), "hatch")
+    svg.polyline([(x(p.n), y(value_of(p, p.speedup))) for p in points],
+                 "curve untrusted" if warning else "curve")
     best = count(mapping(prediction.get("recommended")).get("n"))
     for point in points:
         place = x(point.n), y(value_of(point, point.speedup))
@@ -171,8 +193,8 @@ def _hits(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x: S
 
 
 def _tip(point: Point, row: Mapping[str, Any]) -> list[str]:
-    ends = interval(amount(row.get("low_s")), amount(row.get("high_s")))
-    told = [f"{point.n:,} processes, {'measured' if point.measured else 'predicted'}",
+    ends = interval_of(row)
+    told = [f"{processes(point.n)}, {'measured' if point.measured else 'predicted'}",
             f"time {seconds(row['time_s'])}" + (f"  ({ends})" if " to " in ends else ""),
             f"speedup {factor(point.speedup)}", f"efficiency {percent(row['efficiency'])}"]
     if point.low is not None and point.high is not None and point.low != point.high:

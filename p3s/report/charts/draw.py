@@ -12,6 +12,8 @@ from html import escape
 Pairs = Sequence[tuple[float, float]]
 #: Widths of a letter at the size of labels, for boxes around texts.
 LETTER = 6.6
+#: Height of a line of a warning.
+LINE = 18.0
 
 
 def at(value: float) -> str:
@@ -21,12 +23,19 @@ def at(value: float) -> str:
 
 
 class Svg:
-    """An SVG picture that is written from back to front; ``label`` is what it shows."""
+    """An SVG picture that is written from back to front; ``label`` is what it shows.
 
-    def __init__(self, width: float, height: float, label: str, kind: str = "chart") -> None:
+    ``above``: lines of a warning that stand above the picture, which is as high as without.
+    """
+
+    def __init__(self, width: float, height: float, label: str, kind: str = "chart",
+                 above: Sequence[str] = ()) -> None:
         self.width, self.height = width, height
-        self.parts = [f'<svg class="{kind}" viewBox="0 0 {at(width)} {at(height)}" role="img" '
-                      f'aria-label="{escape(label)}">']
+        top = LINE * len(above)
+        self.parts = [f'<svg class="{kind}" viewBox="0 {at(-top)} {at(width)} {at(height + top)}" '
+                      f'role="img" aria-label="{escape(label)}">']
+        for k, line in enumerate(above):
+            self.text(4.0, LINE * (k + 0.75) - top, line, "warning")
 
     def markup(self) -> str:
         """Return the whole picture."""

@@ -8,6 +8,7 @@ from p3s.report.charts.draw import LETTER, Svg
 from p3s.report.charts.scales import Linear
 from p3s.report.sure import Estimate, IntervalPart, Residual, Shares, verdict_order
 from p3s.report.text import percent, seconds
+from p3s.words import processes
 
 WIDTH = 560.0
 LINE, TOP, BOTTOM, RIGHT = 30.0, 8.0, 34.0, 24.0
@@ -77,17 +78,17 @@ def residual_chart(residuals: Sequence[Residual]) -> str:
         kind = "measured" if each.representative else "model"
         svg.line((x(0.0), place), (x(by), place), "range other")
         svg.rect(x(by) - 4.5, place - 4.5, 9, 9, kind,
-                 f"{each.n:,} processes, {each.what}: {by:+.1f} % of the model")
+                 f"{processes(each.n)}, {each.what}: {by:+.1f} % of the model")
     return svg.markup()
 
 
 def shares_chart(shares: Shares) -> str:
-    """Return a bar of verdicts for each of events, bytes and work; empty where none are known."""
+    """Return a bar of verdicts for each of events and bytes; empty where none are known."""
     columns = {kind: values for kind, values in shares.columns.items() if sum(values) > 0}
     if not columns:
         return ""
     left = 64.0
-    svg = Svg(WIDTH, 10 + 30 * len(columns), "Share of each verdict, of events, bytes and work")
+    svg = Svg(WIDTH, 10 + 30 * len(columns), "Share of each verdict, of events and bytes")
     for line, (kind, values) in enumerate(columns.items()):
         top = 6.0 + 30 * line
         svg.text(left - 10, top + 15, kind, anchor="end")

@@ -6,6 +6,7 @@ from p3s.report.charts.draw import Svg
 from p3s.report.charts.scales import Log, log_ends, spaced
 from p3s.report.costs import KIND_NAMES, PhaseCurves
 from p3s.report.text import seconds
+from p3s.words import processes
 
 WIDTH, HEIGHT = 360.0, 210.0
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 10.0, 28.0
@@ -38,7 +39,7 @@ def phase_chart(curves: PhaseCurves) -> str:
         for n, value in zip(curves.counts, part, strict=True):
             if value is not None and value >= low:
                 svg.circle(x(n), y(value), 2.8, "dot",
-                           f"{n:,} processes, {KIND_NAMES[kind]}: {seconds(value)}")
+                           f"{processes(n)}, {KIND_NAMES[kind]}: {seconds(value)}")
         svg.end()
     return svg.markup()
 

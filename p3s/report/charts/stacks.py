@@ -9,6 +9,7 @@ from p3s.report.charts.draw import Svg
 from p3s.report.charts.scales import Linear, nice_top, spaced
 from p3s.report.costs import KIND_NAMES, KINDS, Stack, Stacks
 from p3s.report.text import percent, seconds
+from p3s.words import processes
 
 WIDTH, HEIGHT = 560.0, 330.0
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 10.0, 22.0, 46.0
@@ -70,7 +71,7 @@ def stack_chart(stacks: Stacks, measure: str, by_phase: bool) -> str:
         for kind, name, value in bar:
             upper = below + value * by
             svg.rect(centres[k] - width / 2, y(upper), width, y(below) - y(upper), f"bar {kind}",
-                     f"{row.n:,} processes, {name}: {_title(row, value, bar, measure)}")
+                     f"{processes(row.n)}, {name}: {_title(row, value, bar, measure)}")
             below = upper
         edge = y(below)
         if measure == "time" and row.low is not None and row.high is not None \

@@ -1,0 +1,139 @@
+"""What a prediction will need, looked at before anything is written or run."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from p3s.cli.common import check_template
+from p3s.cli.costs import AUTO, REPLAYED, Request, several_nodes
+from p3s.cli.runs import MIN_COUNTS, check_counts, program_of
+from p3s.errors import P3SError, UsageError
+from p3s.study import Study
+
+#: Free space below which nothing is begun: signatures, model and scaled traces of small programs.
+LEAST_FREE = 16 << 20
+#: Bytes of a row of a scaled trace; packed they are fewer.
+ROW_BYTES = 32
+#: Ranks whose rows are counted to tell how many all have.
+_SAMPLE = 64
+
+
+def check_request(root: Path, counts: Sequence[int], request: Request,
+                  machine: Path | None, base: Path | None) -> None:  # fmt: skip
+    """Raise where options name something that is not there or cannot be used.
+
+    ``machine``, ``base``: of the command line. A study need not be there yet.
+    """
+    from p3s.machine.cluster import cluster_of
+    from p3s.scale.write import MOST_RANKS
+    from replay.collectives.library import rules_of
+
+    if counts[-1] > MOST_RANKS:
+        raise UsageError(f"-n {counts[-1]}: more than {MOST_RANKS:,} processes cannot be predicted")
+    rules_of(request.settings.collectives)
+    if request.network:
+        from p3s.cli.costs import measured_file
+
+        if measured_file(request.network) is None:
+            cluster_of(request.network)
+    _check_machines(Study(root), machine, base)
+    _check_estimator(Study(root), counts, request, machine)
+    check_room(root, LEAST_FREE)
+
+
+def _check_machines(study: Study, machine: Path | None, base: Path | None) -> None:
+    """Raise P3SError where a machine file that is named is not there, or that of the runs."""
+    from p3s.machine.elsewhere import base_path
+    from p3s.machine.machinefile import Machine
+
+    if machine is not None:
+        Machine.load(machine)
+        Machine.load(base_path(study, base))
+
+
+def _check_estimator(study: Study, counts: Sequence[int], request: Request,
+                     machine: Path | None) -> None:  # fmt: skip
+    """Raise P3SError where an estimator lacks what it rests on, or nothing can be launched."""
+    from p3s.machine.machinefile import NAME
+    from p3s.predict.estimators import lacking
+
+    name = request.estimator
+    if name in ("machine", "simgrid"):
+        why = lacking(name, study, machine or study.root / NAME)
+        if why:
+            raise P3SError(f"estimator {name}: {why}")
+    replays = name in REPLAYED or (name == AUTO and not request.network and not request.no_replay
+                                   and several_nodes(request.settings))  # fmt: skip
+    if replays and any(not study.replay_path(n).exists() for n in counts if n > 1):
+        _check_launch(request)
+
+
+def _check_launch(request: Request) -> None:
+    """Raise P3SError where no replay can be launched."""
+    from replay.launch.launcher import find_mpi
+
+    try:
+        find_mpi(request.settings.launcher)
+    except P3SError as err:
+        raise P3SError(f"nothing can be replayed here: {err}; --network predicts for a typical "
+                       "network without a replay (p3s machine list)") from err
+
+
+def check_launcher(root: Path, words: Sequence[str], counts: Sequence[int]) -> None:
+    """Raise where a program cannot be traced at ``counts`` into the study at ``root``."""
+    check_template(words)
+    existing = Study.find(root)
+    check_counts(existing, [n for n in counts if existing is None or n not in existing.counts()])
+    program_of(words, counts[0] if counts else 1)
+
+
+def check_study(study: Study) -> None:
+    """Raise P3SError where a study holds too few process counts to be modelled."""
+    from p3s.family import sources
+
+    there = sorted({*study.counts(), *study.signature_counts()})
+    if len(there) < MIN_COUNTS and not study.model_path.exists() and not sources(study):
+        raise P3SError(
+            f"{study.root}: holds {len(there)} process counts, the model needs {MIN_COUNTS}; add "
+            f"some: p3s characterize -n ... -o {shlex.quote(str(study.root))} -- LAUNCHER"
+        )
+
+
+def check_room(root: Path, needed: int, what: str = "a study") -> None:
+    """Raise P3SError where a directory cannot be written or has no room."""
+    place = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise P3SError(f"{root}: {place} cannot be written; name another study directory")
+    free = shutil.disk_usage(place).free
+    if free < needed:
+        raise P3SError(f"{root}: {_size(free)} are free, {what} needs {_size(needed)}; make room, "
+                       "or name a directory on another disk")
+
+
+def check_scaled_room(study: Study, counts: Sequence[int]) -> None:
+    """Raise P3SError where the scaled traces of ``counts`` do not fit on the disk."""
+    needed = sum(scaled_bytes(study, n) for n in counts)
+    named = ", ".join(map(str, counts))
+    check_room(study.root, max(needed, 1), f"the scaled trace of {named} processes")
+
+
+def scaled_bytes(study: Study, n: int) -> int:
+    """Return how large the scaled trace of ``n`` processes becomes at most, from some ranks."""
+    import numpy as np
+
+    from p3s.model.evaluate import Evaluator
+    from p3s.model.stage import load
+
+    some = np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.int64))
+    rows = len(Evaluator(load(study.root), n).rows(some).rank)
+    return int(rows / len(some) * n * ROW_BYTES)
+
+
+def _size(nbytes: float) -> str:
+    from p3s.machine.show import size_text
+
+    return size_text(nbytes)

@@ -1,0 +1,196 @@
+"""Clusters by published figures (p3s.cluster): the files of this package, and files like them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from p3s.artefacts import read_json
+from p3s.errors import Damaged, UsageError
+from p3s.schemas import first_problem, load_schema
+
+CLUSTER_SCHEMA = "p3s.cluster"
+CLUSTER_VERSION = 1
+#: The network that is taken where none is named: what most clusters of a computing centre have.
+DEFAULT = "infiniband-hdr"
+#: The usual value, and the faster and the slower end of what was found.
+ENDS = ("typical", "low", "high")
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What messages cost by bytes, in ns; by end (``ENDS``).
+
+    ``one_way``: a value for each of ``nbytes``; ``call``: for each of ``call_bytes``, what a send
+    takes for itself, or a receive of what is there; ``gap``: how long a message keeps a node's
+    link at least.
+    """
+
+    eager_bytes: float
+    nbytes: tuple[float, ...]
+    one_way: Mapping[str, tuple[float, ...]]
+    call_bytes: tuple[float, ...]
+    call: Mapping[str, tuple[float, ...]]
+    gap: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Level:
+    """Groups of ``nodes`` nodes (None: all) that are at most ``switches`` switches apart.
+
+    ``extra``: ns beside what a message takes below one switch; ``uplink``: share of the rate of its
+    nodes' links that leaves a group at most; by end.
+    """
+
+    nodes: int | None
+    switches: int
+    extra: Mapping[str, float]
+    uplink: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster: ``link`` in ns per byte, ``post`` in ns, ``background`` as in Network, by end.
+
+    ``data``: the file's content; ``typical``: it is one of this package.
+    """
+
+    name: str
+    label: str
+    text: str
+    cores_per_node: int
+    levels: tuple[Level, ...]
+    between: Messages
+    inside: Messages
+    link: Mapping[str, float]
+    post: Mapping[str, float]
+    background: Mapping[str, bool]
+    data: Mapping[str, Any]
+    typical: bool = False
+
+    @classmethod
+    def load(cls, path: Path) -> Cluster:
+        """Read a file; P3SError, one line, when it is absent, damaged or another thing."""
+        return cls.from_json(read_json(path, CLUSTER_SCHEMA, CLUSTER_VERSION), str(path))
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], where: str, typical: bool = False) -> Cluster:
+        """Return the cluster of a file's content; Damaged names what is wrong with it."""
+        wrong = first_problem(data, load_schema("cluster-1")) or _disorder(data)
+        if wrong:
+            raise Damaged(f"{where}: {wrong}; docs/formats.md describes the file")
+        levels = tuple(Level(level["nodes"], level["switches"], level["extra_ns"],
+                             level["uplink_share"]) for level in data["levels"])
+        return cls(data["name"], data["label"], data["text"], data["cores_per_node"], levels,
+                   _messages(data["between"]), _messages(data["inside"]),
+                   data["link_ns_per_byte"], data["post_ns"], data["background"], data, typical)
+
+    def about(self) -> dict[str, str]:
+        """Return what a prediction says of the network it is for."""
+        return {"name": self.name, "label": self.label,
+                "source": "typical" if self.typical else "file"}
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of the clusters of this package."""
+    files = resources.files("p3s.machine.networks").iterdir()
+    return tuple(sorted(file.name.removesuffix(".json") for file in files
+                        if file.name.endswith(".json")))
+
+
+def typical(name: str) -> Cluster:
+    """Return a cluster of this package."""
+    import json
+
+    text = (resources.files("p3s.machine.networks") / f"{name}.json").read_text(encoding="utf-8")
+    return Cluster.from_json(json.loads(text), name, typical=True)
+
+
+def cluster_of(name: str) -> Cluster:
+    """Return the cluster that a user names: one of this package ("": the usual one), or a file.
+
+    Raises UsageError where it is neither, P3SError where the file is damaged.
+    """
+    if (name or DEFAULT) in names():
+        return typical(name or DEFAULT)
+    if Path(name).is_file():
+        return Cluster.load(Path(name))
+    raise UsageError(f"--network {name}: neither a file nor one of {', '.join(names())}")
+
+
+def _messages(data: Mapping[str, Any]) -> Messages:
+    call = data["call_ns"]
+    return Messages(
+        float(data["eager_bytes"]), tuple(map(float, data["bytes"])), _columns(data["one_way_ns"]),
+        tuple(map(float, call["bytes"])), _columns(call),
+        data.get("message_gap_ns") or dict.fromkeys(ENDS, 0.0))
+
+
+def _columns(data: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
+    return {end: tuple(map(float, data[end])) for end in ENDS}
+
+
+def _disorder(data: Mapping[str, Any]) -> str:
+    """Return what in a file contradicts itself, "" when nothing does."""
+    for part in ("between", "inside"):
+        messages = data[part]
+        for table, nbytes in ((messages["one_way_ns"], messages["bytes"]),
+                              (messages["call_ns"], messages["call_ns"]["bytes"])):
+            wrong = _wrong_table(table, nbytes)
+            if wrong:
+                return f"{part}: {wrong}"
+        if any(b < a for end in ENDS for a, b in _pairs(messages["one_way_ns"][end])):
+            return f"{part}.one_way_ns: a larger message takes less time"
+    if data["link_ns_per_byte"]["low"] <= 0:
+        return "link_ns_per_byte is 0"
+    return _wrong_levels(data["levels"]) or _wrong_ends(data)
+
+
+def _wrong_table(table: Mapping[str, Any], nbytes: list[float]) -> str:
+    """Return what is wrong with a table by bytes and end."""
+    if any(b <= a for a, b in _pairs(nbytes)):
+        return "bytes do not ascend"
+    if any(len(table[end]) != len(nbytes) for end in ENDS):
+        return f"a column has not {len(nbytes)} values, one for each of bytes"
+    if any(not low <= usual <= high for usual, low, high in zip(*map(table.get, ENDS),
+                                                                strict=True)):
+        return "a typical value is not between low and high"
+    return ""
+
+
+def _wrong_levels(levels: list[Mapping[str, Any]]) -> str:
+    """Return what is wrong with the groups of nodes."""
+    sizes = [level["nodes"] for level in levels]
+    if None in sizes[:-1] or sizes[-1] is not None:
+        return "levels: the last one, and no other, has all nodes (null)"
+    if any(b <= a or b % a for a, b in _pairs(sizes[:-1])):
+        return "levels: a group is not made of whole smaller ones"
+    if any(b <= a for a, b in _pairs([level["switches"] for level in levels])):
+        return "levels: switches do not ascend"
+    if any(level["uplink_share"]["high"] <= 0 for level in levels):
+        return "levels: nothing leaves a group (uplink_share 0)"
+    return ""
+
+
+def _wrong_ends(data: Mapping[str, Any]) -> str:
+    """Return which range has its typical value outside of its ends."""
+    ranges = {"link_ns_per_byte": data["link_ns_per_byte"], "post_ns": data["post_ns"]}
+    for number, level in enumerate(data["levels"]):
+        ranges[f"levels[{number}].extra_ns"] = level["extra_ns"]
+        share = level["uplink_share"]  # more is faster
+        ranges[f"levels[{number}].uplink_share"] = {end: -share[end] for end in ENDS}
+    for name, value in ranges.items():
+        if not value["low"] <= value["typical"] <= value["high"]:
+            return f"{name}: typical is not between low and high"
+    return ""
+
+
+def _pairs(values: list[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(values, values[1:], strict=False))
+
+

@@ -1,0 +1,158 @@
+"""How often ranks run through each segment, the calls that they do not make included.
+
+Which segments a rank runs through follows from the calls it makes. Where traced ranks made the same
+calls before a place, the segments are theirs. Where none did, the nearest ones tell; a call that
+these made and the rank does not (its partner is MPI_PROC_NULL there, its loop is gone, no rule says
+whose it is) is run through all the same: what is computed before it goes to the next call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p3s.laws.expr import evaluate_int
+from p3s.model.grid.guards import GridAt, eval_guard
+
+Place = Mapping[str, Any]
+Env = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Flows:
+    """Segments of some ranks.
+
+    counts: per place (segments, ranks), how often each segment occurs. calls: (places, ranks), how
+    often a place is run through. into: (places, ranks), the place whose calls the computation comes
+    before: the place itself where the rank makes the call, -1 of a rank without calls.
+    """
+
+    counts: Sequence[np.ndarray]
+    calls: np.ndarray
+    into: np.ndarray
+
+
+def flows_of(places: Sequence[Place], before: Sequence[Sequence[int]], calls: np.ndarray,
+             usual: np.ndarray, open_: np.ndarray, grid: GridAt, env: Env) -> Flows:
+    """Return the segments of the ranks in ``env``.
+
+    before: per place the numbers of the places that its segments start at, -1 for the start of the
+    run. calls: (places, ranks), calls with a rule. usual: (places, 2), calls that a rank makes at
+    this count if it makes any, and the mean over all ranks. open_: whether a place has calls
+    without a rule: ranks then make the mean, if not more.
+    """
+    made = calls > 0
+    own = np.where(open_[:, None], np.maximum(calls, usual[:, 1:]), calls).astype(float)
+    real = own.copy()
+    counts = [np.zeros((len(b), own.shape[1])) for b in before]
+    done = np.zeros(own.shape, dtype=bool)
+    while (rows := np.flatnonzero(((own > 0) & ~done).any(axis=1))).size:
+        for k in rows.tolist():
+            ranks = np.flatnonzero((own[k] > 0) & ~done[k])
+            done[k, ranks] = True
+            found = _segments(places[k], before[k], real[:, ranks], own[k, ranks], usual,
+                              grid, {name: v[ranks] for name, v in env.items()})
+            counts[k][:, ranks] = found
+            for s, a in enumerate(before[k]):
+                if a >= 0:  # run through, though not called
+                    through = ranks[(found[s] > 0) & (own[a, ranks] == 0)]
+                    own[a, through] = np.maximum(usual[a, 0], counts[k][s, through])
+    end = next((k for k, p in enumerate(places) if p["place"][1] == "MPI_Finalize"), -1)
+    return Flows(counts, own, _into(before, counts, made, end))
+
+
+def _segments(place: Place, before: Sequence[int], calls: np.ndarray, own: np.ndarray,
+              usual: np.ndarray, grid: GridAt, env: Env) -> np.ndarray:
+    """Return how often each segment before a place occurs, (segments, ranks).
+
+    calls: (places, ranks) of the ranks in ``env``; own: of the place.
+    """
+    cases = place["cases"]
+    starts = np.stack([calls[a] if a >= 0 else np.ones(len(own)) for a in before])
+    case_of, known = _case_of(cases, starts.T > 0, grid, env["r"])
+    if not known.all():  # calls that the nearest ranks made are run through
+        like = np.array([case["present"] for case in cases], dtype=bool)[case_of].T
+        through = np.array([usual[a, 0] if a >= 0 else 1.0 for a in before])[:, None]
+        starts = np.where(like & (starts == 0) & ~known, through, starts)
+    out = np.zeros(starts.shape)
+    for c in np.unique(case_of):
+        mine = np.flatnonzero(case_of == c)
+        out[:, mine] = _of_case(cases[c]["counts"], starts[:, mine], own[mine],
+                                {name: v[mine] for name, v in env.items()})
+    return out
+
+
+def _of_case(laws: Sequence[Mapping[str, Any]], starts: np.ndarray, own: np.ndarray, env: Env
+             ) -> np.ndarray:
+    """Return how often segments occur by the laws of one case, never more than calls in all."""
+    out = np.zeros(starts.shape)
+    main = 0
+    for k, law in enumerate(laws):
+        if "rest" in law:
+            main = k
+        elif "const" in law:
+            out[k] = law["const"]
+        elif "as" in law:
+            out[k] = starts[law["as"]]
+        elif "expr" in law:
+            out[k] = evaluate_int(law["expr"], env)
+        else:
+            out[k] = law["share"] * own
+    others = out.sum(axis=0)
+    out /= np.maximum(others / own, 1.0)
+    out[main] = np.maximum(own - others, 0.0)
+    return out
+
+
+def _case_of(cases: Sequence[Mapping[str, Any]], there: np.ndarray, grid: GridAt,
+             ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the case of every rank, and whether traced ranks made just its calls.
+
+    there: (ranks, calls before the place), whether a rank makes them. Others are taken to be like
+    the nearest; of cases with the same calls the first whose guard holds is taken.
+    """
+    known = np.array([case["present"] for case in cases], dtype=np.int64).reshape(len(cases), -1)
+    kinds, where = np.unique(there.astype(np.int64), axis=0, return_inverse=True)
+    apart = np.abs(kinds[:, None, :] - known[None, :, :]).sum(axis=2)
+    out = apart.argmin(axis=1)[where.ravel()]
+    for first in np.unique(out):
+        left = out == first
+        for c in np.flatnonzero(np.all(known == known[first], axis=1)).tolist():
+            guard = cases[c]["guard"]
+            holds = left if guard is None else left & eval_guard(guard, grid)[ranks]
+            out[holds] = c
+            left &= ~holds
+    return out, (apart.min(axis=1) == 0)[where.ravel()]
+
+
+def _into(before: Sequence[Sequence[int]], counts: Sequence[np.ndarray], made: np.ndarray,
+          end: int) -> np.ndarray:
+    """Return the place before whose calls the computation of each place is done.
+
+    Of a place that is only run through it is the next one that the rank calls, that which it comes
+    to most often; where none is known, the end of the run.
+    """
+    places, ranks = made.shape
+    if not places:
+        return np.zeros(made.shape, dtype=np.int64)
+    into = np.where(made, np.arange(places)[:, None], -1)
+    after: dict[int, list[tuple[int, np.ndarray]]] = {}
+    for k, starts in enumerate(before):
+        for s, a in enumerate(starts):
+            if a >= 0 and a != k and (counts[k][s][~made[a]] > 0).any():
+                after.setdefault(a, []).append((k, counts[k][s]))
+    for _ in range(places):
+        found = into.copy()
+        for a, following in after.items():
+            most = np.zeros(ranks)
+            for k, count in following:
+                better = (into[a] < 0) & (into[k] >= 0) & (count > most)
+                found[a, better], most[better] = into[k, better], count[better]
+        if np.array_equal(found, into):
+            break
+        into = found
+    called = np.where(made[end], end % places, made.argmax(axis=0))
+    return np.where((into < 0) & made.any(axis=0), called, into)

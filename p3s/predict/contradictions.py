@@ -1,0 +1,90 @@
+"""A single traced count whose run contradicts those of the others, as a disturbed run does.
+
+Each count is left out in turn and compared with the law of the others. Two things are looked at:
+the computation of all ranks together, and run times beside those of the model. Disturbances only
+make a run slower, so only what takes longer is named; repeats that agree are believed; and the
+largest count is never named: what begins there may go on.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+from p3s.predict.measured import Measured
+
+#: How many times as long a contradicting run takes at least: against the law of three counts or
+#: more, and against two counts that agree.
+LEAST, LEAST_OF_TWO = 1.25, 1.5
+#: By how many of the others' own deviations it is off at least.
+DEVIATIONS = 4.0
+#: Relative error that every run has.
+ERROR = 0.03
+#: Ratio of the slowest to the fastest repeat up to which repeats agree.
+AGREE = 1.1
+
+
+def contradictions(
+    runs: Mapping[int, Measured], model_s: Mapping[int, float]
+) -> dict[int, tuple[str, float]]:
+    """Return the count that contradicts the others, if one does: what is off, and how much.
+
+    ``model_s``: the model's run time in s by count. The ratio is that to the law of the others.
+    """
+    found = []
+    work = {n: math.log(statistics.median(run.totals_s)) for n, run in runs.items()
+            if run.totals_s and all(total > 0 for total in run.totals_s)}  # fmt: skip
+    for n, ratio, by in _odd(work, sloped=True):
+        if not _agree(runs[n].totals_s):
+            found.append((by, n, ("computation", ratio)))
+    times = {n: math.log(run.wall_s / model_s[n]) for n, run in runs.items()
+             if run.representative and run.wall_s > 0 and model_s.get(n, 0.0) > 0}  # fmt: skip
+    for n, ratio, by in _odd(times, sloped=False):
+        if not (len(runs[n].totals_s) > 1 and _agree((runs[n].wall_s, runs[n].wall_max_s))):
+            found.append((by, n, ("run time", ratio)))
+    if not found:
+        return {}
+    _, n, what = max(found)
+    return {n: what}
+
+
+def _agree(repeats: Sequence[float]) -> bool:
+    return len(repeats) > 1 and max(repeats) <= AGREE * min(repeats)
+
+
+def _odd(logs: Mapping[int, float], *, sloped: bool) -> list[tuple[int, float, float]]:
+    """Return counts that take longer than the others say: ratio, and by how many deviations.
+
+    ``logs``: logarithm of a value that is about constant, or (``sloped``) a power of the count.
+    """
+    found = []
+    counts = sorted(logs)
+    for n in counts[:-1]:
+        others = [m for m in counts if m != n]
+        if len(others) < 2:
+            continue
+        line = sloped and len(others) > 2
+        expected, deviation = _expected(others, [logs[m] for m in others], n, line)
+        off = logs[n] - expected
+        least = LEAST if len(others) > 2 else LEAST_OF_TWO
+        if off > math.log(least) and off > DEVIATIONS * deviation:
+            found.append((n, math.exp(off), off / deviation))
+    return found
+
+
+def _expected(
+    counts: Sequence[int], logs: Sequence[float], n: int, line: bool
+) -> tuple[float, float]:
+    """Return what other counts say of one, and the standard deviation of its difference to that."""
+    import numpy as np
+
+    x = np.log(np.array(counts, dtype=float))
+    columns = [np.ones_like(x), x] if line else [np.ones_like(x)]
+    at = np.array([1.0, math.log(n)] if line else [1.0])
+    design = np.stack(columns, axis=1)
+    inverse = np.linalg.inv(design.T @ design)
+    law = inverse @ design.T @ np.array(logs)
+    left = np.array(logs) - design @ law
+    variance = float(left @ left) / (len(counts) - len(columns)) + ERROR**2
+    return float(at @ law), math.sqrt(variance * (1.0 + float(at @ inverse @ at)))

@@ -1,0 +1,47 @@
+"""Which network the times of an estimator are for, as prediction.json names it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from p3s.predict.estimated import TYPICAL
+from p3s.predict.estimators.settings import Setting
+
+if TYPE_CHECKING:
+    from p3s.study import Study
+
+
+def network_of(study: Study, name: str, counts: Sequence[int], *, machine: Path | None,
+               setting: Setting | None) -> dict[str, str] | None:
+    """Return ``name``, ``label`` and ``source`` of the network behind an estimator.
+
+    ``source``: typical (published figures), file (one like it that the user wrote), measured
+    (between two hosts, or by a replay), or one machine. None where nothing is known.
+    """
+    if name == TYPICAL:
+        from p3s.machine.cluster import cluster_of
+
+        return cluster_of((setting or Setting()).network).about()
+    if name in ("machine", "simgrid"):
+        from p3s.machine.machinefile import Machine
+        from p3s.predict.estimators.machine import machine_path
+
+        found = Machine.load(machine_path(study, machine))
+        hosts = [str(host) for host in (found.network or {}).get("hosts", ())]
+        return _of_hosts(found.name, hosts)
+    replayed = [n for n in counts if n > 1 and study.replay_path(n).exists()]
+    if not replayed:
+        return None
+    nodes = [str(node) for node in study.replay(max(replayed)).get("nodes", ()) if node]
+    return _of_hosts("replay", nodes)
+
+
+def _of_hosts(name: str, hosts: Sequence[str]) -> dict[str, str] | None:
+    """Return the network between hosts: none where they are one machine."""
+    different = list(dict.fromkeys(hosts))
+    if not different:
+        return None
+    return {"name": name, "label": ", ".join(different),
+            "source": "measured" if len(different) > 1 else "one machine"}

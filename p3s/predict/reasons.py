@@ -1,0 +1,87 @@
+"""Why a prediction is not to be trusted, or what to mind of it: each reason has a code.
+
+Exit codes and gates follow from codes; texts are for people and are read by nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from p3s.words import joined
+
+#: What a code means, in words that may follow "there is no trustworthy prediction:".
+CODES: dict[str, str] = {
+    "not-representative": "communication was not measured as in a run",
+    "model-off": "the model is far off at a traced count",
+    "superlinear": "an efficiency is above what can be believed",
+    "wide": "the interval is too wide to say anything",
+    "holdout-missed": "the model missed messages or weights where it was checked",
+    "holdout-work": "computation was far off where the model was checked",
+    "not-held-out": "the model could not be checked",
+    "validate-work": "computation was far off in a validation",
+    "left-out": "too much of the program is not modelled",
+    "no-rule": "too much of the program follows no rule",
+    "extrapolated": "the largest count is too far from the traced ones",
+    "outside": "each process computes far less, or more, than was measured",
+    "contradicts": "a traced run contradicts the others",
+    "no-trend": "computation shows no clear trend",
+    "shared-cores": "traced ranks shared cores",
+    "off-core": "traced ranks computed without a core",
+}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One thing that is wrong with a prediction, or to be minded.
+
+    code: one of CODES; text: what is wrong, with its figures; advice: what to do about it, or "";
+    untrustworthy: whether the prediction is not to be trusted because of it. Both texts are
+    clauses, without a capital and a full stop.
+    """
+
+    code: str
+    text: str
+    advice: str = ""
+    untrustworthy: bool = True
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong and what to do about it, as one clause."""
+        return f"{self.text}; {self.advice}" if self.advice else self.text
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the reason as prediction.json has it."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Reason:
+        """Return the reason from :meth:`to_json` data, which a schema has checked."""
+        return Reason(str(data["code"]), str(data["text"]), str(data["advice"]),
+                      bool(data["untrustworthy"]))  # fmt: skip
+
+
+_KEYS = {each.name for each in fields(Reason)}
+
+
+def reasons_in(data: Mapping[str, Any], of: str = "") -> list[Reason]:
+    """Return the reasons of a prediction's data; their texts begin with ``of`` where it is given.
+
+    Entries that are none are left out: reports show predictions that are not complete.
+    """
+    found = data.get("reasons")
+    told = [Reason.from_json(each) for each in (found if isinstance(found, list) else ())
+            if isinstance(each, Mapping) and set(each) >= _KEYS]
+    return [replace(each, text=f"{of}: {each.text}") for each in told] if of else told
+
+
+def untrusted(reasons: Iterable[Reason], allowed: Collection[str] = ()) -> list[Reason]:
+    """Return the reasons that make a prediction untrustworthy, but for codes that are allowed."""
+    return [each for each in reasons if each.untrustworthy and each.code not in allowed]
+
+
+def in_short(reasons: Sequence[Reason]) -> str:
+    """Return what is wrong in a few words, each code once; "" where nothing is."""
+    words = dict.fromkeys(CODES.get(each.code, "another reason") for each in reasons)
+    return joined(words, ", and" if len(words) > 1 else "").replace(" , and", ", and")

@@ -1,0 +1,108 @@
+"""What a failed run has written: the program's last words, the launcher's reason, a crash."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_TAIL_BYTES = 65536
+_SHOWN = 240
+OUTPUTS = ("stderr.txt", "stdout.txt")
+
+
+@dataclass(frozen=True)
+class Words:
+    """What somebody wrote, as one line, and the name of the file with all of it."""
+
+    text: str = ""
+    file: str = ""
+
+
+def tail(path: Path) -> str:
+    """Return the end of a text file, printable; empty where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - _TAIL_BYTES))
+            text = file.read().decode("utf-8", "replace")
+            return "".join(c for c in text if c.isprintable() or c in "\n\t")
+    except OSError:
+        return ""
+
+
+# What the launchers say when a rank fails; the rest of the output is the program's.
+_BLOCKS = re.compile(r"^(-{20,})$(?P<text>.*?)^\1$|^(={20,})$.*?^\3$", re.MULTILINE | re.DOTALL)
+_LAUNCHER_TALK = re.compile(
+    r"^\s*$|^-{20,}|^={20,}|^YOUR APPLICATION TERMINATED|^This typically refers to a problem"
+    r"|^Please see the FAQ page|^Primary job +terminated|^a non-zero exit code|^\[[^\]]*:\d+\]"
+    r"|^\[(?:mpiexec|proxy)|^Abort\(\d+\) on node|^application called MPI_Abort|^p3s: "
+    r"|^srun: |^slurmstepd[-\w.]*: |^prterun|^\*\*\* ",
+)
+# What libraries print of a crash (a line with an address is of a stack); the signal says it all.
+_CRASH_TALK = re.compile(
+    r"\b0x[0-9a-fA-F]{6,}|^=+ backtrace|Backtrace for this error|^Error termination\. Backtrace"
+    r"|^Program received signal SIG|^#\d+ |^\s+at \S+:\d+$|^Signal(?: code)?: "
+    r"|^Failing at address: ",
+)
+_CRASH = re.compile(
+    r"^\[[^\]]*\] Caught signal (\d+) \(|^\[[^\]]*\] Signal: [^(\n]*\((\d+)\)$", re.MULTILINE
+)
+# Of an Open MPI help text: how a rank ended, which is told from it elsewhere.
+_ABOUT_A_RANK = re.compile(
+    r"Primary job +terminated|noticed that process rank|with non-zero status|MPI_ABORT was invoked"
+    r"|exiting improperly|terminated by signal"
+)
+_SRUN_ERROR = re.compile(r"^srun: (?:error|fatal): (?!\S+: task )", re.MULTILINE)
+_HYDRA_ERROR = re.compile(r"^\[(?:mpiexec|proxy[:\d]*)@[^\]]*\] (.*)$", re.MULTILINE)
+
+
+def program_said(run_dir: Path) -> Words:
+    """Return the last line the program itself wrote, stderr first."""
+    for name in OUTPUTS:
+        text = _BLOCKS.sub("", tail(run_dir / name))
+        lines = [line.strip() for line in text.splitlines()
+                 if not _LAUNCHER_TALK.search(line) and not _CRASH_TALK.search(line)]
+        if lines:
+            return Words(lines[-1][:200], name)
+    return Words()
+
+
+def launcher_said(run_dir: Path, launcher: str) -> Words:
+    """Return what the launcher gives as the reason why it started nothing, or MPI did not."""
+    for name in OUTPUTS:
+        text = tail(run_dir / name)
+        found = [match.start() for match in _SRUN_ERROR.finditer(text)]
+        if found:
+            return Words(text[found[-1] :].partition("\n")[0].strip()[:200], name)
+        blocks = [match["text"] for match in _BLOCKS.finditer(text) if match["text"]]
+        blocks = [block for block in blocks if not _ABOUT_A_RANK.search(block)]
+        if blocks:
+            return Words(f"{launcher}: {_shortened(blocks[0]).rstrip('.')}", name)
+    return Words()
+
+
+def launcher_error(run_dir: Path, launcher: str) -> Words:
+    """Return the first line that MPICH's launcher wrote; after a crash it tells little."""
+    for name in OUTPUTS:
+        if match := _HYDRA_ERROR.search(tail(run_dir / name)):
+            return Words(f"{launcher}: {match[1].strip()[:_SHOWN]}", name)
+    return Words()
+
+
+def crash_signal(run_dir: Path) -> int:
+    """Return the signal that a library has caught and reported, 0 where none has."""
+    for name in OUTPUTS:
+        if match := _CRASH.search(tail(run_dir / name)):
+            return int(match[1] or match[2])
+    return 0
+
+
+def _shortened(block: str) -> str:
+    """Return a text of paragraphs as one line: of a long one the first sentence and the end."""
+    parts = [" ".join(part.split()) for part in re.split(r"\n\s*\n", block.strip())]
+    whole = " ".join(parts)
+    if len(whole) <= _SHOWN:
+        return whole
+    first = re.match(r".*?[.:](?= |$)", whole)
+    return f"{first[0] if first else parts[0]} ... {parts[-1]}"[: 2 * _SHOWN]

@@ -1,0 +1,288 @@
+"""What makes a prediction untrustworthy, each from the figures that it follows from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from handmade import phase, put_replay, put_scaled
+from test_predict import REPLAYED, codes, times_at
+
+from p3s.errors import P3SError
+from p3s.predict import compose, predict
+from p3s.predict.contradictions import contradictions
+from p3s.predict.doubts import missed, of_validation
+from p3s.predict.measured import Measured
+from p3s.predict.reasons import CODES, Reason, in_short, reasons_in, untrusted
+from p3s.predict.saved import Prediction
+from p3s.predict.times import PhaseTimes
+from p3s.scores import work_off
+from p3s.study import Study, write_json
+from p3s.words import joined, plural, processes
+
+Json = dict[str, Any]
+
+
+def texts(result: Json, code: str) -> list[str]:
+    """Return the sentences of a code, what to do included."""
+    return [each.sentence for each in reasons_in(result) if each.code == code]
+
+
+def halving(*counts: int, seconds: float = 64.0) -> dict[int, PhaseTimes]:
+    return {n: times_at(n, seconds / n) for n in counts}
+
+
+def run_of(n: int, total: float, *, wall: float | None = None, repeats: int = 1) -> Measured:
+    """Return a run whose ranks together compute ``total`` seconds, all alike."""
+    wall = total / n if wall is None else wall
+    return Measured(n, wall, wall, total / n, False, 0.0, (total,) * repeats)
+
+
+# ---- the reasons themselves ------------------------------------------------------------------
+def test_every_reason_has_a_code_that_is_known_and_says_what_to_do() -> None:
+    """All that can be wrong at once; what a file holds is what was made."""
+    times = {n: replace(times_at(n, 1.0 / n**2, 3.0), why_not="all nodes are one machine")
+             for n in (2, 4, 400)}  # fmt: skip
+    held = {"n": 4, "possible": True, "p2p_triples": {"true": 9, "predicted": 9, "equal": 0},
+            "work": {"each": [{"share": 1.0, "error": 0.4}], "total_error": 0.4}}  # fmt: skip
+    for each in times.values():
+        each.head.update(not_modelled=[{"op": "MPI_Put", "share_of_time": 0.3}],
+                         share={"unknown": {"events": 1}})  # fmt: skip
+        each.phases[0].update(outside=99.0, below=True)
+    validation = {"n": 8, "counts": [2, 4], "unmodelled": {"share_of_time": 0.2},
+                  "work": {"each": [{"share": 0.5, "error": -1.0}, {"share": 0.5, "error": 0.0}]}}
+    result = compose(times, {2: run_of(2, 1.0)}, {}, [2, 4], holdout=held,
+                     validations=[validation])  # fmt: skip
+    found = set(codes(result))
+    assert found == {"not-representative", "model-off", "superlinear", "wide", "holdout-missed",
+                     "holdout-work", "validate-work", "left-out", "no-rule", "extrapolated",
+                     "outside"}  # fmt: skip
+    assert found <= set(CODES)
+    for each in reasons_in(result):
+        assert each.advice and not each.text[0].isupper() and not each.sentence.endswith(".")
+        assert Reason.from_json(each.to_json()) == each
+    Prediction.of(result)
+
+
+def test_codes_in_short_name_each_once() -> None:
+    one, two = Reason("wide", "a"), Reason("superlinear", "b", untrustworthy=False)
+    assert in_short([one, one, two]) == f"{CODES['wide']}, and {CODES['superlinear']}"
+    assert in_short([]) == "" and in_short([Reason("<b>", "x")]) == "another reason"
+    assert untrusted([one, two]) == [one] and untrusted([one, two], {"wide"}) == []
+    assert reasons_in({"reasons": [3, {"code": "wide"}, one.to_json()]}, "base") == [
+        Reason("wide", "base: a")]  # fmt: skip
+    assert reasons_in({}) == [] == reasons_in({"reasons": None})
+
+
+# ---- each condition --------------------------------------------------------------------------
+def test_communication_that_was_not_measured_as_in_a_run() -> None:
+    times = {n: replace(made, why_not="" if n == 4 else "one host")
+             for n, made in halving(2, 4, 8).items()}  # fmt: skip
+    result = compose(times, {}, {}, [2])
+    assert codes(result) == ["not-representative"]
+    assert "at 2 and 8 processes" in texts(result, "not-representative")[0]
+    measured = {n: run_of(n, 64.0) for n in (2, 8)}
+    result = compose(times, measured, {}, [2, 8])
+    assert codes(result) == [], "no time rests on it"
+    assert texts(result, "not-representative")
+
+
+@pytest.mark.parametrize(("seconds", "against"), [(7.0, False), (6.6, True)])
+def test_an_efficiency_that_cannot_be_believed(seconds: float, against: bool) -> None:
+    """16 s at 4 are 8 s at 8: 7 s is 114 %, 6.6 s is 121 %."""
+    result = compose({4: times_at(4, 16.0), 8: times_at(8, seconds)}, {},
+                     {4: REPLAYED, 8: REPLAYED}, [4])  # fmt: skip
+    assert codes(result) == ["superlinear"] * against
+    assert not against or "121 % at 8 processes" in texts(result, "superlinear")[0]
+
+
+@pytest.mark.parametrize(("width", "against"), [(0.55, False), (0.7, True)])
+def test_an_interval_that_says_nothing(width: float, against: bool) -> None:
+    """45 to 155 % is a factor of 3.4, 30 to 170 % one of 5.7."""
+    result = compose({8: times_at(8, 1.0, width)}, {}, {8: REPLAYED}, [4])
+    assert codes(result) == ["wide"] * against
+    if against:
+        (said,) = texts(result, "wide")
+        assert "at 8 it lies between 300 ms and 1.70 s" in said and "p3s next" in said
+
+
+def test_what_is_wide_names_the_run_that_would_make_it_narrower() -> None:
+    """Messages on two shared cores: between a tenth of the time and ten times."""
+    made = times_at(8, 0.1)
+    wide = replace(made, comm=made.comm + 0.9, comm_low=made.comm, comm_high=made.comm + 9.0)
+    (said,) = texts(compose({8: wide}, {}, {8: REPLAYED}, [4]), "wide")
+    assert "measure messages on nodes with a core for each rank" in said
+
+
+HELD: Json = {"n": 16, "possible": True}
+
+
+@pytest.mark.parametrize(
+    ("work", "off"),
+    [
+        ({"each": [{"share": 0.9, "error": -0.2}, {"share": 0.1, "error": 0.6}]}, 0.24),
+        ({"each": [{"share": 0.9, "error": -0.2}, {"share": 0.1, "error": 0.8}]}, 0.26),
+        ({"each": [{"share": 1.0, "error": 0.1}], "total_error": 0.4}, 0.4),
+        ({"mean_abs_error": 0.3, "max_abs_error": 0.9}, 0.3),
+        ({"each": []}, None),
+        (None, None),
+    ],
+)
+def test_work_that_was_off_where_the_model_was_checked(work: Json | None, off: float) -> None:
+    assert work_off(work) == (None if off is None else pytest.approx(off))
+    found = missed({**HELD, "work": work})
+    assert [each.code for each in found] == ["holdout-work"] * bool(off and off > 0.25)
+    again = of_validation({"n": 16, "work": work})
+    assert [each.code for each in again] == ["validate-work"] * bool(off and off > 0.25)
+    for each in (*found, *again):
+        assert f"{100 * (off or 0):.0f} %" in each.text and "16 processes" in each.text
+
+
+@pytest.mark.parametrize(("share", "found"), [(0.09, []), (0.38, ["left-out"])])
+def test_what_a_validation_leaves_out(share: float, found: list[str]) -> None:
+    reasons = of_validation({"n": 12, "unmodelled": {"events": 9, "share_of_time": share}})
+    assert [each.code for each in reasons] == found
+    assert not found or "38 % of the time" in reasons[0].text
+
+
+@pytest.mark.parametrize(
+    ("rows", "unknown", "found"),
+    [
+        ([0.04, 0.07], 0.11, ["left-out"]),
+        ([0.04], 0.2, ["no-rule"]),
+        ([0.2], 0.4, ["left-out", "no-rule"]),
+        ([0.04], 0.09, []),
+    ],
+)
+def test_calls_that_are_not_modelled_are_told_from_those_without_a_rule(
+    rows: list[float], unknown: float, found: list[str]
+) -> None:
+    """What is not modelled has no rule either: it is not counted twice."""
+    head = {"not_modelled": [{"op": f"MPI_X{k}", "share_of_time": share}
+                             for k, share in enumerate(rows)],
+            "traced_share": {"unknown": {"time": unknown}}}  # fmt: skip
+    result = compose({4: times_at(4, 1.0, **head)}, {}, {4: REPLAYED}, [4])
+    assert codes(result) == found
+    assert "left-out" not in found or "MPI_X0" in texts(result, "left-out")[0]
+
+
+def test_validations_of_the_same_model_speak_against_a_prediction(tmp_path: Path) -> None:
+    study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
+    write_json(study.model_path, {"schema": "p3s.model", "schema_version": 1, "holdout": None,
+                                  "counts": [2, 4]})  # fmt: skip
+    put_scaled(study, 2, [(0, 0, 1, 1e6), (1, 0, 1, 1e6)], [phase(0)])
+    put_replay(study, 2, [(0, 0, 1.0, 1.0, 1.0), (1, 0, 1.0, 1.0, 1.0)])
+    off = {"schema": "p3s.validation", "schema_version": 1, "counts": [2, 4], "n": 8,
+           "work": {"each": [{"share": 1.0, "error": 0.5}]}}  # fmt: skip
+    write_json(study.validate_path(8), off)
+    assert codes(predict(study, [2])) == ["validate-work"]
+    write_json(study.validate_path(8), {**off, "counts": [2, 3, 4]})
+    assert codes(predict(study, [2])) == [], "it was made with another model"
+    study.validate_path(8).write_text("{")
+    assert codes(predict(study, [2])) == []
+
+
+# ---- a run that contradicts the others -------------------------------------------------------
+def found(**totals: float) -> dict[int, tuple[str, float]]:
+    runs = {int(n[1:]): run_of(int(n[1:]), total) for n, total in totals.items()}
+    return contradictions(runs, {n: run.wall_s for n, run in runs.items()})
+
+
+def test_one_disturbed_count_is_found_by_the_law_of_the_others() -> None:
+    ((n, (what, ratio)),) = found(n2=16.0, n4=10.1, n8=10.0, n16=10.2).items()
+    assert (n, what, round(ratio, 1)) == (2, "computation", 1.6)
+    assert list(found(n2=10.0, n4=10.1, n8=14.0, n16=10.2, n32=10.4)) == [8]
+    assert list(found(n2=10.0, n4=11.0, n8=18.0, n16=13.3, n32=14.6)) == [8], "it may grow"
+    assert list(found(n2=16.0, n4=10.1, n8=10.0)) == [2], "one against two that agree"
+
+
+@pytest.mark.parametrize(
+    "totals",
+    [
+        {"n2": 10.0, "n4": 10.3, "n8": 9.9, "n16": 10.1},
+        {"n2": 10.0, "n4": 11.0, "n8": 12.0, "n16": 20.0},  # it may go on like that
+        {"n2": 6.0, "n4": 10.1, "n8": 10.0, "n16": 10.2},  # no disturbance makes a run faster
+        {"n2": 10.0, "n4": 13.0, "n8": 9.0, "n16": 16.0},  # nothing agrees with anything
+        {"n2": 16.0, "n4": 10.0},
+        {"n2": 16.0, "n4": 12.0, "n8": 10.0},
+        {"n1": 11.0, "n2": 12.0, "n4": 14.0, "n8": 18.0, "n16": 26.0},  # some of it on every rank
+    ],
+)
+def test_what_is_no_contradiction(totals: dict[str, float]) -> None:
+    assert found(**totals) == {}
+
+
+def test_repeats_that_agree_are_believed() -> None:
+    runs = {n: run_of(n, 10.0) for n in (4, 8, 16)}
+    slow = {**runs, 2: run_of(2, 16.0, repeats=3)}
+    model = {n: run.wall_s for n, run in slow.items()}
+    assert contradictions(slow, model) == {}
+    apart = replace(slow[2], totals_s=(10.0, 16.0, 19.0), wall_s=5.0, wall_max_s=9.0)
+    assert list(contradictions({**slow, 2: apart}, {**model, 2: 5.0})) == [2]
+
+
+def test_a_run_time_that_the_others_do_not_confirm() -> None:
+    """The model is 10 % off everywhere, and by a factor of 1.8 at one count."""
+    runs = {n: run_of(n, 10.0, wall=10.0 / n * (1.8 if n == 4 else 1.1)) for n in (2, 4, 8, 16)}
+    model = {n: 10.0 / n for n in runs}
+    ((n, (what, ratio)),) = contradictions(runs, model).items()
+    assert (n, what) == (4, "run time") and ratio == pytest.approx(1.8 / 1.1, rel=0.01)
+
+
+def test_what_contradicts_is_no_baseline() -> None:
+    times = {**halving(4, 8, 16, 64), 2: times_at(2, 48.0)}
+    runs = {n: run_of(n, 64.0) for n in (4, 8, 16)} | {2: run_of(2, 96.0, wall=48.0)}
+    result = compose(times, runs, dict.fromkeys(times, REPLAYED), [2, 4, 8, 16])
+    assert (result["baseline_n"], result["counts"][0]["n"]) == (4, 2)
+    first, base, *_, last = result["counts"]
+    assert first["contradicts"] and not first["representative"] and not base["contradicts"]
+    assert first["time_from"] == "model" and first["efficiency"] == pytest.approx(2 / 3)
+    assert base["speedup"] == 1.0 and last["speedup"] == pytest.approx(16.0)
+    assert codes(result) == [], "the others are as the model says"
+    (said,) = texts(result, "contradicts")
+    assert "the run at 2 processes contradicts the others: its computation is 1.5 times" in said
+    assert "speedups relate to 4 processes" in said and "-n 2 -r 3" in said
+    computed = [each for each in result["residuals"] if each["n"] == 2]
+    assert not any(each["representative"] for each in computed), "it does not widen the interval"
+    made = Prediction.of(result)
+    assert made.at(2)["contradicts"]
+    with pytest.raises(P3SError, match="baseline_n is 2, not the smallest count, 4"):
+        Prediction.of({**result, "baseline_n": 2})
+
+
+def test_without_it_the_same_runs_would_be_superlinear() -> None:
+    times = {**halving(4, 8, 16), 2: times_at(2, 48.0)}
+    result = compose(times, {}, dict.fromkeys(times, REPLAYED), [2, 4, 8, 16])
+    assert codes(result) == ["superlinear"] and result["baseline_n"] == 2
+
+
+# ---- work without a trend --------------------------------------------------------------------
+def test_laws_that_fit_as_well_widen_the_interval() -> None:
+    """Half to three times the work fits, too; its own error is 10 %."""
+    why = "the points fit laws that differ by more than a factor of 4 at 128 processes"
+    made = times_at(8, 1.0)
+    made.phases[0]["no_trend"] = {"why": why, "low": 0.5, "high": 1.5}
+    result = compose({8: made}, {}, {8: REPLAYED}, [4])
+    row = result["counts"][0]
+    assert (row["low_s"], row["high_s"]) == (pytest.approx(0.5), pytest.approx(1.5))
+    assert row["phases"][0]["compute_low_s"] == pytest.approx(0.5)
+    (said,) = texts(result, "no-trend")
+    assert why in said and codes(result) == []
+    timed = times_at(8, 1.0)
+    timed.phases[0].update(compute_low=0.9, compute_high=1.1, work_error=0.06,
+                           no_trend=made.phases[0]["no_trend"])  # fmt: skip
+    work, cost = timed.parts_of(0)
+    assert work == (0.5, 1.5) and cost == pytest.approx((0.92, 1.08))
+    timed.phases[0]["no_trend"] = {"why": why, "low": None, "high": math.nan}
+    assert timed.parts_of(0)[0] == pytest.approx((0.94, 1.06))
+
+
+# ---- words -----------------------------------------------------------------------------------
+def test_numbers_with_their_nouns() -> None:
+    assert [plural(k, "call") for k in (0, 1, 1200)] == ["0 calls", "1 call", "1,200 calls"]
+    assert [processes(n) for n in (1, 2, 4096)] == ["1 process", "2 processes", "4,096 processes"]
+    assert processes([1]) == "1 process" and processes([1, 2, 4]) == "1, 2 and 4 processes"
+    assert joined([]) == "" and joined("ab", "or") == "a or b"

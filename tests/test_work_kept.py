@@ -1,0 +1,209 @@
+"""No computation is lost or counted twice where calls vanish: at the borders, at one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import corpus
+import numpy as np
+import pytest
+from corpus import Program, Recorder, block, dims_balanced
+
+from p3s.model.evaluate import generate
+from p3s.model.fit import fit_model
+from p3s.model.work.workload import rank_work
+
+NULL = -3
+#: Laws of time are fitted to whole numbers; sites of several counts share them.
+TOLERANCE = 0.01
+
+
+def halo(nx: int = 400, ny: int = 300, iters: int = 6, *, dims: int = 2, joined: bool = True,
+         posted: bool = False, guarded: bool = False) -> Program:
+    """A bordered halo whose computation is done before its first message, whoever gets that.
+
+    joined: an Allreduce ends every step; posted: non-blocking messages; guarded: a rank asks for
+    its neighbours itself instead of sending to MPI_PROC_NULL.
+    """
+
+    def program(rec: Recorder) -> None:
+        p = dims_balanced(rec.n, dims)
+        c = np.unravel_index(rec.rank, p)
+        sides = [block(extent, q, int(x)) for extent, q, x in zip((nx, ny, 260), p, c,
+                                                                  strict=False)]
+        volume = float(np.prod(sides))
+        left = 0.0
+
+        def at(d: int, step: int) -> int:
+            to = [int(x) + step * (e == d) for e, x in enumerate(c)]
+            inside = all(0 <= x < q for x, q in zip(to, p, strict=True))
+            return int(np.ravel_multi_index(to, p)) if inside else NULL
+
+        def call(op: str, site: str, peer: int, size: int, work: float) -> None:
+            nonlocal left
+            if guarded and peer == NULL:
+                left += work
+            else:
+                rec(op, site=site, peer=peer, nbytes=8 * size, work=work + left)
+                left = 0.0
+
+        for _ in range(iters):
+            first = 2 * volume + 50
+            for d in range(dims):
+                for step in (-1, 1):
+                    size, site = int(volume / sides[d]), f"{d}{step}"
+                    if posted:
+                        call("Irecv", "r" + site, at(d, -step), size, first)
+                    else:
+                        call("Sendrecv", site, at(d, step), size, first)
+                        call("Sendrecv_recv", site, at(d, -step), size, 0)
+                    first = 40.0
+            if posted:
+                for d in range(dims):
+                    for step in (-1, 1):
+                        call("Isend", f"s{d}{step}", at(d, step), int(volume / sides[d]), 30)
+                rec("Waitall", nbytes=4, work=25)
+            if joined:
+                rec("Allreduce", nbytes=8, work=volume + left)
+                left = 0.0
+
+    return program
+
+
+def chain(length: int = 4000, iters: int = 7) -> Program:
+    """Ranks in a line: all calls of the loop vanish at one process, the loop with them."""
+
+    def program(rec: Recorder) -> None:
+        work = 10.0 * block(length, rec.n, rec.rank)
+        for _ in range(iters):
+            rec("Send", peer=rec.rank + 1 if rec.rank + 1 < rec.n else NULL, nbytes=80, work=work)
+            rec("Recv", peer=rec.rank - 1 if rec.rank else NULL, nbytes=80, work=20)
+
+    return program
+
+
+def sweep(length: int = 4000, iters: int = 7) -> Program:
+    """There and back along a line of ranks, computing before each message."""
+
+    def program(rec: Recorder) -> None:
+        work = 10.0 * block(length, rec.n, rec.rank)
+        up = rec.rank + 1 if rec.rank + 1 < rec.n else NULL
+        down = rec.rank - 1 if rec.rank else NULL
+        for _ in range(iters):
+            for site, source, target, factor in (("there", down, up, 1), ("back", up, down, 2)):
+                rec("Recv", site=site, peer=source, nbytes=80, work=7)
+                rec("Send", site=site, peer=target, nbytes=80, work=factor * work)
+            rec("Barrier", work=3)
+
+    return program
+
+
+def alone(length: int = 4000, iters: int = 9) -> Program:
+    """A ring whose exchange is guarded by the number of processes."""
+
+    def program(rec: Recorder) -> None:
+        work = 10.0 * length / rec.n
+        for _ in range(iters):
+            if rec.n > 1:
+                rec("Sendrecv", peer=(rec.rank + 1) % rec.n, nbytes=800, work=work)
+                rec("Sendrecv_recv", site="Sendrecv", peer=(rec.rank - 1) % rec.n, nbytes=800,
+                    work=0)
+            rec("Allreduce", nbytes=8, work=5 * work if rec.n > 1 else 6 * work)
+
+    return program
+
+
+def doubling(length: int = 4000, iters: int = 5) -> Program:
+    """Stages of a reduction, none at one process, after the computation of a step."""
+
+    def program(rec: Recorder) -> None:
+        for _ in range(iters):
+            work, mask = 10.0 * length / rec.n, 1
+            while mask < rec.n:
+                peer = rec.rank ^ mask
+                rec("Sendrecv", peer=peer, nbytes=80, work=work)
+                rec("Sendrecv_recv", site="Sendrecv", peer=peer, nbytes=80, work=0)
+                work, mask = 0.0, 2 * mask
+            rec("Barrier", work=work + 5)
+
+    return program
+
+
+PROGRAMS: dict[str, Program] = {
+    "halo": halo(), "halo-open": halo(joined=False), "halo-3d": halo(dims=3),
+    "halo-1d-open": halo(40000, dims=1, joined=False), "halo-posted": halo(posted=True),
+    "halo-posted-open": halo(posted=True, joined=False), "halo-guarded": halo(guarded=True),
+    "halo-1d-guarded": halo(40000, dims=1, guarded=True), "chain": chain(), "sweep": sweep(),
+    "alone": alone(), "doubling": doubling()}
+
+
+def truth(program: Program, n: int) -> np.ndarray:
+    table = corpus.table(program, n)
+    return np.bincount(table.segments[:, 0], weights=table.segments[:, 4], minlength=n)
+
+
+def predicted(model: dict, n: int) -> np.ndarray:
+    rows = generate(model, n)
+    return np.bincount(rows.rank, weights=rows.work * rows.repeat, minlength=n)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_process_computes_what_several_do(name: str) -> None:
+    """All of it is there at the traced counts, rank by rank, and at one process nobody traced."""
+    program, counts = PROGRAMS[name], (2, 4, 8, 16)
+    if name == "doubling":
+        counts = (2, 4, 8)
+    model = fit_model([corpus.table(program, n) for n in counts])
+    for n in (*counts, 1):
+        assert predicted(model, n) == pytest.approx(truth(program, n), rel=TOLERANCE), n
+
+
+@pytest.mark.parametrize("name", ["chain", "sweep", "alone", "halo-1d-guarded"])
+def test_what_one_process_shows_does_not_disturb_larger_counts(name: str) -> None:
+    """Segments that only one of the traced counts has scale as others of their place do."""
+    program = PROGRAMS[name]
+    model = fit_model([corpus.table(program, n) for n in (1, 2, 4)])
+    for n in (1, 2, 4, 8, 32):
+        assert predicted(model, n).sum() == pytest.approx(truth(program, n).sum(), rel=0.03), n
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_any_counts_give_back_the_work_that_was_traced(name: str) -> None:
+    program = PROGRAMS[name]
+    for counts in ((1, 2, 4), (2, 3, 5)):
+        if name == "doubling" and 3 in counts:
+            continue
+        model = fit_model([corpus.table(program, n) for n in counts])
+        for n in counts:
+            assert predicted(model, n) == pytest.approx(truth(program, n), rel=TOLERANCE), n
+
+
+def test_calls_without_a_rule_leave_their_computation_to_the_next() -> None:
+    """What is before calls that are not modelled goes to the next call that is."""
+
+    def program(rec: Recorder) -> None:
+        for _ in range(9):
+            rec("Allreduce", nbytes=8, work=4e4 / rec.n)
+        for _ in range(9):
+            rec("Neighbor_alltoall", nbytes=8, work=12e4 / rec.n)
+
+    tables = [corpus.table(program, n) for n in (2, 4, 8)]
+    for table in tables:
+        table.unmodelled["MPI_Neighbor_alltoall"] = 9 * table.np
+    model = fit_model(tables)
+    for n in (2, 4, 8, 1, 32):
+        rows = generate(model, n)
+        ops = {model["items"][i]["op"] for i in rows.item.tolist()}
+        assert ops == {"MPI_Init", "MPI_Allreduce", "MPI_Finalize"}
+        assert predicted(model, n) == pytest.approx(truth(program, n), rel=TOLERANCE), n
+        found = rank_work(model, rows.grid, {
+            c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")})
+        assert found.work.sum() == pytest.approx(found.carried(found.work).sum())
+
+
+@pytest.mark.parametrize("make", [halo, chain])
+def test_some_ranks_alone_have_the_work_they_have_among_all(make: Callable[[], Program]) -> None:
+    model = fit_model([corpus.table(make(), n) for n in (2, 4, 8)])
+    whole, some = predicted(model, 36), generate(model, 36, np.array([0, 7, 35]))
+    part = np.bincount(some.rank, weights=some.work * some.repeat, minlength=36)
+    assert part[[0, 7, 35]] == pytest.approx(whole[[0, 7, 35]])
