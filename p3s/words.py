@@ -7,13 +7,18 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from signature_runner.command import EXTENTS
+
+_PLACEHOLDERS = {"{np}", *(f"{{{name}}}" for name in EXTENTS)}
+
 
 def command_line(words: Sequence[str]) -> str:
-    """Return words as a line that a shell takes apart again into just these; {np} stays as it is.
+    """Return words as a line that a shell takes apart again into just these.
 
-    Words with characters that cannot be printed are quoted as $'...' of bash and zsh.
+    Placeholders that are words of their own, as {np}, stay as they are. Words with characters that
+    cannot be printed are quoted as $'...' of bash and zsh.
     """
-    return " ".join(word if word == "{np}" else _quoted(word) for word in words)
+    return " ".join(word if word in _PLACEHOLDERS else _quoted(word) for word in words)
 
 
 def _quoted(word: str) -> str:

@@ -250,9 +250,14 @@ def stated_by_user(study: Study) -> Statement:
 
 
 def listed_extents(study: Study) -> dict[int, Extents]:
-    """Return the extents that its program gets as arguments, at counts where they are listed."""
-    return {int(n): tuple(map(int, dims))
-            for n, dims in _kept(study, "dims", "at", "far").items()}
+    """Return the extents that its program gets as arguments, where they are listed by count.
+
+    Where runs had others than MPI_Dims_create's, these are as good as listed.
+    """
+    had = {run.np: tuple(map(int, run.info.get("dims", ()))) for run in study.runs()}
+    odd = {n: dims for n, dims in had.items() if dims and dims != dims_balanced(n, len(dims))}
+    return odd | {int(n): tuple(map(int, dims))
+                  for n, dims in _kept(study, "dims", "at", "far").items()}
 
 
 def known_grid(study: Study) -> Statement:
