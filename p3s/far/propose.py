@@ -48,7 +48,8 @@ def propose(model: Mapping[str, Any], target: int, known: Mapping[int, Range],
     than ever measured: phase, name, work (per turn, the least of the ranks), measured, outside
     (ratio), of_largest (work per turn as part of that at ``at`` processes, None where none is done
     there), even (the total work is the same at both)); above (names of phases with more work per
-    turn than measured: no smaller workload shows that); unmatched (work is time, and no size of a message tells the count).
+    turn than measured: no smaller workload shows that); unmatched (work is time, and no size of a
+    message tells the count).
     Raises P3SError where the program's process grid has no form at the target.
     """
     from p3s.model.evaluate import model_grid
