@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import types
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -158,18 +157,12 @@ class Stages:
 def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     stand_in = Stages()
 
-    def module(name: str, **functions: Callable[..., Any]) -> None:
-        made = types.ModuleType(name)
-        for key, function in functions.items():
-            setattr(made, key, function)
-        monkeypatch.setitem(sys.modules, name, made)
-
-    module("signature_runner.launch", run_traced=stand_in.run_traced)
-    module("signature_runner.command", parse=stand_in.parse)
+    monkeypatch.setattr("signature_runner.launch.run_traced", stand_in.run_traced)
+    monkeypatch.setattr("signature_runner.command.parse", stand_in.parse)
     monkeypatch.setattr("replay.run", stand_in.replay)
     monkeypatch.setattr("p3s.cli.before._check_launch", lambda _: None)
     monkeypatch.setattr("p3s.cli.before.scaled_bytes", lambda *_: 0)
-    module("p3s.validate", validate=stand_in.validate)
+    monkeypatch.setattr("p3s.validate.validate", stand_in.validate)
     monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize, raising=False)
     monkeypatch.setattr(p3s.characterize, "load_phases", lambda study_dir: {})
@@ -287,7 +280,8 @@ def test_dead_rank_is_named(stages: Stages, root: Path, capsys: pytest.CaptureFi
     assert characterize(root, "2,4,8,16", "--json") == 3
     result = json.loads(capsys.readouterr().out)
     assert result["failed"] == [
-        {"np": 8, "rep": 0, "exit_code": None, "reason": "np=8: rank 3 died in MPI_Send (signal 9)"}
+        {"np": 8, "rep": 0, "exit_code": None, "reason": "np=8: rank 3 died in MPI_Send (signal 9)",
+         "refused": False}
     ]
 
 
