@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from p3s.errors import P3SError, PartialResult, UsageError
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
+from signature_runner.command import extents_of, shape
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,21 @@ def _read(path: Path, command: Sequence[str] | None) -> CapturedRun:
     info.setdefault("wall_s", wall_ns * 1e-9)
     info.setdefault("exit_code", 0)  # all ranks reached MPI_Finalize
     info["command"] = list(command) if command else _command(path, info)
+    if extents := _extents(path, info):
+        info["dims"] = extents
     return CapturedRun(path, run.np, events, info, _identity(path))
+
+
+def _extents(path: Path, info: Mapping[str, Any]) -> list[int]:
+    """Return the extents of the process grid that a run was given, if its command names them."""
+    argv = [str(word) for word in info.get("argv") or ()]
+    try:
+        extents = extents_of(info["command"], argv)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}; give the launcher command of these runs") from error
+    if extents and math.prod(extents) != info["np"]:
+        raise UsageError(f"{path}: {info['np']} processes on a grid of {shape(extents)}")
+    return list(extents)
 
 
 def _command(path: Path, info: dict[str, Any]) -> list[str]:

@@ -13,9 +13,10 @@ _PLACEHOLDER = re.compile(r"\{\w+\}", re.ASCII)
 
 
 def command_line(words: Sequence[str]) -> str:
-    """Return words as a line that a shell takes apart again into just these; {np} stays as it is.
+    """Return words as a line that a shell takes apart again into just these.
 
-    Words with characters that cannot be printed are quoted as $'...' of bash and zsh.
+    Placeholders that are words of their own, as {np}, stay as they are. Words with characters that
+    cannot be printed are quoted as $'...' of bash and zsh.
     """
     return " ".join(word if _PLACEHOLDER.fullmatch(word) else _quoted(word) for word in words)
 

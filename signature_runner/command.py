@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -134,6 +135,23 @@ def with_extents(
     for name, extent in zip(extents_in(template), extents, strict=True):
         words = [word.replace(f"{{{name}}}", str(extent)) for word in words]
     return words
+
+
+def extents_of(template: Sequence[str], argv: Sequence[str]) -> tuple[int, ...]:
+    """Return the extents of the process grid in the arguments of a run of a launcher command.
+
+    Empty for a command that asks for none. Raises UsageError where these are other arguments.
+    """
+    found: dict[str, int] = {}
+    for word, argument in zip(reversed(template), reversed(argv), strict=False):
+        parts = re.split(rf"\{{({'|'.join(EXTENTS)})\}}", word)  # every second one is a name
+        pattern = "".join(r"(\d+)" if k % 2 else re.escape(part) for k, part in enumerate(parts))
+        match = re.fullmatch(pattern, argument) if len(parts) > 1 else None
+        found.update(zip(parts[1::2], map(int, match.groups() if match else ()), strict=False))
+    names = extents_in(template)
+    if any(name not in found for name in names):
+        raise UsageError(f"{' '.join(argv)[:80]}: are no arguments of {' '.join(template)[:80]}")
+    return tuple(found[name] for name in names)
 
 
 def find_launcher(word: str) -> str:

@@ -69,6 +69,11 @@ def _halo(dims_of: Callable[[int], tuple[int, ...]], layout: str = "row", wrap: 
     return program
 
 
+def one_call(dims: int, wrap: bool = False) -> Program:
+    """A halo on MPI_Dims_create's extents, the first fastest, all neighbours from one call."""
+    return _halo(lambda n: dims_balanced(n, dims), "column", wrap, sites=False)
+
+
 def fixed_plane(layers: int = 2) -> Program:
     """A 3-D halo with the first extent given, the rest near square."""
     return _halo(lambda n: (layers, *dims_balanced(n // layers, 2)))

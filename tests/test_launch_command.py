@@ -60,6 +60,38 @@ def test_the_program_is_found(before: str) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("words", "np", "listed", "program"),
+    [
+        ("{px} {py} {pz}", 12, {}, "3 2 2"),
+        ("{px} {py} {pz}", 12, {12: (1, 6, 2), 4: (4, 1, 1)}, "1 6 2"),
+        ("--grid={py}x{px}", 6, {}, "--grid=2x3"),
+        ("-x {px} -z {pz}", 8, {}, "-x 4 -z 2"),  # two are asked for: a grid of two dimensions
+        ("{px}", 7, {}, "7"),
+        ("{px} {py} {pz} {pt}", 16, {}, "2 2 2 2"),
+    ],
+)
+def test_extents_of_the_grid_are_placeholders_too(
+    words: str, np: int, listed: dict[int, tuple[int, ...]], program: str
+) -> None:
+    template = ["mpiexec.openmpi", "-n", "{np}", "/bin/true", *words.split()]
+    given = command.with_extents(template, np, listed)
+    assert given[4:] == program.split() and given[2] == "{np}"
+    assert command.extents_of(template, ["/bin/true", *program.split()]) == command.extents_at(
+        template, np, listed)
+    if not listed:  # what is still open when a command is taken apart is MPI_Dims_create's
+        assert command.parse(template, np).program[1:] == tuple(program.split())
+
+
+def test_arguments_that_are_no_extents_are_refused() -> None:
+    template = ["mpiexec", "-n", "{np}", "app", "-g{px}x{py}"]
+    assert command.extents_of(template, ["app", "-g4x2"]) == (4, 2)
+    assert command.extents_of(["mpiexec", "-n", "{np}", "app"], ["app"]) == ()
+    for wrong in (["app"], ["app", "-g4"], ["app", "-g4x2", "more"]):
+        with pytest.raises(UsageError, match="are no arguments of"):
+            command.extents_of(template, wrong)
+
+
 def test_two_dashes_say_where_the_program_begins() -> None:
     words = ["mpiexec.openmpi", "-n", "{np}", "--", "app", "--", "x"]
     parsed = command.parse(words, 2)

@@ -94,7 +94,6 @@ def trace_asked(
     trace: Callable[[Sequence[int]], Traced],
 ) -> Traced:
     """Trace the first counts; up to a maximum, others in place of those the program refuses."""
-    from p3s.cli.runs import reasons
     from p3s.model.grid.counts import choose
 
     done = trace(first)
@@ -106,7 +105,9 @@ def trace_asked(
         more = choose(asked.top, study.counts(), sorted(failed), grids.dims, grids.extents)
         if not more:
             break
-        say(f"{reasons([row for row in last.failed if row['refused']])}: "
+        gone = {row["np"]: row["exit_code"] for row in last.failed if row["refused"]}
+        codes = sorted(set(gone.values()))
+        say(f"the program refuses {_list(list(gone))} processes (exit code {_list(codes)}): "
             f"{_list(more)} {'are' if len(more) > 1 else 'is'} traced instead")
         last = trace(more)
         idle = 0 if last.counts else idle + 1

@@ -44,18 +44,15 @@ DIMS = typer.Option(
 )
 
 
-def _extents(text: str, n: int, option: str) -> Extents:
-    """Return the extents 4x2x2 of a grid of n processes; UsageError for anything else."""
+def _extents(text: str, option: str) -> Extents:
+    """Return the extents of ``4x2x2``; UsageError for anything else."""
     words = text.lower().split("x")
     if len(words) > MAX_DIMENSIONS:
         raise UsageError(f"{option}: {text} has more than {MAX_DIMENSIONS} dimensions")
     if not all(word.isascii() and word.isdigit() and 0 < int(word[:9]) <= MAX_COUNT
                for word in words):
         raise UsageError(f"{option}: {text!r} are not extents; write them as 4x2x2")
-    dims = tuple(map(int, words))
-    if n < 1 or math.prod(dims) > n:
-        raise UsageError(f"{option}: {' x '.join(words)} is {math.prod(dims)}, not {n}")
-    return dims
+    return tuple(map(int, words))
 
 
 def _count(text: str, option: str) -> int:
@@ -83,12 +80,12 @@ def parse_dims(text: str, words: Sequence[str]) -> dict[int, Extents]:
         if not equals:
             raise UsageError(f"--dims {part}: write N=EXTENTS, as in --dims 16=4x2x2")
         n = _count(count, f"--dims {part}")
-        dims = _extents(extents, n, f"--dims {part}")
-        if math.prod(dims) != n:
-            raise UsageError(f"--dims {part}: {shape(dims)} is {math.prod(dims)}, not {n}")
+        dims = _extents(extents, f"--dims {part}")
         if len(dims) != len(names):
             raise UsageError(f"--dims {part}: {len(dims)} extents, but the command has "
                              + ", ".join(f"{{{name}}}" for name in names))
+        if math.prod(dims) != n:
+            raise UsageError(f"--dims {part}: {extents} is {math.prod(dims)}, not {n}")
         if out.setdefault(n, dims) != dims:
             raise UsageError(f"--dims {text}: two grids for {n} processes")
     return out
@@ -163,7 +160,9 @@ def _with_extents(known: Statement, word: str) -> Statement:
     others = tuple(each for each in known.extents if each[0] != n)
     if text == NONE:
         return replace(known, extents=others)
-    dims = _extents(text, n, f"--grid {word}")
+    dims = _extents(text, f"--grid {word}")
+    if math.prod(dims) > n:
+        raise UsageError(f"--grid {word}: {text} is {math.prod(dims)}, not {n}")
     known = _with_dimensions(replace(known, extents=others), len(dims), f"--grid {word}")
     return replace(known, extents=tuple(sorted((*others, (n, dims)))))
 

@@ -23,6 +23,7 @@ from p3s.cli.common import (
 from p3s.cli.grid import FASTEST, GRID
 from p3s.cli.params import VALUE
 from p3s.errors import P3SError, UsageError
+from p3s.words import plural
 
 if TYPE_CHECKING:
     from p3s.study import Study
@@ -239,7 +240,8 @@ def _show(study: Any, fitted: dict[str, Any], everything: bool, latex: bool, pyt
         source, left_out = functions(fitted, places)
         out(source.rstrip("\n"))
         if left_out:
-            notes = [*notes, f"{len(left_out)} calls are not in the module: its LEFT_OUT says why"]
+            calls = plural(len(left_out), "call is", "calls are")
+            notes = [*notes, f"{calls} not in the module: its LEFT_OUT says why"]
     else:
         from p3s.report.equations import render
 

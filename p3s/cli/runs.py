@@ -53,7 +53,7 @@ def trace_once(
     listed = listed_extents(study)
     extents = extents_at(command, np, listed)
     if extents and listed and np not in listed and target.suffix in ("", ".r0"):
-        say(f"np={np}: not in --dims; the program gets {shape(extents)}, as MPI_Dims_create deals")
+        say(f"np={np}: not in --dims; the program gets {shape(extents)}, as of MPI_Dims_create")
     staged = study.stage_run(target)
     try:
         outcome = run_traced(

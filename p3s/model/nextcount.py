@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from p3s.errors import P3SError
 from p3s.model.evaluate import Model, model_grid
 from p3s.model.grid import admissible
@@ -133,7 +135,8 @@ def _grids(model: Model) -> Iterator[Question]:
     weight = sum(_weight(item) for item in model["items"] if item["relation"] is not None)
 
     def decides(g: GridAt) -> bool:
-        return any((there := grid_at(f, g.n)) is None or there.dims != g.dims for f in tied)
+        return any((there := grid_at(f, g.n)) is None or there.dims != g.dims
+                   or not np.array_equal(there.coords, g.coords) for f in tied)
 
     yield Question("rules for the process grid that explain as much differ there",
                    min(weight, 1.0) * 0.5, decides)

@@ -34,8 +34,8 @@ _NARROWER = {
     "work": "trace another count (p3s next STUDY names the one that tells most)",
     "cost": "trace with repeats (p3s characterize -r 3), or a smaller workload "
             "(p3s characterize --far)",
-    "replay": "measure messages on nodes with a core for each rank (p3s predict --hosts), or take "
-              "them from the file of a machine (p3s predict --no-replay --machine FILE)",
+    "replay": "measure messages on nodes with a core for each rank (p3s predict --hosts), or "
+              "predict for a typical cluster (p3s predict --network NAME)",
     "model": "run one of the predicted counts and compare (p3s validate STUDY -n COUNT)",
     "residual": "trace the small counts again on quiet cores (p3s characterize -r 3)",
 }  # fmt: skip

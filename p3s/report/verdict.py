@@ -109,8 +109,9 @@ def figure_sentences(prediction: Mapping[str, Any],
 def _network(prediction: Mapping[str, Any]) -> str:
     """Return what network the prediction is for, where it is no network of its own."""
     network = mapping(prediction.get("network"))
+    what = {"typical": ", for a typical ", "file": ", for "}.get(str(network.get("source")))
     label = words(network.get("label"), 80)
-    return f", for a typical {label}" if label and network.get("source") == "typical" else ""
+    return what + label if what and label else ""
 
 
 def _between(row: Mapping[str, Any]) -> str:

@@ -8,14 +8,18 @@ from typing import Any
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
 from p3s.model.grid.choose import GridChoice, choose_grid
+from p3s.model.grid.grids import dimensions
+from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.partners.relations import FAMILIES
+from p3s.words import processes
 from signature_runner.command import shape
 
-#: A grid on which partners cost so much more than on the traces' own grid is not the program's:
-#: so many times, and so many relations.
-_TIMES, _MORE = 1.25, 1.0
+#: A grid on which partners cost so much more than on the one the traces lead to is not the
+#: program's: so many times, and so many relations. More where that one is priced as if known, too:
+#: on two ranks per dimension what is no stencil may look like one.
+_TIMES, _MORE, _TIMES_KNOWN = 1.25, 1.0, 1.5
 #: What a relation along all ranks costs more on a grid of several dimensions.
 _ALL_RANKS = 0.5
 
@@ -32,7 +36,8 @@ def settled(tables: Sequence[PointTable], known: Statement | None
     try:
         nodes = collect_nodes(tables, {k: bool(v) for k, v in tag_splits(tables).items()})
         choice = choose_grid(nodes, tables, known)
-        why = contradiction(nodes, choice, choose_grid(nodes, tables))
+        why = contradiction(nodes, choice, choose_grid(nodes, tables), _TIMES) or contradiction(
+            nodes, choice, choose_grid(nodes, tables, Statement()), _TIMES_KNOWN)
         if why:
             raise Contradiction(why)
     except P3SError as err:
@@ -42,25 +47,38 @@ def settled(tables: Sequence[PointTable], known: Statement | None
     return known, ""
 
 
-def contradiction(nodes: Sequence[Node], choice: GridChoice, free: GridChoice) -> str:
-    """Return why a grid cannot be the program's, "" where it can: what the free choice explains,
-    and with how many relations, must be explained on it too."""
+def contradiction(nodes: Sequence[Node], choice: GridChoice, free: GridChoice, times: float
+                  ) -> str:
+    """Return why a grid cannot be the program's, "" where it can.
+
+    What the free choice explains must be explained on it too, at no more than so many ``times``
+    the cost.
+    """
     worse = {i: _price(choice, i) - _price(free, i) for i in choice.explained}
     without = [i for i in worse if choice.explained[i].unexplained
                and not free.explained[i].unexplained]
     total = sum(_price(free, i) for i in worse)
-    if not without and sum(worse.values()) <= (_TIMES - 1) * total + _MORE:
+    if not without and sum(worse.values()) <= (times - 1) * total + _MORE:
         return ""
     i = max(without or worse, key=lambda k: worse[k])
     n = max(nodes[i].rows)
-    here, there = shape(choice.grids[n].dims), shape(free.grids[n].dims)
-    on = f"at {n} processes, {nodes[i].op}"
+    here, there = _named(choice.grids[n], free.grids[n]), _named(free.grids[n], choice.grids[n])
+    of = f"at {processes(n)}, the partners of {nodes[i].op}"
     if without:
-        return f"{on} has partners that follow no rule on a grid of {here}; on {there} they do"
+        return f"{of} follow no rule on a grid of {here}, and one on {there}"
     many, few = len(choice.explained[i].relations), len(free.explained[i].relations)
     if many <= few:
-        return f"{on} needs conditions on single ranks on a grid of {here}, none on {there}"
-    return f"{on} needs {many} rules for its partners on a grid of {here}, {few} on {there}"
+        return f"{of} follow rules with exceptions on a grid of {here}, and without on {there}"
+    return f"{of} need {many} rules on a grid of {here}, and {few} on {there}"
+
+
+def _named(grid: GridAt, other: GridAt) -> str:
+    """Return the extents of a grid, with the order of its ranks where nothing else is different."""
+    if sorted(grid.dims) != sorted(other.dims):
+        return shape(grid.dims)
+    fastest = dimensions(grid.layout, len(grid.dims))[-1] if grid.layout in (
+        "row", "column") or grid.layout.isdigit() else None
+    return shape(grid.dims) + ("" if fastest is None else f" (dimension {fastest} fastest)")
 
 
 def _price(choice: GridChoice, i: int) -> float:
@@ -86,7 +104,7 @@ def misled(model: Mapping[str, Any], report: Mapping[str, Any],
         return ""
     here = shape(model["grid"]["dims"][str(last)])
     return (f"rules of the smaller counts miss {wrong:,} of {report['p2p_triples']['true']:,} "
-            f"messages at {last} processes on a grid of {here}, and none without it")
+            f"messages at {processes(last)} on a grid of {here}, and none without it")
 
 
 def _missed(report: Mapping[str, Any]) -> int | None:

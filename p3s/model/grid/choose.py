@@ -82,8 +82,9 @@ def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable],
                 known: Statement | None = None) -> GridChoice:
     """Choose one grid for the whole program: fewest relations over all nodes.
 
-    known: what is known of it beside the traces, None for nothing. Raises Contradiction and
-    P3SError as :func:`p3s.model.grid.stated.rules`.
+    known: what is known of it beside the traces; neighbours on a known grid come first. An empty
+    statement takes any grid for known, None none. Raises Contradiction and P3SError as
+    :func:`p3s.model.grid.stated.rules`.
     """
     counts = [t.np for t in tables]
     cart = cart_of(tables)
@@ -94,7 +95,7 @@ def choose_grid(nodes: Sequence[Node], tables: Sequence[PointTable],
             or candidate_families(counts)
     if cart.dims:  # the program asked MPI for extents: prefer MPI's own rule to look-alikes
         families.sort(key=lambda f: f.kind not in ("balanced", "greedy"))
-    search = _Search(nodes, tables, cart, bool(known))
+    search = _Search(nodes, tables, cart, known is not None)
     search.try_all(families)
     assert search.best is not None  # the 1-D line admits every count
     if not cart.dims and not known and any(e.unexplained or e.cost > _POOR

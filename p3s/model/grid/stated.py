@@ -83,7 +83,8 @@ class Statement:
         parts = []
         if self.ndims and not self.extents:
             parts.append("1 dimension" if self.ndims == 1 else f"{self.ndims} dimensions")
-        parts += [f"{shape(dims)} at {n}" for n, dims in self.extents]
+        parts += [f"{shape(dims)} at {n}" + _apart(n - math.prod(dims))
+                  for n, dims in self.extents]
         if self.fastest is not None:
             parts.append("the last dimension fastest" if self.fastest == LAST
                          else f"dimension {self.fastest} fastest")
@@ -101,6 +102,10 @@ class Statement:
                        by_user=self.by_user or other.by_user)
 
 
+def _apart(ranks: int) -> str:
+    return f" with {ranks} rank{'s' * (ranks > 1)} apart" if ranks else ""
+
+
 def of_arguments(ndims: int, listed: Mapping[int, Extents]) -> Statement:
     """Return what is known of the grid of a program that gets its extents as arguments.
 
@@ -115,9 +120,19 @@ def rules(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents],
     """Return the rules of the grid that agree with a statement, simplest first.
 
     cart, members: extents and ranks of the Cartesian communicator over all ranks, by count (empty
-    where there is none). Raises Contradiction where it has other extents, P3SError where no rule
-    gives the extents that are stated.
+    where there is none). Raises Contradiction where it has other extents, or no rule gives those
+    that are stated.
     """
+    found = _agreeing(known, counts, cart, members)
+    if not found:
+        raise Contradiction("no rule of a process grid agrees with it at all traced counts")
+    return found
+
+
+def _agreeing(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents],
+              members: Mapping[int, tuple[int, ...]]) -> list[GridFamily]:
+    if cart and known.arguments:
+        return _as_given(known, counts, cart, members)
     if cart:
         _check_cart(known, cart)
     found = [fam for fam in _candidates(known, counts, cart, members)
@@ -147,9 +162,9 @@ def _candidates(known: Statement, counts: Sequence[int], cart: Mapping[int, Exte
         return candidate_families(list(counts), dict(cart), dict(members))
     if known.arguments:
         return [_of_launch(known)]
-    out = all_families(counts)
-    if any(math.prod(dims) != n for n, dims in known.extents):
-        out = part_families(counts)
+    out = part_families(counts)
+    if all(math.prod(dims) == n for n, dims in known.extents):
+        out = [*all_families(counts), *out]
     return [fam for fam in out if ndims in (0, fam.ndims)]
 
 
@@ -162,16 +177,42 @@ def _of_launch(known: Statement) -> GridFamily:
     return GridFamily("listed", known.ndims, rest="balanced", listed=known.extents)
 
 
+def _as_given(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents],
+              members: Mapping[int, tuple[int, ...]]) -> list[GridFamily]:
+    """Return the rules of a Cartesian communicator whose extents are the arguments, in any order.
+    """
+    launch, forward = _of_launch(known), tuple(range(known.ndims))
+    for order in sorted(permutations(forward), key=lambda o: (o != forward, o != forward[::-1])):
+        if any(tuple(given[d] for d in order) != cart[n] for n in cart
+               if (given := launch.dims(n)) is not None):
+            continue
+        rest = {forward: "balanced", forward[::-1]: "balanced_up"}.get(order, "")
+        if any(m != tuple(range(n)) for n, m in members.items()) or not rest:
+            break
+        if known.ndims == 1:
+            return [launch]
+        if not launch.listed:
+            return [GridFamily(rest, known.ndims)]
+        table = tuple((n, tuple(dims[d] for d in order)) for n, dims in launch.listed)
+        return [GridFamily("listed", known.ndims, rest=rest, listed=table)]
+    else:
+        n, dims = max(cart.items())
+        given = launch.dims(n) or ()
+        raise Contradiction(f"the program made a grid of {shape(dims)} with MPI_Cart_create at {n} "
+                            f"processes, where its arguments are {shape(given)}")
+    return candidate_families(list(counts), dict(cart), dict(members))
+
+
 def _listed(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents]
             ) -> list[GridFamily]:
     """Return the rule that says the extents count by count; it needs those of all counts."""
     table = {**cart, **dict(known.extents)}
     odd = [f"{shape(dims)} at {n}" for n, dims in known.extents if math.prod(dims) != n]
     if odd:
-        raise P3SError(f"no rule that leaves ranks out of the grid gives {', '.join(odd)}")
+        raise Contradiction(f"no rule that leaves ranks out of the grid gives {', '.join(odd)}")
     missing = [n for n in counts if n not in table]
     if missing:
-        raise P3SError(
+        raise Contradiction(
             f"no rule gives {', '.join(f'{shape(d)} at {n}' for n, d in known.extents)}; state the "
             f"extents at the other traced counts too ({', '.join(map(str, missing))})")
     return [GridFamily("listed", len(known.extents[0][1]), rest="",
@@ -209,9 +250,14 @@ def stated_by_user(study: Study) -> Statement:
 
 
 def listed_extents(study: Study) -> dict[int, Extents]:
-    """Return the extents that its program gets as arguments, at counts where they are listed."""
-    return {int(n): tuple(map(int, dims))
-            for n, dims in _kept(study, "dims", "at", "far").items()}
+    """Return the extents that its program gets as arguments, where they are listed by count.
+
+    Where runs had others than MPI_Dims_create's, these are as good as listed.
+    """
+    had = {run.np: tuple(map(int, run.info.get("dims", ()))) for run in study.runs()}
+    odd = {n: dims for n, dims in had.items() if dims and dims != dims_balanced(n, len(dims))}
+    return odd | {int(n): tuple(map(int, dims))
+                  for n, dims in _kept(study, "dims", "at", "far").items()}
 
 
 def known_grid(study: Study) -> Statement:
