@@ -15,7 +15,7 @@ WHY_NOT = {
     "untimed": "instructions were counted, which takes longer than the program",
     "shared-cores": "the ranks shared {cores} cores",
     "off-core": "the ranks computed without a core for part of the run",
-    "not-predicted": "nothing was predicted at {n} processes; first: p3s predict {study} -n {n}",
+    "not-predicted": "nothing was predicted at {at}; first: p3s predict {study} -n {n}",
     "outdated": "the prediction is older than the model; first: p3s predict {study} -n {n}",
     "other-network": "the prediction is for another network than that of this run",
     "not-representative": "the predicted communication is not representative",

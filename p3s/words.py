@@ -85,12 +85,12 @@ def mixed_clocks(data: Mapping[str, Any]) -> str:
 
 def not_used(model: Mapping[str, Any]) -> str:
     """Return a note on traced counts that the user has left out of a model, "" when none are."""
-    without = [str(n) for n in model.get("without", ())]
+    without = list(model.get("without", ()))
     if not without:
         return ""
-    counts = f"{joined(without)} process{'es' * (without != ['1'])}"
-    return (f"traced at {counts}, too, but left out of the model; p3s model STUDY --with "
-            f"{','.join(without)} takes {'it' if len(without) == 1 else 'them'} back")
+    return (f"traced at {processes(without)}, too, but left out of the model; p3s model STUDY "
+            f"--with {','.join(map(str, without))} takes {'it' if len(without) == 1 else 'them'} "
+            "back")
 
 
 def left_out(held: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ from p3s.words import plural
 
 if TYPE_CHECKING:
     from p3s.study import Study
+from p3s.words import processes
 
 EPILOG = """\b
 Example:
@@ -187,7 +188,7 @@ def stated_without(study: Study, without: str, back: str) -> list[int]:
     taken = parse_counts(back, "--with") if back else []
     for n in gone:
         if n not in have:
-            raise UsageError(f"--without {n}: no run at {n} processes; there are {_listed(have)}")
+            raise UsageError(f"--without {n}: no run at {processes(n)}; there are {_listed(have)}")
         if n in taken:
             raise UsageError(f"--without {n} --with {n}: give one of them")
     for n in taken:

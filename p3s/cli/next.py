@@ -20,7 +20,7 @@ from p3s.cli.common import (
 from p3s.cli.runs import TIMEOUT_S, elsewhere
 from p3s.errors import P3SError, UsageError
 from p3s.study import Study
-from p3s.words import command_line
+from p3s.words import command_line, joined
 
 EPILOG = """\b
 Example:
@@ -67,7 +67,7 @@ def next_(
     out(render(model, shown(study, words)))
     if again:
         say("note: with more processes than cores work is CPU time, and a study holds one unit: "
-            f"{', '.join(map(str, again))} processes are traced again")
+            f"{joined(again)} are traced again")
     if wanted_n or far["phases"] or far["above"]:  # that none is needed is said when asked
         line = shown(study, far["command"]) if far["command"] else ""
         out("\n" + render_far(far, str(model["work_unit"]), line, arguments(study)))

@@ -28,7 +28,7 @@ from p3s.cli.runs import elsewhere, program_of, trace_once
 from p3s.errors import UsageError
 from p3s.scores import work_off
 from p3s.study import Study
-from p3s.words import plural
+from p3s.words import plural, processes
 
 __all__ = ["EPILOG", "WithLauncher", "is_exact", "validate"]
 
@@ -73,7 +73,7 @@ def validate(
     words = _command(study, launcher_words(ctx), force)
     run_dir = study.validate_run_dir(n)
     if not run and not run_dir.is_dir():
-        raise UsageError(f"--no-run: {study_dir} holds no earlier p3s validate at {n} processes")
+        raise UsageError(f"--no-run: {study_dir} holds no earlier p3s validate at {processes(n)}")
     extents = parse_dims(dims, words)
     check_dims(study, extents, [])
     keep_dims(outermost(study), extents)
@@ -227,7 +227,7 @@ def _run_time(result: dict[str, Any], study: Study) -> list[str]:
     if measured is not None:
         parts.append(f"measured {seconds(measured)}")
     why = WHY_NOT.get(found["why_not"], "").format(
-        n=n, cores=found["cores"] or "", study=quoted(study.root))
+        n=n, at=processes(n), cores=found["cores"] or "", study=quoted(study.root))
     if found["inside"] is None:
         told = f"not compared: {why}"
     elif found["inside"]:
