@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.predict.outside import SHARE
 from p3s.predict.reasons import Reason
 from p3s.scores import work_off
-from p3s.words import joined, left_out, plural, processes
+from p3s.words import joined, left_out, plural, processes, seconds
 
 if TYPE_CHECKING:
     from p3s.predict.measured import Measured
@@ -306,8 +306,6 @@ def of_efficiency(rows: Sequence[Row], base: int) -> list[Reason]:
 
 def of_intervals(rows: Sequence[Row]) -> list[Reason]:
     """Say where an interval is so wide that the run time is not known."""
-    from p3s.report.text import seconds
-
     found = [row for row in rows if _is_wide(row)]
     if not found:
         return []
