@@ -172,10 +172,11 @@ def _work_missed(compared: Mapping[str, Any], code: str, words: str) -> list[Rea
     off = work_off(compared.get("work"))
     if off is None or off <= WORK_LIMIT:
         return []
-    n = compared.get("n")
-    return [Reason(code, f"{words} {100 * off:.0f} % (limit {100 * WORK_LIMIT:.0f} %)",
-                   f"trace with repeats on quiet cores ({again(int(n))}), or a larger count"
-                   if isinstance(n, int) else "trace with repeats on quiet cores")]  # fmt: skip
+    n = int(compared.get("n") or 0)
+    advice = f"trace with repeats on quiet cores ({again(n)}), or a larger count"
+    if code == "validate-work":
+        advice = f"make it one of the traced counts ({again(n)}) and validate at another"
+    return [Reason(code, f"{words} {100 * off:.0f} % (limit {100 * WORK_LIMIT:.0f} %)", advice)]
 
 
 def of_validation(result: Mapping[str, Any]) -> list[Reason]:
