@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from signature_runner.command import EXTENTS
+from signature_runner.placeholders import EXTENTS
 
 _PLACEHOLDERS = {"{np}", *(f"{{{name}}}" for name in EXTENTS)}
 
