@@ -86,6 +86,7 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
         made["rows"] = [weights.get(i, [1.0, 1.0]) for i in mine]
         phase = phases[items[mine[0]]["phase"]]
         made["calls"] = _calls(runs, number, dict(phase["weight_points"]))
+        made["size"] = _size(runs, number).to_json()
         phase["work"]["places"].append(made)
 
 
@@ -96,6 +97,13 @@ def _calls(runs: Sequence[Run], place: int, turns: Mapping[int, float]) -> list[
     mine = run.calls[place][run.calls[place] > 0]
     return [float(mine.mean()) / max(float(turns.get(run.grid.n) or 1), 1.0),
             len(mine) / run.grid.n]
+
+
+def _size(runs: Sequence[Run], place: int) -> WorkLaw:
+    """Return the law of the bytes of a call at a place, mean over the ranks that make any."""
+    points = [(run.grid.n, float(run.sizes[place][run.calls[place] > 0].mean()))
+              for run in runs if run.calls[place].any()]
+    return fit_work([n for n, _ in points], [size for _, size in points])
 
 
 def places_of(items: Sequence[Mapping[str, Any]]) -> dict[Place, int]:

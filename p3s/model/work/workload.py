@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from p3s.laws.counts import WorkLaw
 from p3s.laws.expr import Expr
 from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.slots import env_of
@@ -87,6 +88,9 @@ def rank_work(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> Ra
               for p in places]
     unruled = _unruled(model, places)
     flows = flows_of(places, before, calls, _usual(model, places, grid), unruled, grid, values.env)
+    for k, column in enumerate((flows.calls > 0) & (calls == 0)):
+        if column.any() and "size" in places[k]:  # run through: as large as such a call is
+            sizes[k, column] = float(WorkLaw.from_json(places[k]["size"]).value(grid.n))
     segments = _Segments(places, before, sizes, values, flows)
     work, half = np.zeros(shape), np.zeros(shape)
     for k in range(len(places)):
