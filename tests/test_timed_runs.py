@@ -55,12 +55,12 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     stand_in.refuses = {}
     for name, functions in (
         ("signature_runner.launch", {"run_traced": stand_in.run_traced}),
-        ("signature_runner.command", {"parse": stand_in.parse}),
         ("signature_runner.emulate", {"emulator": lambda: "qemu"}),
     ):
         made = types.ModuleType(name)
         vars(made).update(functions)
         monkeypatch.setitem(sys.modules, name, made)
+    monkeypatch.setattr("signature_runner.command.parse", stand_in.parse)
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize)
     monkeypatch.setattr(p3s.characterize, "load_phases", lambda study_dir: {})
     return stand_in
