@@ -23,13 +23,13 @@ WHY_NOT = {
 }
 
 
-
 def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
     """Compare the model with the run in ``run_dir`` and write validate/npNNNNNN.json.
 
     Returns {true, predicted, equal} of messages and collectives, weights, work errors, what the
     model leaves out, and run times; every event of the run counts in every number.
     """
+    from p3s.artefacts import crc_of
     from p3s.characterize.signature import join_files
     from p3s.characterize.tables import table_of
     from p3s.errors import P3SError
@@ -56,7 +56,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
                        f"run `p3s validate -n {n}` again")
     table = table_of([part], [run.wall_ns], str(run_dir))
     result = {"schema": "p3s.validation", "schema_version": 1, "counts": model["counts"],
-              **compare(model, table)}
+              "model_crc": crc_of(study.model_path), **compare(model, table)}
     result["run_time"] = run_time(study, Path(run_dir), n)
     result["reasons"] = [reason.to_json() for reason in of_validation(result)]
     write_json(study.validate_path(n), result)

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+NOT_KNOWN = "–"
 #: What stands for a number in a launcher command; shells leave it as it is.
 _PLACEHOLDER = re.compile(r"\{\w+\}", re.ASCII)
 
@@ -98,3 +99,28 @@ def left_out(held: Mapping[str, Any]) -> str:
     n = held.get("n")
     count = processes(n) if isinstance(n, int) else f"{n} processes"
     return f"{held['setting']} ({count})" if held.get("setting") else count
+
+
+def seconds(value: float | None) -> str:
+    """Return a time with three figures and a fitting unit."""
+    if value is None:
+        return NOT_KNOWN
+    if value == 0:
+        return "0 s"
+    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
+        if abs(value) < limit * 0.9995:
+            return f"{figures(value * factor)} {unit}"
+    return f"{figures(value)} s"
+
+
+def figures(value: float) -> str:
+    """Return three significant figures of a number, without an exponent."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    if abs(value) >= 99.95:
+        return f"{value:.0f}"
+    if abs(value) >= 9.995:
+        return f"{value:.1f}"
+    if 0 < abs(value) < 0.0995:
+        return f"{value:.2g}"
+    return f"{value:.2f}"

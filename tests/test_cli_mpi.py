@@ -21,6 +21,8 @@ pytestmark = pytest.mark.mpi
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 120.0
+#: What speaks against a prediction where other programs took the cores while tracing.
+NOISE = {"holdout-work", "model-off", "superlinear", "wide"}
 
 DIES = """
 #include <mpi.h>
@@ -156,9 +158,11 @@ def test_validate_works_from_another_directory(study: Path, tmp_path: Path) -> N
 
 
 def test_predict_and_report(study: Path) -> None:
-    done = p3s(study.parent, "predict", "study", "-n", "16", "--budget", "3", "--json")
-    assert done.code == 3 and "(not-representative): communication at" in done.err, done.err
+    done = p3s(study.parent, "predict", "study", "-n", "16", "--json")
     result = done.json()
+    codes = {each["code"] for each in result["reasons"] if each["untrustworthy"]}
+    assert codes <= NOISE and done.code == (3 if codes else 0), done.err
+    assert result["network"]["source"] == "typical"
     assert [row["n"] for row in result["counts"]] == [2, 4, 6, 9, 16]
     for row in result["counts"]:
         assert row["time_s"] > 0 and row["speedup"] > 0
@@ -167,7 +171,7 @@ def test_predict_and_report(study: Path) -> None:
         if row["measured"]:
             assert row["measured_s"] > 0 and row["measured_work_s"] > 0
     done = p3s(study.parent, "report", "study")
-    assert done.code == 3, done.err
+    assert done.code == (3 if codes else 0), done.err
     assert str(Path("study", "report.html")) in done.out and "speedup" in done.out
     page = (study / "report.html").read_text()
     assert "block" in page and "Allreduce" in page and "http" not in page.split("</head>")[1]
@@ -225,7 +229,8 @@ def test_dead_rank_is_named_and_nothing_is_lost(programs: Path) -> None:
 def test_what_is_no_mpi_program_is_one_line(programs: Path, program: str, says: str) -> None:
     done = p3s(programs, "characterize", "-n", "2,4,8", "-o", "wrong", *launch(program))
     assert done.code == 1 and done.out == ""
-    lines = [line for line in done.err.splitlines() if not line.startswith("tracing into")]
+    before = ("tracing into", "note: -n 2,4,8 leaves")
+    lines = [line for line in done.err.splitlines() if not line.startswith(before)]
     assert len(lines) == 1 and says in lines[0]
 
 

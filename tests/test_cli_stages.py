@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import types
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -159,18 +158,12 @@ class Stages:
 def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     stand_in = Stages()
 
-    def module(name: str, **functions: Callable[..., Any]) -> None:
-        made = types.ModuleType(name)
-        for key, function in functions.items():
-            setattr(made, key, function)
-        monkeypatch.setitem(sys.modules, name, made)
-
-    module("signature_runner.launch", run_traced=stand_in.run_traced)
+    monkeypatch.setattr("signature_runner.launch.run_traced", stand_in.run_traced)
     monkeypatch.setattr("signature_runner.command.parse", stand_in.parse)
     monkeypatch.setattr("replay.run", stand_in.replay)
     monkeypatch.setattr("p3s.cli.before._check_launch", lambda _: None)
     monkeypatch.setattr("p3s.cli.before.scaled_bytes", lambda *_: 0)
-    module("p3s.validate", validate=stand_in.validate)
+    monkeypatch.setattr("p3s.validate.validate", stand_in.validate)
     monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize, raising=False)
     monkeypatch.setattr(p3s.characterize, "load_phases", lambda study_dir: {})

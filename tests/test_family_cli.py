@@ -110,7 +110,8 @@ def test_a_size_never_traced_equals_the_run(study):
 
 @pytest.mark.slow
 def test_derived_studies_go_through_every_stage(study):
-    done = p3s("predict", study, "-n", "16", "--param", "size=80", "--budget", "2")
+    done = p3s("predict", study, "-n", "16", "--param", "size=80", "--estimator", "simulation",
+               "--budget", "2")
     assert done.returncode == 3, done.stderr
     assert "communication was not measured as in a run" in done.stderr
     at = study / "at" / "size=80"
@@ -129,7 +130,8 @@ def test_derived_studies_go_through_every_stage(study):
 
 
 def test_weak_scaling(study):
-    done = p3s("predict", study, "-n", "9", "--weak", "size~n^0.5", "--budget", "2")
+    done = p3s("predict", study, "-n", "9", "--weak", "size~n^0.5", "--estimator", "simulation",
+               "--budget", "2")
     assert done.returncode == 3, done.stderr
     assert done.stdout.startswith("There is no trustworthy prediction: communication was not")
     assert "not-representative: communication at 4 and 9 processes was not" in done.stdout

@@ -118,6 +118,8 @@ def characterize(
         raise UsageError("-n is missing: give process counts, for example -n 2,4,8,16, or the "
                          "largest, as -n ..32")
     on = parse_asked(counts)
+    if not (on.top or param or signature):  # before the program is looked for
+        check_counts(None if study_dir is None else Study.find(study_dir), on.counts)
     name = program_of(words, max(on.counts, default=on.top))
     root = study_dir if study_dir is not None else default_study(name)
     if param and signature:
@@ -135,10 +137,10 @@ def characterize(
     wanted = chosen(on, existing, grids)
     check_counts(existing, wanted)
     check_dims(existing, extents, wanted)
-    warn(wanted, existing, grids)
     made = not root.exists()
     study = Study.create(root, words, force=force)
     keep_dims(study, extents)
+    warn(wanted, existing, grids)
 
     def trace(these: Sequence[int]) -> Traced:
         with progress(len(these) * repeats) as bar:

@@ -108,21 +108,22 @@ def model(
         with _stated(Study.open(study_dir), [], grid, fastest):
             return of_parameters(study_dir, again=True, json_=json_)
     study = Study.open(study_dir)
-    with _stated(study, trips, grid, fastest, without, with_), progress(2) as bar:
+    with _stated(study, trips, grid, fastest, without, with_), progress(1) as bar:
         # Asked for by name: fit again even when the model is newer than its signatures.
         ensure_model(study, bar, holdout=holdout, again=not compute)
-        ensure_compute(study, bar, again=not compute)
     fitted = read_json(study.model_path, "p3s.model")
-    if compute:
-        _show_compute(study, fitted, wanted, csv, json_)
-    elif json_:
+    if json_ and not compute:
         emit_json(fitted)
     elif scic:
         from p3s.report import scic as instructions
 
         out((instructions.csv if csv else instructions.table)(fitted, wanted).rstrip("\n"))
-    else:
+    elif not compute:
         _show(study, fitted, everything, latex, python)
+    with progress(1) as bar:  # the equations stand, whatever is wrong with times
+        ensure_compute(study, bar, again=not compute)
+    if compute:
+        _show_compute(study, fitted, wanted, csv, json_)
     say(f"next: p3s predict {quoted(study.root)} -n COUNTS")
     held = fitted.get("holdout")
     if isinstance(held, dict) and held.get("possible", True):

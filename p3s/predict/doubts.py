@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.predict.outside import SHARE
 from p3s.predict.reasons import Reason
 from p3s.scores import work_off
-from p3s.words import joined, left_out, plural, processes
+from p3s.words import joined, left_out, plural, processes, seconds
 
 if TYPE_CHECKING:
     from p3s.predict.measured import Measured
@@ -172,10 +172,11 @@ def _work_missed(compared: Mapping[str, Any], code: str, words: str) -> list[Rea
     off = work_off(compared.get("work"))
     if off is None or off <= WORK_LIMIT:
         return []
-    n = compared.get("n")
-    return [Reason(code, f"{words} {100 * off:.0f} % (limit {100 * WORK_LIMIT:.0f} %)",
-                   f"trace with repeats on quiet cores ({again(int(n))}), or a larger count"
-                   if isinstance(n, int) else "trace with repeats on quiet cores")]  # fmt: skip
+    n = int(compared.get("n") or 0)
+    advice = f"trace with repeats on quiet cores ({again(n)}), or a larger count"
+    if code == "validate-work":
+        advice = f"make it one of the traced counts ({again(n)}) and validate at another"
+    return [Reason(code, f"{words} {100 * off:.0f} % (limit {100 * WORK_LIMIT:.0f} %)", advice)]
 
 
 def of_validation(result: Mapping[str, Any]) -> list[Reason]:
@@ -306,8 +307,6 @@ def of_efficiency(rows: Sequence[Row], base: int) -> list[Reason]:
 
 def of_intervals(rows: Sequence[Row]) -> list[Reason]:
     """Say where an interval is so wide that the run time is not known."""
-    from p3s.report.text import seconds
-
     found = [row for row in rows if _is_wide(row)]
     if not found:
         return []
