@@ -12,7 +12,7 @@ from typing import Any
 
 from p3s.errors import P3SError, PartialResult, UsageError
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
-from signature_runner.command import extents_of, shape
+from signature_runner.placeholders import extents_of, shape
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from p3s.errors import P3SError, UsageError
 from signature_runner import mpi
+from signature_runner.placeholders import with_extents
 
 LAUNCHERS = (
     "mpiexec", "mpirun", "mpiexec.hydra", "mpiexec.openmpi", "mpirun.openmpi", "mpiexec.mpich",
@@ -79,8 +79,6 @@ _ARITY = {
 
 #: Family of a launcher that P3S does not know.
 UNKNOWN = "unknown"
-#: Placeholders for the extents of the process grid, the first dimension first.
-EXTENTS = ("px", "py", "pz", "pt")
 
 
 @dataclass(frozen=True)
@@ -98,60 +96,6 @@ class Command:
     def argv(self, inserted: Sequence[str] = ()) -> list[str]:
         """Return the whole command with words put right before the program."""
         return [*self.before, *inserted, *self.program]
-
-
-def shape(extents: Sequence[int]) -> str:
-    """Return the extents of a grid for people: ``4x2x2``."""
-    return "x".join(map(str, extents))
-
-
-def extents_in(template: Sequence[str]) -> tuple[str, ...]:
-    """Return the extents of the process grid that a launcher command asks for, in their order."""
-    return tuple(name for name in EXTENTS if any(f"{{{name}}}" in word for word in template))
-
-
-def extents_at(
-    template: Sequence[str], np: int, listed: Mapping[int, tuple[int, ...]]
-) -> tuple[int, ...]:
-    """Return the extents of the process grid that the program gets at ``np`` ranks.
-
-    ``listed``: extents by count; at others they are as MPI_Dims_create deals them, the largest
-    first. Empty for a command that asks for none.
-    """
-    ndims = len(extents_in(template))
-    if not ndims:
-        return ()
-    from p3s.model.grid.extents import dims_balanced
-
-    return listed.get(np) or dims_balanced(np, ndims)
-
-
-def with_extents(
-    template: Sequence[str], np: int, listed: Mapping[int, tuple[int, ...]] | None = None
-) -> list[str]:
-    """Return a launcher command with the extents of the process grid in place; {np} stays."""
-    extents = extents_at(template, np, listed or {})
-    words = list(template)
-    for name, extent in zip(extents_in(template), extents, strict=True):
-        words = [word.replace(f"{{{name}}}", str(extent)) for word in words]
-    return words
-
-
-def extents_of(template: Sequence[str], argv: Sequence[str]) -> tuple[int, ...]:
-    """Return the extents of the process grid in the arguments of a run of a launcher command.
-
-    Empty for a command that asks for none. Raises UsageError where these are other arguments.
-    """
-    found: dict[str, int] = {}
-    for word, argument in zip(reversed(template), reversed(argv), strict=False):
-        parts = re.split(rf"\{{({'|'.join(EXTENTS)})\}}", word)  # every second one is a name
-        pattern = "".join(r"(\d+)" if k % 2 else re.escape(part) for k, part in enumerate(parts))
-        match = re.fullmatch(pattern, argument) if len(parts) > 1 else None
-        found.update(zip(parts[1::2], map(int, match.groups() if match else ()), strict=False))
-    names = extents_in(template)
-    if any(name not in found for name in names):
-        raise UsageError(f"{' '.join(argv)[:80]}: are no arguments of {' '.join(template)[:80]}")
-    return tuple(found[name] for name in names)
 
 
 def find_launcher(word: str) -> str:

@@ -156,7 +156,7 @@ def test_counts_up_to_a_maximum_are_those_that_the_program_takes(place, takes, c
     told = json.loads(done.stdout)
     assert told["characterized"] == counts == [row["np"] for row in told["counts"]]
     assert [row["np"] for row in told["failed"]] == refused
-    assert "-n ..8: 2, 4, 6, 8 are traced" in done.stderr
+    assert "-n ..8: 2, 4, 6 and 8 are traced" in done.stderr
     if refused:
         assert "the program refuses 6 processes (exit code 3): 1 is traced instead" in done.stderr
     again = p3s("characterize", "-n", "..8", "-o", name, *command("0", "0", "0", *takes), cwd=place)

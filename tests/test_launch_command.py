@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from p3s.errors import P3SError, UsageError
-from signature_runner import command, mpi
+from signature_runner import command, mpi, placeholders
 
 FAMILIES = {
     "mpiexec.openmpi": mpi.OPENMPI,
@@ -75,21 +75,21 @@ def test_extents_of_the_grid_are_placeholders_too(
     words: str, np: int, listed: dict[int, tuple[int, ...]], program: str
 ) -> None:
     template = ["mpiexec.openmpi", "-n", "{np}", "/bin/true", *words.split()]
-    given = command.with_extents(template, np, listed)
+    given = placeholders.with_extents(template, np, listed)
     assert given[4:] == program.split() and given[2] == "{np}"
-    assert command.extents_of(template, ["/bin/true", *program.split()]) == command.extents_at(
-        template, np, listed)
+    extents = placeholders.extents_at(template, np, listed)
+    assert placeholders.extents_of(template, ["/bin/true", *program.split()]) == extents
     if not listed:  # what is still open when a command is taken apart is MPI_Dims_create's
         assert command.parse(template, np).program[1:] == tuple(program.split())
 
 
 def test_arguments_that_are_no_extents_are_refused() -> None:
     template = ["mpiexec", "-n", "{np}", "app", "-g{px}x{py}"]
-    assert command.extents_of(template, ["app", "-g4x2"]) == (4, 2)
-    assert command.extents_of(["mpiexec", "-n", "{np}", "app"], ["app"]) == ()
+    assert placeholders.extents_of(template, ["app", "-g4x2"]) == (4, 2)
+    assert placeholders.extents_of(["mpiexec", "-n", "{np}", "app"], ["app"]) == ()
     for wrong in (["app"], ["app", "-g4"], ["app", "-g4x2", "more"]):
         with pytest.raises(UsageError, match="are no arguments of"):
-            command.extents_of(template, wrong)
+            placeholders.extents_of(template, wrong)
 
 
 def test_two_dashes_say_where_the_program_begins() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from p3s.baseline.read import Times, read, write
 from p3s.baseline.times import RunTime
 from p3s.errors import Damaged, P3SError, UsageError
-from signature_runner.command import shape, with_extents
+from signature_runner.placeholders import shape, with_extents
 
 Say = Callable[[str], None]
 

@@ -149,7 +149,7 @@ def characterize(
 
     say(f"tracing into {study.root}")
     done = trace_asked(on, wanted, study, grids, trace)
-    failed = [row for row in done.failed if not (on.top and row["refused"])]
+    failed = [row for row in done.failed if not (on.top and "refused" in row)]
     next_command = f"p3s model {quoted(study.root)}"
     have = study.signature_counts()
     enough = len(have) >= MIN_COUNTS
@@ -219,7 +219,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 def _grid(row: dict[str, Any]) -> str:
     """Return the extents that the program was given."""
-    from signature_runner.command import shape
+    from signature_runner.placeholders import shape
 
     return next((shape(run["dims"]) for run in row["runs"] if "dims" in run), "-")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from p3s.cli.common import MAX_COUNT, parse_counts, say
 from p3s.errors import UsageError
 from p3s.study import Study
+from p3s.words import joined, processes
 
 if TYPE_CHECKING:
     from p3s.cli.runs import Traced
@@ -53,7 +54,7 @@ def grids_of(study: Study | None, words: Sequence[str], given: Mapping[int, Exte
     from p3s.model.grid.counts import USUAL
     from p3s.model.grid.extents import dims_balanced
     from p3s.model.grid.stated import listed_extents, stated_by_user
-    from signature_runner.command import extents_at, extents_in
+    from signature_runner.placeholders import extents_at, extents_in
 
     listed = {**(listed_extents(study) if study is not None else {}), **given}
     names = extents_in(words)
@@ -71,9 +72,9 @@ def chosen(asked: Asked, study: Study | None, grids: Grids) -> list[int]:
         return list(asked.counts)
     ran, failed = (study.counts(), study.failed_counts()) if study is not None else ([], [])
     found = choose(asked.top, ran, failed, grids.dims, grids.extents)
-    there = f"{_list(ran)} {'are' if len(ran) > 1 else 'is'} there, " if ran else ""
-    say(f"-n ..{asked.top}: {there}" + (f"{_list(found)} {'are' if len(found) > 1 else 'is'} traced"
-                                        if found else "no other count would tell more"))
+    there = f"{joined(ran)} {'are' if len(ran) > 1 else 'is'} there, " if ran else ""
+    say(f"-n ..{asked.top}: {there}"
+        + (_traced(found) if found else "no other count would tell more"))
     return found
 
 
@@ -98,20 +99,19 @@ def trace_asked(
 
     done = trace(first)
     last, idle = done, int(not done.counts)
-    refused = [row["np"] for row in done.failed if row["refused"]]
+    refused = [row["np"] for row in done.failed if "refused" in row]
     while asked.top and idle < _IN_VAIN and len(refused) < _TRIED \
-            and any(row["refused"] for row in last.failed):
+            and any("refused" in row for row in last.failed):
         failed = {*refused, *study.failed_counts()}
         more = choose(asked.top, study.counts(), sorted(failed), grids.dims, grids.extents)
         if not more:
             break
-        gone = {row["np"]: row["exit_code"] for row in last.failed if row["refused"]}
-        codes = sorted(set(gone.values()))
-        say(f"the program refuses {_list(list(gone))} processes (exit code {_list(codes)}): "
-            f"{_list(more)} {'are' if len(more) > 1 else 'is'} traced instead")
+        gone = {row["np"]: row["exit_code"] for row in last.failed if "refused" in row}
+        codes = joined(sorted({*gone.values()}))
+        say(f"the program refuses {processes(gone)} (exit code {codes}): {_traced(more)} instead")
         last = trace(more)
         idle = 0 if last.counts else idle + 1
-        refused += [row["np"] for row in last.failed if row["refused"]]
+        refused += [row["np"] for row in last.failed if "refused" in row]
         done.counts += last.counts
         done.failed += last.failed
         done.problems += last.problems
@@ -119,5 +119,5 @@ def trace_asked(
     return done
 
 
-def _list(counts: Sequence[int]) -> str:
-    return ", ".join(map(str, counts))
+def _traced(counts: Sequence[int]) -> str:
+    return f"{joined(counts)} {'are' if len(counts) > 1 else 'is'} traced"

@@ -12,7 +12,7 @@ import typer
 from p3s.cli.common import MAX_COUNT, quoted
 from p3s.errors import UsageError
 from p3s.study import Study
-from signature_runner.command import EXTENTS, extents_in, shape
+from signature_runner.placeholders import EXTENTS, extents_in, shape
 
 if TYPE_CHECKING:
     from p3s.model.grid.stated import Extents, Statement

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,8 +48,8 @@ def trace_once(
     an earlier run in ``target`` is then still there, and what the failed one left is beside it.
     """
     from p3s.model.grid.stated import listed_extents
-    from signature_runner.command import extents_at, shape, with_extents
     from signature_runner.launch import run_traced
+    from signature_runner.placeholders import extents_at, shape, with_extents
 
     listed = listed_extents(study)
     extents = extents_at(command, np, listed)
@@ -97,10 +98,13 @@ def refused(code: int | None, target: Path) -> bool:
 
     ``code``: exit code of the launcher; ``target``: where the run was to go.
     """
-    from signature_runner.diagnose import captures_of
+    from p3s.trace.capture import read_capture
 
-    left = captures_of(target.with_name(f"{target.name}.failed"))
-    return bool(code) and max((c.event_count for c in left.values()), default=0) <= _FEW_EVENTS
+    events = []
+    for path in target.with_name(f"{target.name}.failed").glob("rank-*.p3t"):
+        with suppress(P3SError):
+            events.append(read_capture(path, last_only=True).event_count)
+    return bool(code) and max(events, default=0) <= _FEW_EVENTS
 
 
 def _counters_not_there(run_dir: Path, recording: Recording) -> list[str]:
@@ -310,7 +314,7 @@ def _trace_counts(
                 text = f"np={np}: {'native run: ' if step.native else ''}{text}"
                 done.failed.append(
                     {"np": np, "rep": step.rep, "exit_code": err.code, "reason": text,
-                     "refused": refused(err.code, step.target)}
+                     **({"refused": True} if refused(err.code, step.target) else {})}
                 )
                 bar.done(f"{step.label}: failed")
                 lost = step.native
@@ -329,7 +333,7 @@ def _trace_counts(
         except P3SError as err:
             text = _about(np, str(err))
             done.failed.append(
-                {"np": np, "rep": None, "exit_code": None, "reason": text, "refused": False}
+                {"np": np, "rep": None, "exit_code": None, "reason": text}
             )
             bar.done(f"np={np}: cannot be characterized")
             continue

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from p3s.errors import P3SError, UsageError
 from p3s.study import Study
-from signature_runner.command import EXTENTS
+from signature_runner.placeholders import EXTENTS
 
 #: Value of every parameter, by name.
 Setting = Mapping[str, Fraction]

@@ -14,7 +14,7 @@ from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.partners.relations import FAMILIES
 from p3s.words import processes
-from signature_runner.command import shape
+from signature_runner.placeholders import shape
 
 #: A grid on which partners cost so much more than on the one the traces lead to is not the
 #: program's: so many times, and so many relations. More where that one is priced as if known, too:

@@ -22,7 +22,7 @@ from p3s.model.grid.grids import (
     part_families,
 )
 from p3s.study import Study
-from signature_runner.command import extents_in, shape
+from signature_runner.placeholders import extents_in, shape
 
 Extents = tuple[int, ...]
 #: The dimension that is counted last in every order of dimensions.
