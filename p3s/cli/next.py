@@ -146,7 +146,7 @@ def _options(study: Study) -> list[str]:
 
 def _dims(study: Study, model: dict[str, Any], counts: list[int]) -> list[str]:
     """Return --dims for a program that gets its grid, where MPI_Dims_create deals another one."""
-    from signature_runner.command import extents_at, extents_in, shape
+    from signature_runner.placeholders import extents_at, extents_in, shape
 
     words = _launcher(study)
     grids = model.get("grid", {}).get("dims", {})
