@@ -19,7 +19,7 @@ from p3s.errors import P3SError, UsageError
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, write_bytes, write_json
 from signature_runner import build, mpi
 from signature_runner.claim import claim, this_launch
-from signature_runner.command import place_of
+from signature_runner.command import origin_of
 from signature_runner.cores import cores
 from signature_runner.place import Place, launcher_above, place
 from signature_runner.recording import AUTO, CPU, INSTRUCTIONS, SHARING, Recording, preload
@@ -133,7 +133,7 @@ def _write_info(
         "schema_version": SCHEMA_VERSION,
         "np": here.size or 1,
         "argv": list(program),
-        **place_of(program[0]),
+        **origin_of(program[0]),
         "oversubscribed": shared,
         "cores": cores(),
         "mpi": f"{tracer.mpi_family} {tracer.version}",

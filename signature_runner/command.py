@@ -225,7 +225,7 @@ def executable(word: str) -> str | None:
     return shutil.which(word)
 
 
-def place_of(word: str) -> dict[str, str | None]:
+def origin_of(word: str) -> dict[str, str | None]:
     """Return the entries of run.json that say where a program is and where it was started."""
     found = executable(word)
     return {"program": os.path.abspath(found) if found else None, "directory": os.getcwd()}

@@ -368,7 +368,7 @@ def run_traced(
         "schema_version": SCHEMA_VERSION,
         "np": np,
         "argv": [*parsed.before, *parsed.program],
-        **command.place_of(parsed.program[0]),
+        **command.origin_of(parsed.program[0]),
         "exit_code": code,
         "wall_s": wall_s,
         "timeout_s": timeout_s,

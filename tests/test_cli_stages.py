@@ -20,6 +20,7 @@ import p3s.scale
 from p3s.characterize.signature import VERSION
 from p3s.cli.main import run
 from p3s.cli.pipeline import is_stale
+from p3s.cli.report import _say_outdated
 from p3s.errors import P3SError
 from p3s.study import SCHEMA_VERSION, Study, write_json
 from replay.settings import ReplaySettings
@@ -445,6 +446,10 @@ def test_no_model_from_runs_that_are_gone(
     assert "the runs at 2 processes were deleted" in said and "fitted from 4, 8 and 16" in said
     assert run(["scale", str(root), "-n", "32"]) == 0
     assert "deleted" not in capsys.readouterr().err
+    _say_outdated(Study.open(root), [2, 4, 8, 16])
+    assert "the prediction rests on runs at 2 processes, which were" in capsys.readouterr().err
+    _say_outdated(Study.open(root), [4, 8, 16])
+    assert capsys.readouterr().err == ""
     shutil.rmtree(root / "runs")
     for command in (["model", str(root)], ["predict", str(root), "-n", "32"]):
         assert run(command) == 1

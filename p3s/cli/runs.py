@@ -152,12 +152,17 @@ def program_of(command: Sequence[str], np: int) -> str:
 
 def elsewhere(study: Study) -> Path | None:
     """Return where the study's command was run, None if that is here, not known, or gone."""
+    from p3s.family import sources
+
     try:
         command = study.command()
     except P3SError:
         return None
     runs = [run for run in [*study.runs(), *study.timed_runs()]
-            if run.info.get("command") == command and run.info.get("directory")]
+            if run.info.get("command") == command]
+    # a value of a parameter that was not traced: as the others
+    runs = runs or [run for each in sources(study) for run in each.runs()]
+    runs = [run for run in runs if run.info.get("directory")]
     if not runs:
         return None
     latest = max(runs, key=lambda run: (run.path / "run.json").stat().st_mtime_ns)

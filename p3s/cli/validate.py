@@ -229,12 +229,12 @@ def _run_time(result: dict[str, Any], study: Study) -> list[str]:
     why = WHY_NOT.get(found["why_not"], "").format(
         n=n, at=processes(n), cores=found["cores"] or "", study=quoted(study.root))
     if found["inside"] is None:
-        told = f"not compared: {why}"
+        verdict = f"not compared: {why}"
     elif found["inside"]:
-        told = "inside the interval"
+        verdict = "inside the interval"
     else:
-        told = f"outside the interval, {factor(measured / predicted)} the predicted time"
-    lines = [f"run time: {', '.join(parts) + '; ' if parts else ''}{told}"]
+        verdict = f"outside the interval, {factor(measured / predicted)} the predicted time"
+    lines = [f"run time: {', '.join(parts) + '; ' if parts else ''}{verdict}"]
     if found["work_s"] and found["measured_work_s"]:
         lines.append(f"computation of the busiest rank: predicted {seconds(found['work_s'])}, "
                      f"measured {seconds(found['measured_work_s'])}")
