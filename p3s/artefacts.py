@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,14 @@ def as_json(obj: dict[str, Any]) -> str:
     text = json.dumps(obj, indent=1, default=_plain, allow_nan=False, ensure_ascii=False)
     # Names may carry undecodable bytes (surrogates): keep them readable rather than fail.
     return text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n"
+
+
+def crc_of(path: Path) -> int:
+    """Return the CRC-32 of a file, which tells whether it is still the same; 0 where it is gone."""
+    try:
+        return zlib.crc32(Path(path).read_bytes())
+    except OSError:
+        return 0
 
 
 def reason(err: OSError) -> str:

@@ -3,7 +3,7 @@
     P3SError            exit 1   a handled failure
       RunFailed           exit 1   a run of the program failed
       UsageError        exit 2   the command line or a setting is wrong
-      PartialResult     exit 3   done, but partial or of low confidence
+      PartialResult     exit 3   done, but partial or not to be trusted
       GateFailed        exit 4   a gate did not hold
 """
 
@@ -52,7 +52,7 @@ class UsageError(P3SError):
 
 
 class PartialResult(P3SError):
-    """The work was done, but its result is partial or of low confidence."""
+    """The work was done, but its result is partial or not to be trusted."""
 
     exit_code = 3
 

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from p3s.predict.measured import Measured
+    from p3s.study import Study
+
+#: Why a measured run time and a predicted one cannot be compared.
+WHY_NOT = {
+    "untimed": "instructions were counted, which takes longer than the program",
+    "shared-cores": "the ranks shared {cores} cores",
+    "off-core": "the ranks computed without a core for part of the run",
+    "not-predicted": "nothing was predicted at {at}; first: p3s predict {study} -n {n}",
+    "outdated": "the prediction is older than the model; first: p3s predict {study} -n {n}",
+    "other-network": "the prediction is for another network than that of this run",
+    "not-representative": "the predicted communication is not representative",
+    "no-interval": "the interval of the prediction is not known",
+}
 
 
 def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
     """Compare the model with the run in ``run_dir`` and write validate/npNNNNNN.json.
 
-    Returns {true, predicted, equal} of messages and collectives, weights, work errors and what
-    the model leaves out; every event of the run counts in every number.
+    Returns {true, predicted, equal} of messages and collectives, weights, work errors, what the
+    model leaves out, and run times; every event of the run counts in every number.
     """
+    from p3s.artefacts import crc_of
     from p3s.characterize.signature import join_files
     from p3s.characterize.tables import table_of
     from p3s.errors import P3SError
@@ -38,7 +56,66 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
                        f"run `p3s validate -n {n}` again")
     table = table_of([part], [run.wall_ns], str(run_dir))
     result = {"schema": "p3s.validation", "schema_version": 1, "counts": model["counts"],
-              **compare(model, table)}
+              "model_crc": crc_of(study.model_path), **compare(model, table)}
+    result["run_time"] = run_time(study, Path(run_dir), n)
     result["reasons"] = [reason.to_json() for reason in of_validation(result)]
     write_json(study.validate_path(n), result)
     return result
+
+
+def run_time(study: Study, run_dir: Path, n: int) -> dict[str, Any]:
+    """Compare the run's time with the study's prediction at ``n`` (docs/formats.md, validate).
+
+    ``inside`` is None where they cannot be compared; ``why_not``, one of WHY_NOT, says why.
+    """
+    from p3s.predict.measured import measured_in
+    from p3s.records import runs_in
+
+    records = [run for run in runs_in(run_dir.parent, n) if run.path == run_dir]
+    run = measured_in(records, n)
+    prediction = _prediction(study)
+    rows: list[dict[str, Any]] = prediction["counts"] if prediction else []
+    row = next((row for row in rows if row["n"] == n), {})
+    low: Any = row.get("model_low_s")
+    high: Any = row.get("model_high_s")
+    why_not = _why_no_run(run) or _why_no_prediction(study, prediction, row)
+    return {
+        "predicted_s": row.get("model_s"), "low_s": low, "high_s": high,
+        "measured_s": run.wall_s if run else None,
+        "inside": None if why_not or run is None else bool(low <= run.wall_s <= high),
+        "why_not": why_not, "cores": records[0].info.get("cores") if records else None,
+        "work_s": row.get("work_s"),
+        "measured_work_s": run.work_s if run and math.isfinite(run.work_s) else None,
+    }  # fmt: skip
+
+
+def _prediction(study: Study) -> dict[str, Any] | None:
+    from p3s.errors import P3SError
+    from p3s.predict.saved import read_prediction
+
+    try:
+        return read_prediction(study.root)
+    except P3SError:  # there is none, or it is of another version
+        return None
+
+
+def _why_no_run(run: Measured | None) -> str:
+    """Return why a run's time does not tell how fast the program is, "" where it does."""
+    if run is None:
+        return "untimed"
+    if run.shared_cores:
+        return "shared-cores"
+    return "" if run.representative else "off-core"
+
+
+def _why_no_prediction(study: Study, prediction: dict[str, Any] | None, row: dict[str, Any]) -> str:
+    """Return why no predicted time can be compared with a run's, "" where one can."""
+    if not prediction or not row:
+        return "not-predicted"
+    if study.model_path.stat().st_mtime_ns > study.prediction_path.stat().st_mtime_ns:
+        return "outdated"
+    if row["n"] > 1 and (prediction.get("network") or {}).get("source") in ("typical", "file"):
+        return "other-network"
+    if not row["model_representative"]:
+        return "not-representative"
+    return "no-interval" if row["model_low_s"] is None or row["model_high_s"] is None else ""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from signature_runner.placeholders import EXTENTS
-
-_PLACEHOLDERS = {"{np}", *(f"{{{name}}}" for name in EXTENTS)}
+NOT_KNOWN = "–"
+#: What stands for a number in a launcher command; shells leave it as it is.
+_PLACEHOLDER = re.compile(r"\{\w+\}", re.ASCII)
 
 
 def command_line(words: Sequence[str]) -> str:
@@ -18,7 +19,7 @@ def command_line(words: Sequence[str]) -> str:
     Placeholders that are words of their own, as {np}, stay as they are. Words with characters that
     cannot be printed are quoted as $'...' of bash and zsh.
     """
-    return " ".join(word if word in _PLACEHOLDERS else _quoted(word) for word in words)
+    return " ".join(word if _PLACEHOLDER.fullmatch(word) else _quoted(word) for word in words)
 
 
 def _quoted(word: str) -> str:
@@ -85,12 +86,12 @@ def mixed_clocks(data: Mapping[str, Any]) -> str:
 
 def not_used(model: Mapping[str, Any]) -> str:
     """Return a note on traced counts that the user has left out of a model, "" when none are."""
-    without = [str(n) for n in model.get("without", ())]
+    without = list(model.get("without", ()))
     if not without:
         return ""
-    counts = ", ".join(without)
-    return (f"traced at {counts} processes, too, but left out of the model; p3s model STUDY --with "
-            f"{','.join(without)} takes {'it' if len(without) == 1 else 'them'} back")
+    return (f"traced at {processes(without)}, too, but left out of the model; p3s model STUDY "
+            f"--with {','.join(map(str, without))} takes {'it' if len(without) == 1 else 'them'} "
+            "back")
 
 
 def left_out(held: Mapping[str, Any]) -> str:
@@ -98,3 +99,28 @@ def left_out(held: Mapping[str, Any]) -> str:
     n = held.get("n")
     count = processes(n) if isinstance(n, int) else f"{n} processes"
     return f"{held['setting']} ({count})" if held.get("setting") else count
+
+
+def seconds(value: float | None) -> str:
+    """Return a time with three figures and a fitting unit."""
+    if value is None:
+        return NOT_KNOWN
+    if value == 0:
+        return "0 s"
+    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
+        if abs(value) < limit * 0.9995:
+            return f"{figures(value * factor)} {unit}"
+    return f"{figures(value)} s"
+
+
+def figures(value: float) -> str:
+    """Return three significant figures of a number, without an exponent."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    if abs(value) >= 99.95:
+        return f"{value:.0f}"
+    if abs(value) >= 9.995:
+        return f"{value:.1f}"
+    if 0 < abs(value) < 0.0995:
+        return f"{value:.2g}"
+    return f"{value:.2f}"

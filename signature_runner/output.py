@@ -53,18 +53,21 @@ _ABOUT_A_RANK = re.compile(
     r"Primary job +terminated|noticed that process rank|with non-zero status|MPI_ABORT was invoked"
     r"|exiting improperly|terminated by signal"
 )
+#: Of a program's last lines the one that says what is wrong: others may follow it.
+_ERROR, _LAST = re.compile(r"\W*(?:fatal |internal |fortran runtime )?error\b", re.IGNORECASE), 20
 _SRUN_ERROR = re.compile(r"^srun: (?:error|fatal): (?!\S+: task )", re.MULTILINE)
 _HYDRA_ERROR = re.compile(r"^\[(?:mpiexec|proxy[:\d]*)@[^\]]*\] (.*)$", re.MULTILINE)
 
 
 def program_said(run_dir: Path) -> Words:
-    """Return the last line the program itself wrote, stderr first."""
+    """Return the last line the program itself wrote, stderr first; one that says error, if any."""
     for name in OUTPUTS:
         text = _BLOCKS.sub("", tail(run_dir / name))
         lines = [line.strip() for line in text.splitlines()
                  if not _LAUNCHER_TALK.search(line) and not _CRASH_TALK.search(line)]
+        errors = [line for line in lines[-_LAST:] if _ERROR.match(line)]
         if lines:
-            return Words(lines[-1][:200], name)
+            return Words((errors or lines)[-1][:200], name)
     return Words()
 
 

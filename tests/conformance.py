@@ -125,7 +125,8 @@ class Program:
 
     ``exit_code`` is what it ends with everywhere; ``least_ranks`` what it needs; ``counts_vary``
     that the number of its calls depends on timing (MPI_Waitsome, a task farm); ``library`` is a
-    source that becomes a shared library beside it, linked if ``linked``.
+    source that becomes a shared library beside it, linked if ``linked``; one in Fortran makes the
+    calls.
     """
 
     name: str
@@ -140,8 +141,9 @@ class Program:
 
     @property
     def language(self) -> str:
-        """Return c, fortran or python."""
-        return {".c": "c", ".py": "python"}.get(Path(self.source).suffix, "fortran")
+        """Return c, fortran or python: what its calls are made in."""
+        source = self.library if self.library.endswith(".f90") else self.source
+        return {".c": "c", ".py": "python"}.get(Path(source).suffix, "fortran")
 
 
 def compiler(program: Program, tested: Installed) -> str | None:
@@ -168,6 +170,12 @@ def _compile(command: list[str], folder: Path) -> None:
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
 
 
+def _sources(name: str) -> list[str]:
+    """Return what a source is compiled of: Fortran needs the module first."""
+    own = [str(FOLDER / name)]
+    return own if name.endswith(".c") else [str(FOLDER / "conform.f90"), *own]
+
+
 def build(program: Program, tested: Installed, folder: Path) -> list[str]:
     """Compile a program into ``folder`` (once); return its command."""
     if program.language == "python":
@@ -181,14 +189,12 @@ def build(program: Program, tested: Installed, folder: Path) -> list[str]:
         flags = ["-O1", "-g", "-w"]
         if library:
             _compile(
-                [wrapper, *flags, "-shared", "-fPIC", str(FOLDER / program.library), "-o",
+                [wrapper, *flags, "-shared", "-fPIC", *_sources(program.library), "-o",
                  str(library)], folder,
             )  # fmt: skip
         link = [str(library), f"-Wl,-rpath,{folder}"] if program.linked else ["-ldl"]
-        sources = [str(FOLDER / program.source)]
-        if program.language == "fortran":
-            sources.insert(0, str(FOLDER / "conform.f90"))
-        else:
+        sources = _sources(program.source)
+        if program.language == "c":
             flags += ["-std=gnu11", "-pthread"]
         _compile(
             [wrapper, *flags, *program.flags, *sources, "-o", str(target), *link], folder

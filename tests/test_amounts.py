@@ -121,3 +121,12 @@ def test_both_ways_along_a_line_have_one_law():
     assert there == back
     at = env(64, LARGE[64])
     assert float(Amount.from_json(there).value(at)) == pytest.approx(SHAPES["face"](at), rel=1e-4)
+
+
+def test_one_process_has_no_logarithm():
+    """log2 n is zero there: no feature is divided by it, none is left out for it."""
+    for counts in ((1, 2, 4), (1, 2, 4, 8), (1, 2)):
+        envs = [{"n": n, "p0": n} for n in counts]
+        found = fit_amount(envs, [100.0 / n for n in counts], [1.0] * len(counts), 1)
+        assert np.isfinite(found.rel_half_width)
+        assert float(found.value({"n": 16, "p0": 16})) == pytest.approx(100 / 16, rel=0.01)

@@ -19,8 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from conformance import check_sites
 
 from p3s.trace import ops, read_run
+from p3s.trace.callpath import call_path
+from p3s.trace.modules import Modules
+from p3s.trace.source import resolve, stack
 from signature_runner import build
 from signature_runner.launch import run_traced
 
@@ -240,6 +244,18 @@ def check_dump(run_dir: Path, ranks: list[Counts]) -> None:
             assert (row["events"], row["bytes"]) == wanted, name
 
 
+def check_places(run_dir: Path, app: Application) -> None:
+    """Assert that call sites are the program's, and that calls in a library have names."""
+    trace = read_run(run_dir)
+    check_sites(trace)
+    places, _ = resolve([f for site in trace.sites for f in site.frames], Modules(app.command))
+    for site in trace.sites:
+        path = call_path(stack(site.frames, places))
+        assert path is not None
+        shown = [path.place, *path.callers()]
+        assert not path.library or not any(name.startswith("lib") for name in shown), shown
+
+
 def tracer(app: Application) -> Path:
     program = shutil.which(app.command[0])
     return build.ensure_tracer(program=program, launcher=MPIEXEC).path
@@ -268,3 +284,4 @@ def test_separate_runs_agree_in_what_does_not_depend_on_timing(
         return [{k: v for k, v in rank.items() if k not in app.varies} for rank in ranks]
 
     check_equal(fixed(traced(tmp_path / "traced", np)), fixed(counted(tmp_path / "alone", np)))
+    check_places(tmp_path / "traced", app)

@@ -15,11 +15,14 @@ from typing import Any
 
 import psutil
 import pytest
+from endings import only_work
 
 pytestmark = pytest.mark.mpi
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 120.0
+#: What speaks against a prediction where other programs took the cores while tracing.
+NOISE = {"holdout-work", "model-off", "superlinear", "wide"}
 
 DIES = """
 #include <mpi.h>
@@ -124,14 +127,14 @@ def study(programs: Path) -> Path:
     assert [row["np"] for row in result["counts"]] == [2, 4, 6, 9]
     assert all(row["signature"]["events"] > 0 for row in result["counts"])
     done = p3s(programs, "model", "study", "--json")
-    assert done.code == 0, done.err
+    assert only_work(done.code, done.err), done.err
     assert done.json()["schema"] == "p3s.model"
     return programs / "study"
 
 
 def test_validate_prints_the_promised_numbers(study: Path) -> None:
     done = p3s(study.parent, "validate", "study", "-n", "12", "--json")
-    assert done.code == 0, done.err
+    assert only_work(done.code, done.err), done.err
     result = done.json()
     for key in ("p2p_triples", "collectives"):
         assert set(result[key]) == {"true", "predicted", "equal"}
@@ -142,12 +145,24 @@ def test_validate_prints_the_promised_numbers(study: Path) -> None:
     # Two iterations' worth of boundary: 20 iterations, 4 directions, a 4 x 3 grid.
     assert result["p2p_triples"]["true"] == 20 * 2 * (3 * 3 + 4 * 2)
     assert (study / "validate" / "np000012.json").exists()
+    assert result["run_time"]["why_not"] == "shared-cores" and result["run_time"]["measured_s"] > 0
+
+
+def test_validate_works_from_another_directory(study: Path, tmp_path: Path) -> None:
+    """The study's command names the program from where it was traced: it is run there."""
+    done = p3s(tmp_path, "validate", str(study), "-n", "3")
+    assert f"running in {study.parent}" in done.err and "run time: measured" in done.out
+    again = p3s(tmp_path, "validate", str(study), "-n", "3", "--no-run")
+    assert again.out == done.out and "running" not in again.err
+    assert p3s(tmp_path, "validate", str(study), "-n", "5", "--no-run").code == 2
 
 
 def test_predict_and_report(study: Path) -> None:
-    done = p3s(study.parent, "predict", "study", "-n", "16", "--budget", "3", "--json")
-    assert done.code == 0, done.err
+    done = p3s(study.parent, "predict", "study", "-n", "16", "--json")
     result = done.json()
+    codes = {each["code"] for each in result["reasons"] if each["untrustworthy"]}
+    assert codes <= NOISE and done.code == (3 if codes else 0), done.err
+    assert result["network"]["source"] == "typical"
     assert [row["n"] for row in result["counts"]] == [2, 4, 6, 9, 16]
     for row in result["counts"]:
         assert row["time_s"] > 0 and row["speedup"] > 0
@@ -156,7 +171,7 @@ def test_predict_and_report(study: Path) -> None:
         if row["measured"]:
             assert row["measured_s"] > 0 and row["measured_work_s"] > 0
     done = p3s(study.parent, "report", "study")
-    assert done.code == 0, done.err
+    assert done.code == (3 if codes else 0), done.err
     assert str(Path("study", "report.html")) in done.out and "speedup" in done.out
     page = (study / "report.html").read_text()
     assert "block" in page and "Allreduce" in page and "http" not in page.split("</head>")[1]
@@ -214,7 +229,8 @@ def test_dead_rank_is_named_and_nothing_is_lost(programs: Path) -> None:
 def test_what_is_no_mpi_program_is_one_line(programs: Path, program: str, says: str) -> None:
     done = p3s(programs, "characterize", "-n", "2,4,8", "-o", "wrong", *launch(program))
     assert done.code == 1 and done.out == ""
-    lines = [line for line in done.err.splitlines() if not line.startswith("tracing into")]
+    before = ("tracing into", "note: -n 2,4,8 leaves")
+    lines = [line for line in done.err.splitlines() if not line.startswith(before)]
     assert len(lines) == 1 and says in lines[0]
 
 

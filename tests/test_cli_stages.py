@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import types
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -158,18 +157,12 @@ class Stages:
 def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     stand_in = Stages()
 
-    def module(name: str, **functions: Callable[..., Any]) -> None:
-        made = types.ModuleType(name)
-        for key, function in functions.items():
-            setattr(made, key, function)
-        monkeypatch.setitem(sys.modules, name, made)
-
-    module("signature_runner.launch", run_traced=stand_in.run_traced)
-    module("signature_runner.command", parse=stand_in.parse)
+    monkeypatch.setattr("signature_runner.launch.run_traced", stand_in.run_traced)
+    monkeypatch.setattr("signature_runner.command.parse", stand_in.parse)
     monkeypatch.setattr("replay.run", stand_in.replay)
     monkeypatch.setattr("p3s.cli.before._check_launch", lambda _: None)
     monkeypatch.setattr("p3s.cli.before.scaled_bytes", lambda *_: 0)
-    module("p3s.validate", validate=stand_in.validate)
+    monkeypatch.setattr("p3s.validate.validate", stand_in.validate)
     monkeypatch.setattr("p3s.report.equations.render", lambda model, *_: "the equations")
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize, raising=False)
     monkeypatch.setattr(p3s.characterize, "load_phases", lambda study_dir: {})
@@ -287,7 +280,8 @@ def test_dead_rank_is_named(stages: Stages, root: Path, capsys: pytest.CaptureFi
     assert characterize(root, "2,4,8,16", "--json") == 3
     result = json.loads(capsys.readouterr().out)
     assert result["failed"] == [
-        {"np": 8, "rep": 0, "exit_code": None, "reason": "np=8: rank 3 died in MPI_Send (signal 9)"}
+        {"np": 8, "rep": 0, "exit_code": None, "refused": False,
+         "reason": "np=8: rank 3 died in MPI_Send (signal 9)"}
     ]
 
 
@@ -385,7 +379,8 @@ def test_unwritable_place_is_found_before_anything_runs(
     stages: Stages, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert characterize(Path("/proc/study"), "2,4,8") == 1
-    assert stages.calls == [] and capsys.readouterr().err.count("\n") == 1
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note:")]
+    assert stages.calls == [] and len(said) == 1
 
 
 def test_model_prints_equations(
@@ -414,7 +409,7 @@ def test_count_that_is_left_out_stays_so_until_it_is_taken_back(
     assert fitted("model", str(root)) == fitted("scale", str(root), "-n", "32") == [4, 8, 16]
     assert (root / "runs" / "np0002.r0" / "run.json").exists()
     assert characterize(root, "2") == 0
-    assert f"p3s model {root} --with 2 takes them back" in capsys.readouterr().err
+    assert f"taken back with p3s model {root} --with 2" in capsys.readouterr().err
     assert fitted("model", str(root), "--with", "2", "--without", "8") == [2, 4, 16]
     assert fitted("model", str(root), "--with", "8") == [2, 4, 8, 16]
     assert Study.open(root).manifest()["without"] == []
@@ -447,13 +442,13 @@ def test_no_model_from_runs_that_are_gone(
     capsys.readouterr()
     assert run(["scale", str(root), "-n", "32"]) == 0
     said = capsys.readouterr().err
-    assert "the runs at 2 processes were deleted" in said and "fitted from 4, 8, 16" in said
+    assert "the runs at 2 processes were deleted" in said and "fitted from 4, 8 and 16" in said
     assert run(["scale", str(root), "-n", "32"]) == 0
     assert "deleted" not in capsys.readouterr().err
     shutil.rmtree(root / "runs")
     for command in (["model", str(root)], ["predict", str(root), "-n", "32"]):
         assert run(command) == 1
-        assert "the runs at 2, 4, 8, 16 were deleted" in capsys.readouterr().err
+        assert "the runs at 2, 4, 8 and 16 processes were deleted" in capsys.readouterr().err
 
 
 def test_signature_is_made_again_of_the_runs_that_stay(stages: Stages, root: Path) -> None:
@@ -502,9 +497,20 @@ def test_model_that_misses_its_held_out_count_is_3(
     streams = capsys.readouterr()
     assert streams.out == "the equations\n"
     last = streams.err.splitlines()[-1]
-    assert last == f"low confidence: fitted without 8 processes the model misses there {says}" or (
-        not says and last.startswith("next:")
-    )
+    missed = "p3s: no trustworthy model (holdout-missed): fitted without 8 processes the model"
+    assert last.startswith(f"{missed} misses there {says}; " if says else "next:")
+
+
+def test_model_whose_work_was_off_at_its_held_out_count_is_3(
+    stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = {"possible": True, "n": 8, "work": {"each": [{"share": 1.0, "error": -0.3}],
+                                               "mean_abs_error": 0.3, "max_abs_error": 0.3}}
+    stages.holdout = held
+    characterize(root, "2,4,8")
+    assert run(["model", str(root)]) == 3
+    assert "(holdout-work): fitted without 8 processes the model's computation there is off by " \
+        "30 % (limit 25 %)" in capsys.readouterr().err
 
 
 def test_scale_and_replay(stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -543,7 +549,7 @@ def test_predict_makes_what_is_missing_and_only_that(
     characterize(root, "2,4,8")
     stages.calls.clear()
     capsys.readouterr()
-    assert run(["predict", str(root), "-n", "16", *REPLAYED, "--json"]) in (0, 3)
+    assert run(["predict", str(root), "-n", "16", *REPLAYED, "--json"]) == 3
     result = json.loads(capsys.readouterr().out)
     assert [row["n"] for row in result["counts"]] == [2, 4, 8, 16]
     assert [call[:2] for call in stages.calls] == [
@@ -551,42 +557,50 @@ def test_predict_makes_what_is_missing_and_only_that(
         *[(stage, n) for stage in ("scale", "replay") for n in (2, 4, 8, 16)],
     ]
     stages.calls.clear()
-    assert run(["predict", str(root), "-n", "16,32", *REPLAYED]) in (0, 3)
+    assert run(["predict", str(root), "-n", "16,32", *REPLAYED]) == 3
     assert stages.kinds() == [("scale", 32), ("replay", 32)]
     assert "efficiency" in capsys.readouterr().out
 
 
 def test_predict_rebuilds_what_is_older_than_its_inputs(stages: Stages, root: Path) -> None:
     characterize(root, "2,4,8")
-    assert run(["predict", str(root), "-n", "16", *REPLAYED]) in (0, 3)
+    assert run(["predict", str(root), "-n", "16", *REPLAYED]) == 3
     stages.calls.clear()
     later = Study(root).prediction_path.stat().st_mtime_ns + 10**9
     os.utime(root / "runs" / "np0004.r0" / "run.json", ns=(later, later))
-    assert run(["predict", str(root), "-n", "16", *REPLAYED]) in (0, 3)
+    assert run(["predict", str(root), "-n", "16", *REPLAYED]) == 3
     assert stages.kinds()[:2] == [("characterize", 4), ("model", True)]
     os.utime(Study(root).model_path, ns=(later, later))
     stages.calls.clear()
-    assert run(["predict", str(root), "-n", "16", *REPLAYED]) in (0, 3)
+    assert run(["predict", str(root), "-n", "16", *REPLAYED]) == 3
     assert ("scale", 16) in stages.kinds() and ("replay", 16) in stages.kinds()
 
 
 def test_predict_in_one_go(stages: Stages, root: Path) -> None:
     words = ["predict", str(root), "-n", "32", *REPLAYED]
-    assert run([*words, "--from", "2,4,8", "--", *LAUNCH]) in (0, 3)
+    assert run([*words, "--from", "2,4,8", "--", *LAUNCH]) == 3
     assert [c[1] for c in stages.calls if c[0] == "run"] == [2, 4, 8]
     assert {tuple(c[2]) for c in stages.calls if c[0] == "run"} == {tuple(LAUNCH)}
     stages.calls.clear()
-    assert run([*words, "--", *LAUNCH]) in (0, 3)
+    assert run([*words, "--", *LAUNCH]) == 3
     assert [c for c in stages.calls if c[0] == "run"] == []
     assert run(["predict", str(root / "two"), "-n", "32", "--from", "2,4", "--", *LAUNCH]) == 2
 
 
-def test_predict_of_low_confidence_is_3(
+def test_a_prediction_that_is_not_to_be_trusted_is_3(
     stages: Stages, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     characterize(root, "2,4,8")
     assert run(["predict", str(root), "-n", "300", *REPLAYED]) == 3
-    assert "low confidence" in capsys.readouterr().err
+    streams = capsys.readouterr()
+    assert "no trustworthy prediction: communication was not measured as in a run, and" in \
+        streams.err
+    assert "extrapolated: the largest count is 38 times the largest traced one" in streams.out
+    assert run(["predict", str(root), "-n", "300", *REPLAYED, "--json"]) == 3
+    streams = capsys.readouterr()
+    assert "p3s: no trustworthy prediction (extrapolated): the largest" in streams.err
+    assert {each["code"] for each in json.loads(streams.out)["reasons"]} == {
+        "not-representative", "extrapolated"}
     assert run(["report", str(root)]) == 3
     streams = capsys.readouterr()
     assert str(root / "report.html") in streams.out
@@ -605,7 +619,7 @@ def test_validate_runs_traced_and_compares(
     assert stages.calls[2][2] == root / "validate" / "np000064.r0"
     assert run(["validate", str(root), "-n", "63"]) == 3
     text = capsys.readouterr().out
-    assert "90.00 %" in text and "mean error 3.0 %" in text
+    assert "90.00 %" in text and "work: off by 3.0 %" in text
     assert Study.open(root).counts() == [2, 4, 8]
 
 

@@ -423,3 +423,14 @@ def test_a_large_prediction_has_all_its_phases() -> None:
         times[n] = times_of(some / n, some * 1e-3, n)
     result = compose(times, {}, {}, counts[:4])
     assert len(result["counts"]) == 10 and len(result["counts"][0]["phases"]) == 500
+
+
+def test_a_law_of_a_phase_has_no_term_below_what_is_shown() -> None:
+    def row(n: int) -> dict[str, Any]:
+        time = 1.2e-3 / n + 2.273e-12 * n
+        parts = {f"{part}_s": 0.0 for part in ("transfer", "waiting", "software")}
+        return {"n": n, "model_s": time, "phases": [
+            {"phase": 0, "name": "x", "time_s": time, "compute_s": time, **parts}]}
+
+    laws = phase_laws([row(n) for n in (2, 4, 8, 16)])[0]["parts"]
+    assert laws["time"]["text"] == laws["compute"]["text"] == "0.0012/n"

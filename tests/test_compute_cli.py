@@ -146,3 +146,18 @@ def test_laws_that_were_given_to_a_study_without_times_are_kept(
     ensure_scaled(untimed, 64, Progress())
     head = read_json(untimed.scaled_path(64), "p3s.scaled")
     assert all(p["compute_ns"] >= 0 for p in head["phases"])
+
+
+def test_a_fault_of_the_costs_leaves_the_equations(
+    timed: tuple[Study, list[Any]], capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, _ = timed
+
+    def fails(*_: Any) -> None:
+        raise ZeroDivisionError("float division by zero")
+
+    monkeypatch.setattr("p3s.compute.stage.build", fails)
+    assert run(["model", str(study.root)]) == 70
+    page = capsys.readouterr().out
+    assert page.startswith("Equations fitted to") and "phase 1: Sendrecv+Allreduce" in page

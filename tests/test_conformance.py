@@ -56,6 +56,8 @@ PROGRAMS = (
             library="wrappers.c", linked=True),
     Program("opened", "opened.c", library="opened_library.c"),
     Program("plugin", "plugin_host.c", library="plugin.c", flags=("-Wl,--as-needed",)),
+    Program("fortran-plugin", "plugin_host.c", library="plugin_fortran.f90",
+            flags=("-Wl,--as-needed",)),
     Program("forks", "forks.c"),
     Program("mpif-p2p", "mpif_p2p.f"),
     Program("mpif-collectives", "mpif_collectives.f", flags=("-fallow-argument-mismatch",)),

@@ -6,7 +6,7 @@ from fractions import Fraction as F
 
 import pytest
 
-from p3s.errors import UsageError
+from p3s.errors import P3SError, UsageError
 from p3s.family.paramlaws import EXACT, FITTED, OPEN, Number, find_number, value_at
 from p3s.family.settings import (
     check_command,
@@ -132,3 +132,14 @@ def test_bad_weak_laws_are_one_line(text):
     with pytest.raises(UsageError) as err:
         parse_laws(text)
     assert "--weak" in str(err.value) and "\n" not in str(err.value)
+
+
+def test_a_parameter_or_a_number_of_zero_has_a_law():
+    """Powers below one have no value at zero: they are not tried; errors are not relative to it."""
+    found = find_number([{"size": F(0)}, {"size": F(2)}, {"size": F(5)}], [1.0, 2.5, 4.1])
+    assert all(e >= 0 for _, powers in found.terms for e in powers)
+    assert found.value({"size": F(0)}) >= 0
+    assert 0 <= find_number([{"size": F(k)} for k in (1, 2, 4)], [0.0, 2.5, 4.1]).error < 1e3
+    falls = find_number([{"size": F(k)} for k in (1, 2, 4)], [1.01, 0.5, 0.25])
+    with pytest.raises(P3SError, match="no value"):
+        falls.value({"size": F(0)})

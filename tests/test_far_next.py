@@ -128,6 +128,19 @@ def test_the_command_has_the_options_of_the_runs(tmp_path: Path) -> None:
     assert counted[4:7] == ["--work", "instructions", "--no-times"]
 
 
+def test_the_command_has_the_grid_of_a_program_that_gets_it(tmp_path: Path) -> None:
+    words = ["mpiexec", "-n", "{np}", "./app", "{px}", "{py}"]
+    study = Study.create(tmp_path / "s", words)
+    put_run(study, 6, dims=[2, 3])
+    wanted = [{"n": 12, "dims": [3, 4]}, {"n": 16, "dims": [4, 4]}]
+    model = {"grid": {"dims": {"6": [2, 3]}}, "next": wanted}
+    found = command(study, model, [12, 16])
+    assert found[4:6] == ["--dims", "12=3x4"]  # MPI_Dims_create deals 16 so, too
+    assert command_line(found).endswith("-- mpiexec -n {np} ./app {px} {py}")
+    model["grid"] = {"dims": {"6": [3, 2]}}  # the model has them in another order
+    assert command(study, model, [12, 16])[4] == "-o"
+
+
 def test_wall_time_where_processes_would_share_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -288,8 +288,8 @@ BEFORE_INIT = [
         " started at 4 ranks, or failed before MPI_Init returned",
     ),
     (
-        JOB_ENDED + "input.nml: no such file\n", mpi.OPENMPI, 2,
-        "./app: failed at 4 ranks before MPI_Init returned (exit code 2): input.nml: no such file",
+        JOB_ENDED + "ERROR: no in.nml\nLast command: (unknown)\n", mpi.OPENMPI, 2,
+        "./app: failed at 4 ranks before MPI_Init returned (exit code 2): ERROR: no in.nml",
     ),
     (
         UCX, mpi.MPICH, 255,

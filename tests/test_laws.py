@@ -14,6 +14,7 @@ from p3s.errors import P3SError
 from p3s.laws.counts import fit_exact, fit_work
 from p3s.laws.expr import (
     BLOCK_KINDS,
+    block,
     block_size,
     check,
     evaluate,
@@ -176,3 +177,44 @@ def test_work_that_falls_below_its_trend_by_a_constant_has_a_law_all_the_same():
     assert law.refused and law.terms
     assert abs(float(law.value(64)) / (6000 * 64 - 3000) - 1) < 0.2
     assert all(float(law.value(n)) >= 0 for n in (1, 2, 1000, 10**6))
+
+
+@pytest.mark.parametrize("expr", [
+    ["pow", ["add", sym("n"), num(-1)], -1, 1], ["log2", ["add", sym("n"), num(-1)]],
+    ["quot", num(7), ["add", sym("n"), num(-1)]], ["mod", num(7), ["add", sym("n"), num(-1)]],
+    block("first", 10, ["add", sym("n"), num(-1)], num(0)),
+    ["sum", ["pow", ["add", sym("n"), num(-1)], -1, 1], num(1)],
+    ["exp2", ["mul", sym("n"), num(70)]],
+])
+def test_an_equation_without_a_value_says_so(expr):
+    """No infinity is cast to a whole number, and no warning is left to be printed."""
+    with pytest.raises(P3SError, match=r"^model: the equation .* has no value at 1 processes"):
+        evaluate_int(expr, {"n": np.array([1])})
+    assert evaluate_int(expr, {"n": np.array([1])}, undefined=-1).tolist() == [-1]
+
+
+@pytest.mark.parametrize("counts", [(1, 2, 4), (1, 2, 4, 8), (2, 4, 8, 16)])
+def test_terms_below_what_the_points_show_are_left_out(counts):
+    """Noise in the last digits has sums that meet it to the last of them, by chance."""
+    rng = np.random.default_rng(5)
+    for size in (1e-12, 1e-9, 1e-8, 1e-6):
+        for shape in (np.ones_like, np.reciprocal):
+            n = np.array(counts, dtype=float)
+            for _ in range(25):
+                values = 20610.5 * shape(n) * (1 + size * rng.standard_normal(len(n)))
+                assert len(fit_work(counts, values.tolist()).terms) == 1, values
+    # the first count that is rounded decides no less than the others
+    assert fit_work((1, 2, 4), (3908538, 1954269, 977134)).text() == "3.909e+06/n"
+
+
+def test_a_known_resolution_hides_what_is_below_it():
+    counts = (2, 4, 8, 16)
+    values = [1.2e-3 / n + 2.273e-12 * n for n in counts]
+    assert fit_work(counts, values).text() == "0.0012/n + 2.273e-12*n"
+    assert fit_work(counts, values, [1e-4 * v for v in values]).text() == "0.0012/n"
+
+
+def test_values_of_nothing_at_some_counts_have_finite_laws():
+    for values in ((0, 5, 9), (0, 0, 7), (7, 0, 0), (1e12, 0, 1e-9)):
+        law = fit_work((1, 2, 4), values)
+        assert np.isfinite([float(law.value(64)), *law.interval(64)]).all()

@@ -11,6 +11,7 @@ import pytest
 from handmade import phase, put_replay, put_scaled
 from test_predict import REPLAYED, codes, times_at
 
+from p3s.artefacts import crc_of
 from p3s.errors import P3SError
 from p3s.predict import compose, predict
 from p3s.predict.contradictions import contradictions
@@ -169,17 +170,18 @@ def test_calls_that_are_not_modelled_are_told_from_those_without_a_rule(
     assert "left-out" not in found or "MPI_X0" in texts(result, "left-out")[0]
 
 
-def test_validations_of_the_same_model_speak_against_a_prediction(tmp_path: Path) -> None:
+def test_validations_of_this_model_speak_against_a_prediction(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "study", ["mpiexec", "-n", "{np}", "./app"])
     write_json(study.model_path, {"schema": "p3s.model", "schema_version": 1, "holdout": None,
                                   "counts": [2, 4]})  # fmt: skip
     put_scaled(study, 2, [(0, 0, 1, 1e6), (1, 0, 1, 1e6)], [phase(0)])
     put_replay(study, 2, [(0, 0, 1.0, 1.0, 1.0), (1, 0, 1.0, 1.0, 1.0)])
-    off = {"schema": "p3s.validation", "schema_version": 1, "counts": [2, 4], "n": 8,
+    off = {"schema": "p3s.validation", "schema_version": 1, "n": 8,
+           "model_crc": crc_of(study.model_path),
            "work": {"each": [{"share": 1.0, "error": 0.5}]}}  # fmt: skip
     write_json(study.validate_path(8), off)
     assert codes(predict(study, [2])) == ["validate-work"]
-    write_json(study.validate_path(8), {**off, "counts": [2, 3, 4]})
+    write_json(study.validate_path(8), {**off, "model_crc": 1})
     assert codes(predict(study, [2])) == [], "it was made with another model"
     study.validate_path(8).write_text("{")
     assert codes(predict(study, [2])) == []

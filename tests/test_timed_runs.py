@@ -7,7 +7,6 @@ import platform
 import re
 import shutil
 import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +52,9 @@ class Runs(Stages):
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     stand_in = Runs()
     stand_in.refuses = {}
-    for name, functions in (
-        ("signature_runner.launch", {"run_traced": stand_in.run_traced}),
-        ("signature_runner.command", {"parse": stand_in.parse}),
-        ("signature_runner.emulate", {"emulator": lambda: "qemu"}),
-    ):
-        made = types.ModuleType(name)
-        vars(made).update(functions)
-        monkeypatch.setitem(sys.modules, name, made)
+    monkeypatch.setattr("signature_runner.launch.run_traced", stand_in.run_traced)
+    monkeypatch.setattr("signature_runner.command.parse", stand_in.parse)
+    monkeypatch.setattr("signature_runner.emulate.emulator", lambda: "qemu")
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize)
     monkeypatch.setattr(p3s.characterize, "load_phases", lambda study_dir: {})
     return stand_in

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from corpus import Program, Recorder, block, dims_balanced
 
+from p3s.model.compare import compare
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
 from p3s.model.work.workload import rank_work
@@ -199,6 +200,9 @@ def test_calls_without_a_rule_leave_their_computation_to_the_next() -> None:
         found = rank_work(model, rows.grid, {
             c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")})
         assert found.work.sum() == pytest.approx(found.carried(found.work).sum())
+        # beside a run it is compared where the run has it
+        work = compare(model, corpus.table(program, n))["work"]
+        assert work["max_abs_error"] < TOLERANCE and len(work["each"]) == 3
 
 
 @pytest.mark.parametrize("make", [halo, chain])

@@ -10,6 +10,7 @@ from p3s.baseline.bands import Band, band, percent, seconds
 from p3s.baseline.fromstudy import measured_of
 from p3s.baseline.model import TESTED_RATIO
 from p3s.errors import P3SError
+from p3s.words import processes
 
 #: Relative difference from which the two disagree.
 DISAGREE = 0.25
@@ -44,7 +45,7 @@ class Disagreement:
         more = "longer" if self.ratio > 1 else "shorter"
         by = percent(abs(self.ratio - 1))
         held = "" if self.overlap else ", and their intervals have nothing in common"
-        return (f"At {self.n:,} processes the prediction is {by} {more} than the regression "
+        return (f"At {processes(self.n)} the prediction is {by} {more} than the regression "
                 f"({seconds(self.predicted_s)} against {seconds(self.baseline_s)}){held}: "
                 f"{'; '.join(self.why)}.")
 
@@ -143,7 +144,7 @@ def _phases(rows: Mapping[int, Row], base: int, n: int) -> list[str]:
         return []
     key = grown[0][1]
     was, (now, name) = before.get(key, (0.0, ""))[0], after[key]
-    return [f"{name} grows from {percent(was)} of the time at {base:,} processes to "
+    return [f"{name} grows from {percent(was)} of the time at {processes(base)} to "
             f"{percent(now)}, which one form for the whole run does not follow"]
 
 
@@ -184,7 +185,7 @@ def _turn(rows: Mapping[int, Row], found: Band, n: int, longer: bool) -> list[st
     own = found.turnover is not None and found.turnover < n
     if longer and turns and not own:
         form = "only falls" if found.turnover is None else f"falls up to {found.turnover:,.0f}"
-        return [f"the prediction is shortest at {best:,} processes, outside the regression's form, "
+        return [f"the prediction is shortest at {processes(best)}, outside the regression's form, "
                 f"which {form}"]
     if not longer and own and not turns:
         assert found.turnover is not None
@@ -202,7 +203,7 @@ def _work(rows: Mapping[int, Row], base: int, n: int, longer: bool) -> list[str]
     if abs(change) < _WORK or (change > 0) != longer:
         return []
     return [f"the computation takes {percent(abs(change))} {'more' if change > 0 else 'less'} core "
-            f"time than at {base:,} processes, as its laws have it from the trace"]
+            f"time than at {processes(base)}, as its laws have it from the trace"]
 
 
 def _reach(found: Band, n: int) -> str:

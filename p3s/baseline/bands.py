@@ -10,6 +10,7 @@ from p3s.baseline.families import text_of
 from p3s.baseline.model import TESTED_RATIO, Baseline, Said, fit_series
 from p3s.baseline.times import from_mapping
 from p3s.errors import P3SError
+from p3s.words import processes
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _sentence(made: Baseline, said: Said, low: float, high: float, measured: boo
            f"off by {percent(error)} at {join(made.choice.held)} when fitted without "
            + ("them" if len(made.choice.held) > 1 else "it"))
     return (f"A regression of {what} at {counts} processes ({made.fitted.family}, {how}) says "
-            f"{seconds(said.seconds)} ({seconds(low)} to {seconds(high)}) at {said.n:,} processes, "
+            f"{seconds(said.seconds)} ({seconds(low)} to {seconds(high)}) at {processes(said.n)}, "
             f"{said.ratio:.3g} times the largest of them.")
 
 

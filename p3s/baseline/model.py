@@ -19,6 +19,7 @@ from p3s.baseline.families import FAMILIES, Array, Data, Fitted, fit, text_of
 from p3s.baseline.times import REDUCTIONS, Point, Series
 from p3s.baseline.weights import WEIGHTS, weights_of
 from p3s.errors import Damaged, P3SError, UsageError
+from p3s.words import plural, processes
 
 BASELINE_SCHEMA = "p3s.baseline"
 BASELINE_VERSION = 1
@@ -232,7 +233,7 @@ def fit_series(
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     notes, aside = list(series.notes), series.aside
     if aside:
-        notes.append(f"{len(aside)} run{'s' * (len(aside) > 1)} set aside; {aside[0].n} processes: "
+        notes.append(f"{plural(len(aside), 'run')} set aside; {processes(aside[0].n)}: "
                      f"{aside[0].why}")
     return Baseline(choice, series.points, series.inputs, dict(series.labels), weights,
                     series.reduction, tuple(notes), platform.node(), now, tuple(command))

@@ -9,6 +9,7 @@ from typing import Any
 
 from p3s.errors import P3SError, UsageError
 from p3s.scores import spread
+from p3s.words import processes
 
 TOTAL = "total"
 #: What a run's time may be: all of it, or the parts that are extrapolated separately.
@@ -109,13 +110,13 @@ def series_of(
     good = [run for run in mine if run.valid and least <= run.n <= (most or run.n)]
     if not good:
         raise P3SError(
-            f"no run that counts from {least} processes on" + _first_reason(aside)
+            f"no run that counts from {processes(least)} on" + _first_reason(aside)
         )
     counts = sorted({run.n for run in good})
     if len(counts) < 2:
         repeated = f", {len(good)} times" if len(good) > 1 else ""
         raise P3SError(
-            f"run times at one count only ({counts[0]} processes{repeated}); repeats do not say "
+            f"run times at one count only ({processes(counts[0])}{repeated}); repeats do not say "
             "how the time depends on the count: give at least two counts, better five"
             + _first_reason(aside)
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p3s.characterize import clock
+from p3s.words import plural
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,7 +77,7 @@ def _preempted(part: Part) -> list[str]:
     number = int(_column(part, "preempted").max(initial=0))
     if number < _PREEMPTED or number <= _PREEMPTED_PER_S * wall / 1e9:
         return []
-    return [f"a rank lost its core {number} times to other processes"]
+    return [f"a rank lost its core {plural(number, 'time')} to other processes"]
 
 
 def floor_ns(count: Floats, took: Floats, instructions: Floats | None) -> float:

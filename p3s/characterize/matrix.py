@@ -9,6 +9,7 @@ import numpy as np
 
 from p3s.characterize.calltable import SEND, call_table, present_ranks
 from p3s.trace import ops
+from p3s.words import plural
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,7 +86,7 @@ def communication_matrix(run: RunTrace) -> CommMatrix:
         few = "1 rank has" if missing == 1 else f"{missing:,} ranks have"
         notes.append(f"{few} no readable capture: what was sent there is not in the matrix")
     if lost:
-        notes.append(f"{lost:,} messages to no rank of the run are not in the matrix")
+        notes.append(f"{plural(lost, 'message')} to no rank of the run: not in the matrix")
     source, destination, messages, moved = whole
     return CommMatrix(
         run.np, source, destination, messages, moved, calls, volume, tuple(notes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
+from p3s.words import processes
 from signature_runner.plan import Enough, KnownCall, Plan, Row
 
 if TYPE_CHECKING:
@@ -141,4 +142,4 @@ def traced_weights(phases: Mapping[str, Any], np: int) -> Weights | None:
     rows = [phase["per_count"].get(str(np)) for phase in phases["phases"]]
     most = tuple(float(row["weight"]) if row else 0.0 for row in rows)
     fewest = tuple(float(row["weight_min"]) if row else 0.0 for row in rows)
-    return Weights(f"the earlier signature of {np} processes", most, fewest)
+    return Weights(f"the earlier signature of {processes(np)}", most, fewest)

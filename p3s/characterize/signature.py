@@ -17,6 +17,7 @@ from p3s.characterize.tables import Group, Place, PointTable, table_of
 from p3s.characterize.times import make_times, write_times
 from p3s.characterize.unmodelled import unmodelled_calls
 from p3s.errors import P3SError
+from p3s.words import processes
 
 if TYPE_CHECKING:
     from p3s.study import RunRecord
@@ -44,7 +45,7 @@ def characterize(study_dir: Path, np_: int, join_run: JoinRun | None = None) -> 
     join_run = join_run or join_files
     parts, walls, left_out, used = intact_runs(study.runs(np_), np_, join_run)
     if not parts:
-        why = left_out[0] if left_out else f"{study_dir} has no complete run at {np_} processes"
+        why = left_out[0] if left_out else f"{study_dir} has no complete run at {processes(np_)}"
         advice = " with a larger --limit" if "reached the limit" in why else ""
         raise P3SError(f"characterize: {why}; run `p3s characterize -n {np_}` again{advice}")
     table = table_of(parts, walls, str(study_dir))
@@ -94,7 +95,7 @@ def intact_runs(records: Sequence[RunRecord], np_: int, join_run: JoinRun,
             run = run_files(record.path)
             problem = run.problems[min(run.problems)] if run.problems else ""
             if run.np != np_:
-                problem = f"{record.path} holds a run of {run.np} processes, not {np_}"
+                problem = f"{record.path} holds a run of {processes(run.np)}, not {np_}"
             part = join_run(list(run.files.values()), shared) if not problem else None
         except P3SError as err:
             left_out.append(_without_advice(str(err)))
@@ -210,7 +211,7 @@ def load_table(study_dir: Path, np_: int) -> PointTable:
                              tuple(p["periods"]) if p["periods"] else None)
                        for p in data["places"])
     except (OSError, KeyError, TypeError, ValueError) as err:
-        raise P3SError(f"{path}: the signature of {np_} processes is damaged "
+        raise P3SError(f"{path}: the signature of {processes(np_)} is damaged "
                        f"({str(err).splitlines()[0][:100]}); run `p3s characterize` again") from err
     return PointTable(
         np=data["np"], groups=groups, places=places,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from p3s.words import processes
+
 if TYPE_CHECKING:
     from p3s.trace import RankTrace
 
@@ -49,5 +51,5 @@ def sentence(costs: Mapping[str, Any]) -> list[str]:
     took = low if low == high else f"{low} to {high}"
     return [
         f"tracing took {took} us per MPI call, at most {100 * share:.2g} % of a process's time"
-        f" (at {np} processes); measured run times contain it"
+        f" (at {processes(np)}); measured run times contain it"
     ]

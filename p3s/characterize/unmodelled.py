@@ -7,6 +7,7 @@ from typing import Any
 
 from p3s.characterize.tables import PointTable
 from p3s.trace.ops import kind_of
+from p3s.words import plural, processes
 
 
 def unmodelled_calls(tables: Sequence[PointTable]) -> list[dict[str, Any]]:
@@ -41,10 +42,9 @@ def _of_one(t: PointTable) -> dict[str, dict[str, Any]]:
 
 def sentence(row: Mapping[str, Any]) -> str:
     """Return one row of :func:`unmodelled_calls` as a line for people."""
-    number = int(row["events"])
     return (
-        f"seen, not modelled: {row['op']} {number:,} event{'' if number == 1 else 's'} at"
-        f" {row['np']} processes ({100 * float(row['share_of_events']):.1f} % of the events,"
+        f"seen, not modelled: {row['op']} {plural(int(row['events']), 'event')} at"
+        f" {processes(int(row['np']))} ({100 * float(row['share_of_events']):.1f} % of the events,"
         f" {100 * float(row['share_of_time']):.1f} % of the time)"
     )
 
@@ -58,8 +58,9 @@ def sentences(holder: Mapping[str, Any]) -> list[str]:
     if not isinstance(rows, list):
         ops = holder.get("unmodelled_ops")
         return [
-            f"seen, not modelled: {op} {number} events in the traced runs"
+            f"seen, not modelled: {op} {plural(number, 'event')} in the traced runs"
             for op, number in (sorted(ops.items()) if isinstance(ops, dict) else ())
+            if isinstance(number, int)
         ]
     out = []
     for row in rows:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,14 +92,15 @@ def check_launcher(root: Path, words: Sequence[str], counts: Sequence[int]) -> N
 
 def check_study(study: Study) -> None:
     """Raise P3SError where a study holds too few process counts to be modelled."""
+    from p3s.cli.params import has_parameters
+    from p3s.cli.pipeline import too_few
     from p3s.family import sources
 
+    if has_parameters(study.root):
+        return  # each value is a study of its own
     there = sorted({*study.counts(), *study.signature_counts()})
     if len(there) < MIN_COUNTS and not study.model_path.exists() and not sources(study):
-        raise P3SError(
-            f"{study.root}: holds {len(there)} process counts, the model needs {MIN_COUNTS}; add "
-            f"some: p3s characterize -n ... -o {shlex.quote(str(study.root))} -- LAUNCHER"
-        )
+        raise P3SError(too_few(study, there))
 
 
 def check_room(root: Path, needed: int, what: str = "a study") -> None:

@@ -118,6 +118,8 @@ def characterize(
         raise UsageError("-n is missing: give process counts, for example -n 2,4,8,16, or the "
                          "largest, as -n ..32")
     on = parse_asked(counts)
+    if not (on.top or param or signature):  # before the program is looked for
+        check_counts(None if study_dir is None else Study.find(study_dir), on.counts)
     name = program_of(words, max(on.counts, default=on.top))
     root = study_dir if study_dir is not None else default_study(name)
     if param and signature:
@@ -147,7 +149,7 @@ def characterize(
 
     say(f"tracing into {study.root}")
     done = trace_asked(on, wanted, study, grids, trace)
-    failed = [row for row in done.failed if not (on.top and "refused" in row)]
+    failed = [row for row in done.failed if not (on.top and row["refused"])]
     next_command = f"p3s model {quoted(study.root)}"
     have = study.signature_counts()
     enough = len(have) >= MIN_COUNTS

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, quoted, say, table
+from p3s.words import plural
 
 if TYPE_CHECKING:
     from p3s.trace.check import RankCheck, RunCheck
@@ -59,8 +60,9 @@ def check(
 def _show(run: RunCheck) -> None:
     events = sum(rank.events for rank in run.ranks)
     size = sum(rank.bytes for rank in run.ranks)
-    ranks = f"{run.np} rank{'s' * (run.np != 1)}" if run.path.is_dir() else "one rank"
-    out(f"{one_line(str(run.path))}: {run.status}, {ranks}, {events} events, {size} bytes")
+    ranks = plural(run.np, "rank") if run.path.is_dir() else "one rank"
+    out(f"{one_line(str(run.path))}: {run.status}, {ranks}, {plural(events, 'event')}, "
+        f"{plural(size, 'byte')}")
     shown = [rank for rank in run.ranks if len(run.ranks) <= _LISTED_RANKS or rank.problem]
     missing = [rank for rank in shown if rank.status == "missing"]
     unlisted = missing[_LISTED_RANKS:]

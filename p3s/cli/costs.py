@@ -102,8 +102,8 @@ def basis_of(request: Request, studies: Mapping[int, Study], asked: Sequence[int
         return Basis(AUTO, machine=machine, replay=True)
     if machine is not None and between_hosts(machine):
         return Basis("machine" if request.no_replay else AUTO, machine=machine)
-    if not request.no_replay and asked and all(
-            representative(studies[n], n) for n in asked if n > 1):
+    several = [n for n in asked if n > 1]
+    if not request.no_replay and several and all(representative(studies[n], n) for n in several):
         return Basis(AUTO, machine=machine, replay=True)
     return Basis(AUTO, usual(), machine)
 

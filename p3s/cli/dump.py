@@ -9,6 +9,7 @@ import typer
 
 from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, say, table, write_out
 from p3s.errors import UsageError
+from p3s.words import plural
 
 if TYPE_CHECKING:
     from p3s.trace import RunTrace
@@ -63,7 +64,7 @@ def _parquet(run: RunTrace, path: Path, rank: int | None, json_: bool) -> None:
     if json_:
         emit_json({**header("dump"), "parquet": str(path), "events": events})
     else:
-        out(f"{path}: {events} events")
+        out(f"{path}: {plural(events, 'event')}")
 
 
 def _json(run: RunTrace, rank: int | None) -> None:
@@ -121,8 +122,8 @@ def _run_json(path: Path, run: RunTrace, calls: dict[str, dict[str, Any]]) -> di
 
 
 def _show(run: dict[str, Any]) -> None:
-    ranks = "1 rank" if run["np"] == 1 else f"{run['np']} ranks"
-    out(f"{one_line(run['path'])}: {ranks}, {run['events']} events")
+    ranks = plural(run["np"], "rank")
+    out(f"{one_line(run['path'])}: {ranks}, {plural(run['events'], 'event')}")
     unit = run["work_unit"]
     timed = unit.endswith("_ns")
     rows = []

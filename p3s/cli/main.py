@@ -1,6 +1,6 @@
 """The command line: registers the commands and turns every ending into an exit code.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 partial or of low confidence, 4 gate failed,
+Exit codes: 0 done, 1 failed, 2 usage, 3 partial or not to be trusted, 4 gate failed,
 70 a bug in P3S, 130 and 143 interrupted.
 """
 

@@ -23,9 +23,11 @@ from p3s.cli.common import (
 from p3s.cli.grid import FASTEST, GRID
 from p3s.cli.params import VALUE
 from p3s.errors import P3SError, UsageError
+from p3s.words import plural
 
 if TYPE_CHECKING:
     from p3s.study import Study
+from p3s.words import processes
 
 EPILOG = """\b
 Example:
@@ -106,21 +108,22 @@ def model(
         with _stated(Study.open(study_dir), [], grid, fastest):
             return of_parameters(study_dir, again=True, json_=json_)
     study = Study.open(study_dir)
-    with _stated(study, trips, grid, fastest, without, with_), progress(2) as bar:
+    with _stated(study, trips, grid, fastest, without, with_), progress(1) as bar:
         # Asked for by name: fit again even when the model is newer than its signatures.
         ensure_model(study, bar, holdout=holdout, again=not compute)
-        ensure_compute(study, bar, again=not compute)
     fitted = read_json(study.model_path, "p3s.model")
-    if compute:
-        _show_compute(study, fitted, wanted, csv, json_)
-    elif json_:
+    if json_ and not compute:
         emit_json(fitted)
     elif scic:
         from p3s.report import scic as instructions
 
         out((instructions.csv if csv else instructions.table)(fitted, wanted).rstrip("\n"))
-    else:
+    elif not compute:
         _show(study, fitted, everything, latex, python)
+    with progress(1) as bar:  # the equations stand, whatever is wrong with times
+        ensure_compute(study, bar, again=not compute)
+    if compute:
+        _show_compute(study, fitted, wanted, csv, json_)
     say(f"next: p3s predict {quoted(study.root)} -n COUNTS")
     held = fitted.get("holdout")
     if isinstance(held, dict) and held.get("possible", True):
@@ -185,7 +188,7 @@ def stated_without(study: Study, without: str, back: str) -> list[int]:
     taken = parse_counts(back, "--with") if back else []
     for n in gone:
         if n not in have:
-            raise UsageError(f"--without {n}: no run at {n} processes; there are {_listed(have)}")
+            raise UsageError(f"--without {n}: no run at {processes(n)}; there are {_listed(have)}")
         if n in taken:
             raise UsageError(f"--without {n} --with {n}: give one of them")
     for n in taken:
@@ -238,7 +241,8 @@ def _show(study: Any, fitted: dict[str, Any], everything: bool, latex: bool, pyt
         source, left_out = functions(fitted, places)
         out(source.rstrip("\n"))
         if left_out:
-            notes = [*notes, f"{len(left_out)} calls are not in the module: its LEFT_OUT says why"]
+            calls = plural(len(left_out), "call is", "calls are")
+            notes = [*notes, f"{calls} not in the module: its LEFT_OUT says why"]
     else:
         from p3s.report.equations import render
 

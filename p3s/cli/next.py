@@ -20,7 +20,7 @@ from p3s.cli.common import (
 from p3s.cli.runs import TIMEOUT_S, elsewhere
 from p3s.errors import P3SError, UsageError
 from p3s.study import Study
-from p3s.words import command_line
+from p3s.words import command_line, joined
 
 EPILOG = """\b
 Example:
@@ -67,7 +67,7 @@ def next_(
     out(render(model, shown(study, words)))
     if again:
         say("note: with more processes than cores work is CPU time, and a study holds one unit: "
-            f"{', '.join(map(str, again))} processes are traced again")
+            f"{joined(again)} are traced again")
     if wanted_n or far["phases"] or far["above"]:  # that none is needed is said when asked
         line = shown(study, far["command"]) if far["command"] else ""
         out("\n" + render_far(far, str(model["work_unit"]), line, arguments(study)))
@@ -110,7 +110,7 @@ def command(study: Study, model: dict[str, Any], counts: list[int]) -> list[str]
     """
     every, work = _work(study, model, counts)
     return ["p3s", "characterize", "-n", ",".join(map(str, every)), *work, *_options(study),
-            "-o", _root(study), "--", *_launcher(study)]  # fmt: skip
+            *_dims(study, model, every), "-o", _root(study), "--", *_launcher(study)]  # fmt: skip
 
 
 def _work(study: Study, model: dict[str, Any], counts: list[int]) -> tuple[list[int], list[str]]:
@@ -142,6 +142,21 @@ def _options(study: Study) -> list[str]:
     return [*(["-r", str(repeats)] if repeats > 1 else []),
             *(["--counters", ",".join(counters)] if counters else []),
             *(["--limit", str(limit)] if limit else []), *_timeout(infos)]  # fmt: skip
+
+
+def _dims(study: Study, model: dict[str, Any], counts: list[int]) -> list[str]:
+    """Return --dims for a program that gets its grid, where MPI_Dims_create deals another one."""
+    from signature_runner.placeholders import extents_at, extents_in, shape
+
+    words = _launcher(study)
+    grids = model.get("grid", {}).get("dims", {})
+    given = [(run.np, run.info["dims"]) for run in study.runs() if run.info.get("dims")]
+    if not extents_in(words) or any(grids.get(str(n)) != dims for n, dims in given):
+        return []  # none is asked for, or in another order than the model has them
+    dims = {each["n"]: each["dims"] for each in model.get("next", []) if each["n"] in counts}
+    other = [f"{n}={shape(grid)}" for n, grid in dims.items()
+             if tuple(grid) != extents_at(words, n, {})]
+    return ["--dims", ",".join(other)] if other else []
 
 
 def _timeout(infos: list[dict[str, Any]]) -> list[str]:

@@ -12,7 +12,7 @@ from p3s.cli.common import Progress, say
 from p3s.cli.runs import MIN_COUNTS
 from p3s.errors import Damaged, P3SError
 from p3s.study import Study, is_old_replay
-from p3s.words import command_line
+from p3s.words import command_line, joined, processes
 from replay.settings import ReplaySettings
 
 
@@ -178,8 +178,8 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
         if len(counts) < MIN_COUNTS:
             raise P3SError(too_few(study, counts))
         if gone:
-            say(f"note: {study.root}: the runs at {_listed(gone)} processes were deleted; the "
-                "model no longer rests on them")
+            say(f"note: {study.root}: the runs at {processes(gone)} were deleted; the model "
+                "no longer rests on them")
         from p3s.characterize import load_phases
         from p3s.model.stage import build
 
@@ -191,7 +191,9 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
                 raise
             build(study.root, holdout=holdout)
         load_phases(study.root)  # of the same counts
-        bar.done(f"model fitted from {_listed(counts)} processes{_without(study)}")
+        without = study.left_out()
+        less = f", without {joined(without)}" if without else ""
+        bar.done(f"model fitted from {processes(counts)}{less}")
 
 
 def _rests_on(path: Path, counts: list[int]) -> list[int]:
@@ -206,26 +208,17 @@ def too_few(study: Study, counts: Sequence[int]) -> str:
     """Return that a study has too few counts for a model, where the others are, and what to do."""
     gone, without = study.gone_counts(), study.left_out()
     text = (f"{study.root}: the model needs {MIN_COUNTS} process counts, {len(counts)} "
-            f"{'is' if len(counts) == 1 else 'are'} there ({_listed(counts) or 'none'})")
+            f"{'is' if len(counts) == 1 else 'are'} there ({joined(counts) or 'none'})")
     if without:
-        text += (f"; {_listed(without)} left out, taken back with p3s model "
+        text += (f"; {joined(without)} left out, taken back with p3s model "
                  f"{shlex.quote(str(study.root))} --with {','.join(map(str, without))}")
     if gone:
         from p3s.cli.next import command, shown
 
-        text += f"; the runs at {_listed(gone)} were deleted, traced again with "
+        text += f"; the runs at {processes(gone)} were deleted, traced again with "
         return text + shown(study, command(study, {}, gone))
     return text if without else f"{text}; add some: p3s characterize -n ... -o {study.root} -- " \
                                 "LAUNCHER"
-
-
-def _without(study: Study) -> str:
-    without = study.left_out()
-    return f", without {_listed(without)}" if without else ""
-
-
-def _listed(counts: Sequence[int]) -> str:
-    return ", ".join(map(str, counts))
 
 
 def _knows_more(study: Study) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, quoted, say
+from p3s.words import plural
 
 EPILOG = """\b
 Example:
@@ -51,8 +52,8 @@ def recover(
             rebuilt = ", its header was made again" if one.header_rebuilt and one.chunks else ""
             wrong = f"; it {one.problem}" if one.problem else ""
             out(
-                f"rank {one.rank}: kept {one.events} events in {one.chunks} chunks{rebuilt}"
-                f"{one_line(wrong)}"
+                f"rank {one.rank}: kept {plural(one.events, 'event')} in "
+                f"{plural(one.chunks, 'chunk')}{rebuilt}{one_line(wrong)}"
             )
     say(f"next: p3s dump {quoted(target)} --summary")
     return 3 if any(one.problem for one in saved) else 0

@@ -21,6 +21,7 @@ from p3s.cli.common import (
     table,
 )
 from p3s.errors import P3SError, UsageError
+from p3s.words import plural, processes
 from replay.settings import BUDGET_S, MAPPINGS, NOISES, PAGES, STALL_S, ReplaySettings
 
 EPILOG = """\b
@@ -205,7 +206,8 @@ def replay(
             say(f"n={n}: not representative: {result.get('why_not_representative') or 'unknown'}")
         missing = result.get("unmeasured") or []
         if missing:
-            say(f"n={n}: {len(missing)} classes of events could not be measured")
+            classes = plural(len(missing), "class", "classes")
+            say(f"n={n}: {classes} of events could not be measured")
     say(f"next: p3s predict {quoted(study.root)} -n {','.join(map(str, wanted))}")
     return 3 if any(result.get("unmeasured") for _, result in done) else 0
 
@@ -243,5 +245,5 @@ def _show_estimates(n: int, result: dict[str, Any]) -> None:
     """Print what the phases take at a count."""
     from replay.costs.text import result_text
 
-    out(f"\n{n} processes")
+    out(f"\n{processes(n)}")
     out(result_text(result))

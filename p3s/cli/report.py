@@ -9,6 +9,7 @@ import typer
 
 from p3s.cli.common import JSON_OPTION, emit_json, header, out, quoted, say, say_reasons, write_out
 from p3s.errors import UsageError
+from p3s.words import processes
 
 EPILOG = """Plots: speedup, time, efficiency, parts (computation, transfer, waiting), phases.
 
@@ -96,8 +97,8 @@ def _say_outdated(study: Any, counts: list[int]) -> None:
     """Say where a prediction rests on runs that were deleted or left out since."""
     unused = sorted(set(counts) & {*study.gone_counts(), *study.left_out()})
     if unused:
-        say(f"note: the prediction rests on runs at {', '.join(map(str, unused))} processes, which "
-            f"were deleted or left out since; make it again: p3s predict {quoted(study.root)} "
+        say(f"note: the prediction rests on runs at {processes(unused)}, which were "
+            f"deleted or left out since; make it again: p3s predict {quoted(study.root)} "
             "-n COUNTS")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.cli.common import Progress, quoted, say
 from p3s.errors import P3SError, RunFailed, UsageError
 from p3s.study import RUN_SCHEMA, Study, read_json, write_json
+from p3s.words import processes
 
 if TYPE_CHECKING:
     from signature_runner.recording import Recording
@@ -308,7 +309,7 @@ def _trace_counts(
                 text = f"np={np}: {'native run: ' if step.native else ''}{text}"
                 done.failed.append(
                     {"np": np, "rep": step.rep, "exit_code": err.code, "reason": text,
-                     **({"refused": True} if refused(err.code, step.target) else {})}
+                     "refused": refused(err.code, step.target)}
                 )
                 bar.done(f"{step.label}: failed")
                 lost = step.native
@@ -327,7 +328,7 @@ def _trace_counts(
         except P3SError as err:
             text = _about(np, str(err))
             done.failed.append(
-                {"np": np, "rep": None, "exit_code": None, "reason": text}
+                {"np": np, "rep": None, "exit_code": None, "reason": text, "refused": False}
             )
             bar.done(f"np={np}: cannot be characterized")
             continue
@@ -343,8 +344,8 @@ def _trace_counts(
     study.update()
     unused = [row["np"] for row in done.counts if row["np"] in study.left_out()]
     if unused:
-        say(f"note: {', '.join(map(str, unused))} processes are still left out of the model: "
-            f"p3s model {quoted(study.root)} --with {','.join(map(str, unused))} takes them back")
+        say(f"note: runs at {processes(unused)} are still left out of the model; taken back with "
+            f"p3s model {quoted(study.root)} --with {','.join(map(str, unused))}")
     return done
 
 

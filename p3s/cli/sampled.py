@@ -12,6 +12,7 @@ import typer
 
 from p3s.cli.common import emit_json, header, one_line, out, progress, say, table
 from p3s.errors import P3SError, UsageError
+from p3s.words import plural, processes
 
 if TYPE_CHECKING:
     from p3s.model.grid.stated import Extents
@@ -192,17 +193,20 @@ def text(result: Mapping[str, Any]) -> str:
             ]
         )  # fmt: skip
     head = ["phase", "name", "turns", "in detail", "one turn", "within", "state", "share"]
-    lines = [f"{result['np']} processes", table(rows, head, 2)]
+    lines = [processes(result["np"]), table(rows, head, 2)]
     events, saved = result["events"], result["saved"]
     of_run = events["run"]
-    whole = f" of {of_run:,} events" if of_run else ""
+    whole = f" of {plural(of_run, 'event')}" if of_run else ""
     lines.append(
         f"full detail for {100 * events['share_in_detail']:.1f} % of the events"
         f" ({events['recorded']:,}{whole}, {events['counted']:,} counted)"
     )
+    half = result["half_width"]
+    error = f" ± {unit.one(half)}" if half > 0 else ""
+    unknown = "" if half > 0 else "; no spread between iterations is known"
     lines.append(
-        f"predicted {unit.what}: {unit.one(result['predicted'])} +- "
-        f"{unit.one(result['half_width'])} (weights from {result['weights_from']})"
+        f"predicted {unit.what}: {unit.one(result['predicted'])}{error} "
+        f"(weights from {result['weights_from']}{unknown})"
     )
     lines.append(f"by the turns in full detail alone: {unit.one(result['from_detail'])}")
     for key, name in (("of_this_run", "this run, all of it"), ("of_full_run", "the full run")):

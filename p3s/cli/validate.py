@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import typer
 
 from p3s.cli.common import (
     JSON_OPTION,
+    Progress,
     WithLauncher,
     check_template,
     emit_json,
@@ -16,14 +18,17 @@ from p3s.cli.common import (
     out,
     parse_counts,
     progress,
+    quoted,
     say,
     say_reasons,
     table,
 )
 from p3s.cli.grid import DIMS
+from p3s.cli.runs import elsewhere, program_of, trace_once
 from p3s.errors import UsageError
 from p3s.scores import work_off
-from p3s.words import plural
+from p3s.study import Study
+from p3s.words import plural, processes
 
 __all__ = ["EPILOG", "WithLauncher", "is_exact", "validate"]
 
@@ -45,6 +50,9 @@ def validate(
     ),
     dims: str = DIMS,
     force: bool = typer.Option(False, "--force", help="Run another command than the study's."),
+    run: bool = typer.Option(
+        True, "--run/--no-run", help="Run it, or compare the run of an earlier p3s validate again."
+    ),
     json_: bool = JSON_OPTION,
 ) -> int:
     """Run the program at a count that was not modelled, traced, and compare it with the model.
@@ -55,38 +63,28 @@ def validate(
     """
     from p3s.cli.grid import check_dims, keep_dims, outermost, parse_dims
     from p3s.cli.pipeline import ensure_model
-    from p3s.cli.recording import of_study
-    from p3s.cli.runs import program_of, trace_once
     from p3s.predict.reasons import reasons_in
-    from p3s.study import Study
-    from p3s.words import differing
 
     wanted = parse_counts(count)
     if len(wanted) != 1:
         raise UsageError(f"-n {count}: validate compares at one process count")
     n = wanted[0]
     study = Study.open(study_dir)
-    words = launcher_words(ctx) or study.command()
-    check_template(words)
-    commands = study.manifest()["commands"]
-    if commands and words not in commands and not force:
-        there, here = differing(commands[-1], words)
-        raise UsageError(
-            f"{study_dir}: was made with another command ({there}, not {here}); leave the command "
-            "out to run the study's, or add --force"
-        )
-    program_of(words, n)
+    words = _command(study, launcher_words(ctx), force)
+    run_dir = study.validate_run_dir(n)
+    if not run and not run_dir.is_dir():
+        raise UsageError(f"--no-run: {study_dir} holds no earlier p3s validate at {processes(n)}")
     extents = parse_dims(dims, words)
     check_dims(study, extents, [])
     keep_dims(outermost(study), extents)
+    there = None if launcher_words(ctx) else elsewhere(study)
     with progress(2) as bar:
+        if run:
+            with chdir(there or "."):
+                program_of(words, n)
         ensure_model(study, bar)
-        bar.start(f"np={n}: running")
-        run_dir = study.validate_run_dir(n)
-        row, problems = trace_once(study, words, n, run_dir, timeout, of_study(study))
-        for problem in problems:
-            say(f"np={n}: {problem}")
-        bar.done(f"np={n}: {row['wall_s']:.1f} s, comparing")
+        if run:
+            _trace(study, words, n, timeout, there, bar)
         from p3s.validate import validate as compare
 
         result = compare(study.root, run_dir, n)
@@ -94,10 +92,46 @@ def validate(
         emit_json(result)
     else:
         out(_table(result))
+        if "run_time" in result:
+            out("\n".join(_run_time(result, study)))
     same = is_exact(result)
     if not same:
         say(f"np={n}: the run and the model differ; the table says where")
     return say_reasons(reasons_in(result), "model") or (0 if same else 3)
+
+
+def _command(study: Study, given: list[str], force: bool) -> list[str]:
+    """Return the launcher command to run; raises UsageError for one that is not the study's."""
+    from p3s.words import differing
+
+    words = given or study.command()
+    check_template(words)
+    commands = study.manifest()["commands"]
+    if commands and words not in commands and not force:
+        there, here = differing(commands[-1], words)
+        raise UsageError(
+            f"{study.root}: was made with another command ({there}, not {here}); leave the command "
+            "out to run the study's, or add --force"
+        )
+    return words
+
+
+def _trace(
+    study: Study, words: list[str], n: int, timeout: float, there: Path | None, bar: Progress
+) -> None:
+    """Run the program, traced; ``there``: in the directory that the study's own command is for."""
+    from p3s.cli.recording import of_study
+
+    if there is not None:
+        say(f"np={n}: running in {there}, as the study's runs")
+    bar.start(f"np={n}: running")
+    recording = of_study(study)
+    whole = Study(study.root.resolve())
+    with chdir(there or "."):
+        row, problems = trace_once(whole, words, n, whole.validate_run_dir(n), timeout, recording)
+    for problem in problems:
+        say(f"np={n}: {problem}")
+    bar.done(f"np={n}: {row['wall_s']:.1f} s, comparing")
 
 
 def is_exact(result: dict[str, Any]) -> bool:
@@ -177,3 +211,31 @@ def _table(result: dict[str, Any]) -> str:
             f"{100 * (missing.get('share_of_time') or 0):.2f} % of the time"
         )
     return "\n".join(text)
+
+
+def _run_time(result: dict[str, Any], study: Study) -> list[str]:
+    """Return how the run's time and its computation compare with what was predicted."""
+    from p3s.report.text import factor, interval, seconds
+    from p3s.validate import WHY_NOT
+
+    found, n = result["run_time"], result["n"]
+    predicted, measured = found["predicted_s"], found["measured_s"]
+    parts = []
+    if predicted is not None:
+        parts.append(f"predicted {seconds(predicted)} "
+                     f"({interval(found['low_s'], found['high_s'])})")
+    if measured is not None:
+        parts.append(f"measured {seconds(measured)}")
+    why = WHY_NOT.get(found["why_not"], "").format(
+        n=n, at=processes(n), cores=found["cores"] or "", study=quoted(study.root))
+    if found["inside"] is None:
+        told = f"not compared: {why}"
+    elif found["inside"]:
+        told = "inside the interval"
+    else:
+        told = f"outside the interval, {factor(measured / predicted)} the predicted time"
+    lines = [f"run time: {', '.join(parts) + '; ' if parts else ''}{told}"]
+    if found["work_s"] and found["measured_work_s"]:
+        lines.append(f"computation of the busiest rank: predicted {seconds(found['work_s'])}, "
+                     f"measured {seconds(found['measured_work_s'])}")
+    return lines

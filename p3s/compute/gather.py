@@ -38,9 +38,8 @@ class Measured:
     n: count; places, phase: place and phase of each row; work, least, typical, most: (places,
     ranks), over the run, times in ns; calls: (places, ranks), occurrences; x: (phases, ranks),
     work of a rank per turn; weight: turns of each phase. Rows of MPI_Init hold 0. outside: time
-    (typical, ns) before calls that are no place of the model. repeats: runs. counted: work of each
-    phase and all ranks as it was measured, MPI_Init included. segments: (phase of each row of the
-    times, its quantile_ns, least_ns and count), rows of the run only.
+    (typical, ns) before calls that are no place of the model. repeats: runs. segments: (phase of
+    each row of the times, its quantile_ns, least_ns and count), rows of the run only.
     """
 
     n: int
@@ -55,7 +54,6 @@ class Measured:
     weight: np.ndarray
     outside: float
     repeats: int
-    counted: np.ndarray
     segments: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
     def per_phase(self, values: np.ndarray) -> np.ndarray:
@@ -130,7 +128,6 @@ def measured_at(model: Model, times: Times) -> Measured:
         times.np, places, phase, work, table(times.least_ns), table(times.median_ns),
         table(times.most_ns), table(times.count), sum_phases(work, phase, len(weight)) /
         weight[:, None], weight, float(times.median_ns[~known].sum()), max(len(times.runs), 1),
-        np.bincount(phase[place[known]], weights=times.work[known], minlength=len(weight)),
         (phase[place[runs]], times.quantile_ns[runs], times.least_ns[runs], times.count[runs]))
 
 

@@ -12,11 +12,10 @@ from p3s.compute.gather import TIME_UNITS, Measured
 from p3s.compute.model import Laws, fit_laws, gathered, measured_turn, predicted_turn
 from p3s.compute.phases import NO_WORK, NOT_LEFT, share_of
 from p3s.compute.points import Point
+from p3s.model.judge import phase_key
 
 #: Phases below this share of the time are left out of the errors.
 SHARE = 0.01
-#: Measured totals of the same phase agree within this, relative.
-_SAME = 1e-3
 
 
 def hold_out(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[Point],
@@ -38,7 +37,7 @@ def hold_out(model: Mapping[str, Any], found: Sequence[Measured], far: Sequence[
     points = gathered([m for m in found if m.n != last.n], far)[0]
     phases = len(last.weight)
     laws = fit_laws(points, small, phases, unit)
-    ratio = _ratios(held, last.counted)
+    ratio = _ratios(held, model)
     if unit in TIME_UNITS:  # the work of the model was fitted: back to what was measured
         said = last.per_phase(last.work).sum(axis=1)
         least = last.per_phase(last.least).sum(axis=1)
@@ -76,14 +75,15 @@ def _of_phase(k: int, share: float, laws: Laws, last: Measured, held_out: Measur
     return {**out, "predicted_ns": told, "error": (told - measured) / measured}
 
 
-def _ratios(held: Mapping[str, Any], truth: np.ndarray) -> np.ndarray:
+def _ratios(held: Mapping[str, Any], model: Mapping[str, Any]) -> np.ndarray:
     """Return predicted over measured work of each phase in the hold-out of the model.
 
-    Phases are numbered anew in every fit: they are known by their measured work.
+    Phases are numbered anew in every fit: they are known by their calls.
     """
-    out = np.full(len(truth), 1.0 + float(held.get("work", {}).get("total_error", 0.0)))
-    for entry in held.get("work", {}).get("each", ()):
-        same = np.flatnonzero(np.abs(truth - entry["true"]) <= _SAME * max(entry["true"], 1.0))
-        if entry["phase"] is not None and len(same) == 1:
-            out[same[0]] = 1.0 + entry["error"]
-    return out
+    work = held.get("work", {})
+    errors = {entry["phase"]: float(entry["error"]) for entry in work.get("each", ())
+              if entry["phase"] is not None}
+    seen = {tuple(key): k for k, key in enumerate(held.get("phases_seen", ()))}
+    total = float(work.get("total_error", 0.0))
+    return np.array([1.0 + errors.get(seen.get(tuple(phase_key(p, model["items"]))), total)
+                     for p in model["phases"]])

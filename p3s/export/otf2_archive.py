@@ -16,6 +16,7 @@ from p3s.export.place import new_directory
 from p3s.export.scaled import Exported
 from p3s.trace import ops
 from p3s.trace.ops import blocking_of, kind_of, leaves_request
+from p3s.words import processes
 
 if TYPE_CHECKING:
     from p3s.study import Study
@@ -56,9 +57,9 @@ def to_otf2(study: Study, n: int, target: Path, say: Callable[[str], None]) -> E
     runs = [run for run in study.runs(n) if run.status == "complete"]
     if not runs:
         counts = ", ".join(map(str, study.counts())) or "none"
-        raise P3SError(f"{study.root}: no complete run at {n} processes; traced: {counts}")
+        raise P3SError(f"{study.root}: no complete run at {processes(n)}; traced: {counts}")
     done = Exported("otf2", n, target)
-    say(f"{n} processes: {runs[0].path}")
+    say(f"{processes(n)}: {runs[0].path}")
     run = read_run(runs[0].path)
     with new_directory(target) as directory:
         try:

@@ -22,6 +22,7 @@ from p3s.export.scaled import (
     nodes_of,
     tell,
 )
+from p3s.words import plural, processes
 from replay.steps import RECEIVES, SENDS, Bools, Floats, Ints, Op, Section, Steps
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def to_perfetto(study: Study, n: int, target: Path, options: Options,
             file.write(line + ",\n")
         flow = 0
         for k, section in enumerate(read_sections(study.scaled_dir(n), turns=turns)):
-            say(f"{n} processes: {section.name}")
+            say(f"{processes(n)}: {section.name}")
             made = expand(section.steps, library, node_of=node_of)
             times, changed = simulate_anyway(made.steps, node_of, network)
             done.notes += [f"{section.name}: {note}" for note in (*section.notes, *made.notes,
@@ -72,7 +73,7 @@ def to_perfetto(study: Study, n: int, target: Path, options: Options,
             clock = after
         file.write('{"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, '
                    '"args": {"labels": "simulated"}}\n]}\n')
-    done.notes += [*notes, f"drawn are {turns} turns of each loop, not the whole run",
+    done.notes += [*notes, f"drawn: {plural(turns, 'turn')} of each loop, not the whole run",
                    "left out: messages inside of collectives, links and their queues"]
     done.command = f"open {target} in https://ui.perfetto.dev"
     return done

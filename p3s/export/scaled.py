@@ -15,6 +15,7 @@ from p3s.artefacts import write_json
 from p3s.errors import P3SError, UsageError
 from p3s.export.place import new_directory, new_file
 from p3s.export.simgrid import Written
+from p3s.words import plural, processes
 from replay.order.reasons import REASON_TEXT, Reason
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ def _whole(study: Study, n: int, options: Options, keep: Callable[[str, bool], b
     if run.events > MOST_EVENTS:
         raise UsageError(f"{study.scaled_dir(n)}: the whole run has {run.events:,} events, more "
                          f"than {MOST_EVENTS:,}; write some turns of each loop: --turns 3")
-    say(f"{n} processes: {run.events:,} events")
+    say(f"{processes(n)}: {plural(run.events, 'event')}")
     done.events = float(run.events)
     for (call, why), events in run.left_out.items():
         done.lacks(call, why, events)

@@ -10,6 +10,7 @@ from p3s.family.derive import all_equal
 from p3s.family.paramlaws import Number
 from p3s.laws.expr import to_text
 from p3s.trace.ops import COMPLETION
+from p3s.words import processes
 
 
 def render(family: Mapping[str, Any]) -> str:
@@ -106,7 +107,7 @@ def _holdout(held: Mapping[str, Any]) -> list[str]:
         p2p, coll, weights = row["p2p_triples"], row["collectives"], row["weights"]
         order = row["order"]
         out.append(
-            f"  {row['n']} processes: {p2p['equal']:,} of {p2p['true']:,} messages equal, "
+            f"  {processes(row['n'])}: {p2p['equal']:,} of {p2p['true']:,} messages equal, "
             f"{coll['equal']:,} of {coll['true']:,} collectives, {weights['exact']} of "
             f"{weights['phases']} weights exact, "
             + (f"order of {order['equal']} of {order['ranks']} ranks, " if order else "")
@@ -118,7 +119,7 @@ def _check(check: Mapping[str, Any]) -> str:
     if not check["possible"]:
         return f"not checked: {check['name']}: {check['why']}"
     p2p, coll = check["p2p_triples"], check["collectives"]
-    return (f"checked: {check['name']} at {check['n']} processes: {p2p['equal']:,} of "
+    return (f"checked: {check['name']} at {processes(check['n'])}: {p2p['equal']:,} of "
             f"{p2p['true']:,} messages equal, {coll['equal']:,} of {coll['true']:,} collectives, "
             f"work off by {100 * check['work']['mean_abs_error']:.1f} %")
 
@@ -134,7 +135,7 @@ def doubts(family: Mapping[str, Any]) -> list[str]:
             out.append(f"the laws fitted without {held['setting']} miss something there")
     if not family["parts"]:
         out.append("no two values have models alike")
-    out += [f"the laws miss something at {c['name']}, {c['n']} processes"
+    out += [f"the laws miss something at {c['name']}, {processes(c['n'])}"
             for c in family["checks"] if c["possible"] and not c["equal"]]
     return out
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from p3s.errors import UsageError
 from p3s.family.settings import parse_value, value_text
+from p3s.words import processes
 
 _LAW = re.compile(
     r"(?P<name>[A-Za-z_]\w*)~(?:(?P<factor>[0-9.]+)\*)?n"
@@ -45,7 +46,7 @@ class WeakLaw:
         else:
             found = _nearly(float(exact) * float(ratio) ** float(self.exponent))
         if not found or found > _LARGEST:
-            raise UsageError(f"--weak: {self.name} at {n} processes would be {float(found):.3g}; "
+            raise UsageError(f"--weak: {self.name} at {processes(n)} would be {float(found):.3g}; "
                              "give a law that grows less")
         if whole:
             rounded = Fraction(max(math.floor(found + Fraction(1, 2)), 1))
@@ -117,7 +118,7 @@ def settings_along(laws: Sequence[WeakLaw], fixed: Mapping[str, Fraction], names
             value, rounded = by_name[name].value(n, base_n, fixed[name], whole[name])
             out[n][name] = value
             if rounded:
-                notes.append(f"at {n} processes {name} is rounded to {value_text(value)}")
+                notes.append(f"at {processes(n)} {name} is rounded to {value_text(value)}")
     return out, notes
 
 
@@ -152,10 +153,12 @@ def relate(result: dict[str, Any], settings: Mapping[int, Mapping[str, Fraction]
 def render(result: Mapping[str, Any]) -> str:
     """Return a prediction of weak scaling as text."""
     from p3s.cli.common import table
-    from p3s.report.text import interval, percent, seconds, visible
-    from p3s.report.view import row_is_doubtful
+    from p3s.report.counts import interval_of
+    from p3s.report.points import row_is_doubtful
+    from p3s.report.text import percent, seconds, visible
+    from p3s.report.verdict import reason_lines, reasons_of, warning_of
 
-    rows = result["counts"]
+    rows, warning = result["counts"], warning_of(result)
     cells = []
     for row in rows:
         shown = seconds(row.get("measured_s"))
@@ -164,20 +167,23 @@ def render(result: Mapping[str, Any]) -> str:
         cells.append([
             str(row["n"]), ", ".join(row["setting"].values()),
             seconds(row["time_s"]) + ("*" if row_is_doubtful(row) else " "),
-            interval(row.get("low_s"), row.get("high_s")), percent(row["efficiency"]),
+            interval_of(row), percent(row["efficiency"]),
             seconds(row["compute_s"]), seconds(row["comm_s"]), shown])
     names = ", ".join(rows[0]["setting"])
     head = ["processes", names, "time", "interval", "weak efficiency", "compute",
             "communication", "measured"]
     first, last = rows[0], rows[-1]
-    text = [table(cells, head, left=0), ""]
+    text = [warning, ""] if warning else []
+    text += [table(cells, head, left=0), ""]
     if first is not last:
         text.append(
-            f"Weak scaling with {result['weak']}: from {first['n']} to {last['n']} processes the "
+            "Taken as they are, the figures say: " * bool(warning)
+            + f"Weak scaling with {result['weak']}: from {first['n']} to {last['n']} processes the "
             f"time goes from {seconds(first['time_s'])} to {seconds(last['time_s'])}, an "
             f"efficiency of {percent(last['efficiency'])}."
-            + (f" It stays below {percent(result['knee_efficiency'])} from {result['knee']} "
-               "processes on." if result["knee"] else ""))
+            + (f" It stays below {percent(result['knee_efficiency'])} from "
+               f"{processes(result['knee'])} on." if result["knee"] and not warning else ""))
+    text += reason_lines(reasons_of(result))
     text += [f"note: {visible(str(note), 400)}" for note in result["notes"]]
     if any(row.get("measured") and not row.get("representative") for row in rows):
         text.append("(...) measured, but not representative")

@@ -114,7 +114,7 @@ class Predicted:
 
         weight = np.array([float(max(phase_weight(p, rows.grid), 1))
                            for p in self.model["phases"]])
-        return Cells(n, found.work * _mask(self.places), total(rows.repeat),
+        return Cells(n, found.as_in_a_run() * _mask(self.places), total(rows.repeat),
                      total(rows.repeat * rows.nbytes * moves[rows.item]), weight)
 
 

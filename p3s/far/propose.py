@@ -46,9 +46,10 @@ def propose(model: Mapping[str, Any], target: int, known: Mapping[int, Range],
     evenly); counts; stands_for (with that input,
     one for each of ``counts``); phases (those with more than 1 % of the work that compute on less
     than ever measured: phase, name, work (per turn, the least of the ranks), measured, outside
-    (ratio), of_largest (work per turn as part of that at ``at`` processes), even (the total work is
-    the same at both)); above (names of phases with more work per turn than measured: no smaller
-    workload shows that); unmatched (work is time, and no size of a message tells the count).
+    (ratio), of_largest (work per turn as part of that at ``at`` processes, None where none is done
+    there), even (the total work is the same at both)); above (names of phases with more work per
+    turn than measured: no smaller workload shows that); unmatched (work is time, and no size of a
+    message tells the count).
     Raises P3SError where the program's process grid has no form at the target.
     """
     from p3s.model.evaluate import model_grid
@@ -72,11 +73,13 @@ def propose(model: Mapping[str, Any], target: int, known: Mapping[int, Range],
         if here.max() > high * (1 + _OUTSIDE):
             above.append(name)
         if here.min() < low / (1 + _OUTSIDE):
-            part = float(here.mean() / _per_turn(predicted, own[at], k).mean())
+            largest = float(_per_turn(predicted, own[at], k).mean())
+            part = float(here.mean()) / largest if largest > 0 else None
             phases.append({
                 "phase": k, "name": name, "work": float(here.min()), "measured": [low, high],
                 "outside": low / float(here.min()) if here.min() > 0 else None,
-                "of_largest": part, "even": abs(part * target / at - 1) <= CONSTANT_WORK})
+                "of_largest": part,
+                "even": part is not None and abs(part * target / at - 1) <= CONSTANT_WORK})
     return {"target": target, "at": at, "input": at / target, "counts": counts,
             "stands_for": [n * target / at for n in counts], "phases": phases, "above": above,
             "unmatched": bool(phases) and model["work_unit"] != INSTRUCTIONS

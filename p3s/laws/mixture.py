@@ -132,9 +132,12 @@ def _subsets(k: int) -> tuple[np.ndarray, np.ndarray]:
     return np.array(which, dtype=np.int64), np.array([prior(w) for w in which])
 
 
-def fits(points: Points, most: int) -> list[Fits]:
-    """Return the least-squares fits of all models of 1, 2, ... ``most`` terms; errors relative."""
-    weight = np.sqrt(points.repeats) / points.size
+def fits(points: Points, most: int, error: np.ndarray | float = 1.0) -> list[Fits]:
+    """Return the least-squares fits of all models of 1, 2, ... ``most`` terms; errors relative.
+
+    error: of each point, relative; residuals are in units of it.
+    """
+    weight = np.sqrt(points.repeats) / (points.size * error)
     design = columns(points.n, float(points.n[-1])) * (points.size[-1] * weight)[:, None]
     z = points.mean * weight
     out = []

@@ -33,7 +33,7 @@ BAND_STEPS = tuple(2 ** k for k in range(0, 13, 2))
 #: An interval wider than this factor, at REFUSE_AT times the largest count, tells nothing.
 REFUSE_FACTOR, REFUSE_AT = 4.0, 16
 #: Bits by which an exact sum of terms must beat chance, beyond the number of sums tried.
-EXACT_MARGIN = 12.0
+EXACT_MARGIN = 6.0
 
 
 @dataclass(frozen=True)
@@ -230,24 +230,34 @@ def _why_refused(law: WorkLaw, counts: int) -> str | None:
 def _without_noise(points: Points, values: Sequence[float]
                    ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Return the sum of fewest terms that meets every value but for rounding: its shapes, their
-    shares, and the rounding.
-
-    None where no sum does, or where so many do that one meets the values by chance.
+    shares, and the rounding, relative. None without one.
     """
-    m = len(points.n)
     if points.spread > points.total * FLOAT_ERROR ** 2 or np.any(points.mean <= 0):
         return None
     error = np.maximum(FLOAT_ERROR, points.known)
-    if all(v == round(v) for v in values):
+    found = _meeting(points, error)
+    if found is None and all(v == round(v) for v in values):
         error = np.maximum(error, 0.5000001 / points.mean)
-    evidence = np.sort(np.maximum(0.0, -np.log2(2 * error)))
-    for f in fits(points, min(MAX_TERMS, m - 1)):
+        found = _meeting(points, error)
+    return None if found is None else (*found, error)
+
+
+def _meeting(points: Points, error: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return shapes and shares of the sum of fewest terms that meets every value within ``error``.
+
+    None where no sum does, or where so many do that one meets by chance what fewer terms leave.
+    """
+    m = len(points.n)
+    left = 1.0  # what fewer terms leave, relative
+    for f in fits(points, min(MAX_TERMS, m - 1), error):
         k = f.which.shape[1]
+        evidence = np.sort(np.log2(np.maximum(left / (2 * error), 1.0)))
         if evidence[:m - k].sum() < EXACT_MARGIN + log2(comb(len(SHAPES), k)):
             return None
-        meets = np.all(np.abs(f.residual) <= error * np.sqrt(points.repeats), axis=1) & \
-            np.all(f.share >= 0, axis=1)
+        off = np.abs(f.residual) / np.sqrt(points.repeats)
+        meets = np.all(off <= 1.0, axis=1) & np.all(f.share >= 0, axis=1)
         if meets.any():
             best = int(np.argmax(np.where(meets, f.prior, -np.inf)))
-            return f.which[best], f.share[best], error
+            return f.which[best], f.share[best]
+        left = min(left, float((off * error).max(axis=1).min()))
     return None

@@ -14,6 +14,7 @@ from p3s.model.evaluate import Model, ScaledRows, generate, phase_weight
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.sequence import compare_order
 from p3s.model.tree import assign, phase_stages
+from p3s.model.work.workload import rank_work
 from p3s.scores import relative_error, scores
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 
@@ -130,8 +131,7 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
     n_phases = len(model["phases"])
     phase_of = np.array([it["phase"] for it in model["items"]] + [n_phases], dtype=np.int64)
     true_work = np.bincount(phase_of[of_row], weights=t.work, minlength=n_phases + 1)
-    pred_work = np.bincount(rows.phase, weights=rows.work * rows.repeat,
-                            minlength=n_phases + 1)
+    pred_work = _work_of_phases(model, rows, n_phases + 1)
     total = max(float(true_work.sum()), 1.0)
     each_work: list[dict[str, Any]] = [{"phase": int(k), "share": float(true_work[k] / total),
                   "true": float(true_work[k]), "predicted": float(pred_work[k]),
@@ -162,6 +162,14 @@ def compare(model: Model, t: PointTable) -> dict[str, Any]:
         "unseen_sites": sorted({t.groups[g].site
                                 for g in np.unique(t.group[of_row == n_items])}),
     }
+
+
+def _work_of_phases(model: Model, rows: ScaledRows, phases: int) -> np.ndarray:
+    """Return the work of all ranks in each phase, as a run would have it."""
+    found = rank_work(model, rows.grid, {name: getattr(rows, name) for name in (
+        "rank", "item", "nbytes", "repeat")}, widths=False)
+    return np.bincount(np.array([p["phase"] for p in found.places], dtype=np.int64),
+                       weights=found.as_in_a_run().sum(axis=1), minlength=phases)
 
 
 def items_wrong(model: Model, t: PointTable, rows: ScaledRows) -> list[int]:

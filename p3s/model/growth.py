@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from p3s.characterize.tables import PointTable
+from p3s.words import processes
 
 #: Sites named per count.
 MAX_NAMED = 8
@@ -67,7 +68,7 @@ def text(found: Mapping[str, Any], places: Mapping[str, str] | None = None) -> l
 def _step_text(step: Mapping[str, Any], places: Mapping[str, str]) -> str:
     """Return what one count showed for the first time."""
     calls, ruled = step["calls"], step["ruled"]
-    line = f"{_calls(calls)} first made at {step['n']} processes"
+    line = f"{_calls(calls)} first made at {processes(step['n'])}"
     if ruled == calls:
         return f"{line}, by {'a rule that says' if calls == 1 else 'rules that say'} why not before"
     names = list(dict.fromkeys(f"{x['op']} at {places.get(x['site'], x['frame'])}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from p3s.predict.outside import SHARE
 from p3s.predict.reasons import Reason
 from p3s.scores import work_off
-from p3s.words import joined, left_out, plural, processes
+from p3s.words import joined, left_out, plural, processes, seconds
 
 if TYPE_CHECKING:
     from p3s.predict.measured import Measured
@@ -34,8 +34,8 @@ _NARROWER = {
     "work": "trace another count (p3s next STUDY names the one that tells most)",
     "cost": "trace with repeats (p3s characterize -r 3), or a smaller workload "
             "(p3s characterize --far)",
-    "replay": "measure messages on nodes with a core for each rank (p3s predict --hosts), or take "
-              "them from the file of a machine (p3s predict --no-replay --machine FILE)",
+    "replay": "measure messages on nodes with a core for each rank (p3s predict --hosts), or "
+              "predict for a typical cluster (p3s predict --network NAME)",
     "model": "run one of the predicted counts and compare (p3s validate STUDY -n COUNT)",
     "residual": "trace the small counts again on quiet cores (p3s characterize -r 3)",
 }  # fmt: skip
@@ -172,10 +172,11 @@ def _work_missed(compared: Mapping[str, Any], code: str, words: str) -> list[Rea
     off = work_off(compared.get("work"))
     if off is None or off <= WORK_LIMIT:
         return []
-    n = compared.get("n")
-    return [Reason(code, f"{words} {100 * off:.0f} % (limit {100 * WORK_LIMIT:.0f} %)",
-                   f"trace with repeats on quiet cores ({again(int(n))}), or a larger count"
-                   if isinstance(n, int) else "trace with repeats on quiet cores")]  # fmt: skip
+    n = int(compared.get("n") or 0)
+    advice = f"trace with repeats on quiet cores ({again(n)}), or a larger count"
+    if code == "validate-work":
+        advice = f"make it one of the traced counts ({again(n)}) and validate at another"
+    return [Reason(code, f"{words} {100 * off:.0f} % (limit {100 * WORK_LIMIT:.0f} %)", advice)]
 
 
 def of_validation(result: Mapping[str, Any]) -> list[Reason]:
@@ -306,8 +307,6 @@ def of_efficiency(rows: Sequence[Row], base: int) -> list[Reason]:
 
 def of_intervals(rows: Sequence[Row]) -> list[Reason]:
     """Say where an interval is so wide that the run time is not known."""
-    from p3s.report.text import seconds
-
     found = [row for row in rows if _is_wide(row)]
     if not found:
         return []

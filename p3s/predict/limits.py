@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from p3s.words import processes
+
 PARTS = ("compute", "transfer", "waiting", "software")
 #: Phases with less than this share of the lost core time are not named.
 LEAST_SHARE = 0.001
@@ -100,9 +102,9 @@ def _where(table: Sequence[Point], base: _Base, key: int, threshold: float) -> i
 def _text(
     phase: Row, share: float, because: str, n: int, at: int | None, threshold: float
 ) -> str:
-    text = (f"phase {phase['name']}: {100 * share:.0f} % of the core time lost at {n} processes, "
+    text = (f"phase {phase['name']}: {100 * share:.0f} % of the core time lost at {processes(n)}, "
             f"mostly {_WORDS[because]}")  # fmt: skip
     if at is not None:
         text += (f"; alone it would bring the efficiency below {100 * threshold:.0f} % from "
-                 f"{at} processes on")  # fmt: skip
+                 f"{processes(at)} on")  # fmt: skip
     return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from p3s.predict.times import INIT_OPS
 from p3s.study import Study
 
 if TYPE_CHECKING:
+    from p3s.study import RunRecord
     from p3s.trace import RunTrace
 
 
@@ -72,10 +74,15 @@ def measured(study: Study, np: int) -> Measured | None:
 
     Beside runs in an emulator, which have no times, it is what native runs of the count took.
     """
-    from p3s.trace import read_run
-
     records = [run for run in study.timed_runs(np) if run.status == "complete"] or [
         run for run in study.runs(np) if run.status == "complete"]
+    return measured_in(records, np)
+
+
+def measured_in(records: Sequence[RunRecord], np: int) -> Measured | None:
+    """Return what these runs took; None when there are none, or they ran in an emulator."""
+    from p3s.trace import read_run
+
     runs = [read_run(record.path) for record in records]
     if not runs or any(str(run.work_origin).startswith(_EMULATOR) for run in runs):
         return None

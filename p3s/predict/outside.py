@@ -12,7 +12,7 @@ from p3s.words import processes
 SHARE = 0.05
 #: Ratio of work per turn to the nearest measured one from which it is noted.
 NOTED = 1.5
-#: The same, above which a prediction is of low confidence: the working set may be in another
+#: The same, above which a prediction is not to be trusted: the working set may be in another
 #: level of memory by then, which are 8 to 32 times smaller or larger than their neighbours.
 LIMIT = 16.0
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from p3s.artefacts import crc_of
 from p3s.errors import P3SError
 from p3s.predict import doubts, notes, outside
 from p3s.predict.contradictions import contradictions
@@ -72,7 +73,7 @@ def predict(
     result = compose(
         choice.times, runs, replays_behind(study, choice.times), traced, threshold=threshold,
         holdout=model.get("holdout"), others=found, why=choice.why, admits=_admits(model),
-        validations=_validations(study, model),
+        validations=_validations(study),
         network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
     )  # fmt: skip
     result["notes"] += filter(None, [not_used(model)])
@@ -86,15 +87,15 @@ def replays_behind(study: Study, times: Mapping[int, PhaseTimes]) -> dict[int, d
             if n > 1 and made.estimator in FROM_REPLAY}  # fmt: skip
 
 
-def _validations(study: Study, model: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the comparisons with runs that were made with a model of the same counts."""
-    found = []
+def _validations(study: Study) -> list[dict[str, Any]]:
+    """Return the comparisons with runs that were made with the model as it is."""
+    found, crc = [], crc_of(study.model_path)
     for path in sorted((study.root / "validate").glob("np*.json")):
         try:
             result = read_json(path, "p3s.validation")
         except P3SError:
             continue  # what is damaged says nothing, for or against
-        if result.get("counts") == model.get("counts"):
+        if result.get("model_crc") == crc:
             found.append(result)
     return found
 
@@ -154,11 +155,9 @@ def compose(
         *doubts.of_residuals(residual, rows, base),
         *doubts.of_efficiency(rows, base["n"]),
         *doubts.of_intervals(rows),
-        *doubts.of_rules(made.head for made in times.values()),
+        *_of_model([made.head for made in times.values()], holdout, validations),
         *doubts.of_reach(ratio),
         *outside.doubts(asked),
-        *doubts.missed(holdout),
-        *(reason for result in validations for reason in doubts.of_validation(result)),
         *doubts.contradicting(odd, base["n"]),
         *doubts.of_trends(last.phases, rows[-1]),
         *doubts.of_runs(runs),
@@ -192,6 +191,16 @@ def compose(
 def _once(reasons: Sequence[Reason]) -> list[Reason]:
     """Return reasons, those that make it untrustworthy first, none twice."""
     return sorted(dict.fromkeys(reasons), key=lambda reason: not reason.untrustworthy)
+
+
+def _of_model(
+    heads: Sequence[Mapping[str, Any]], holdout: Any, validations: Sequence[Mapping[str, Any]]
+) -> list[Reason]:
+    """Return what speaks against the model; of each code of a validation only what is new."""
+    found = [*doubts.of_rules(heads), *doubts.missed(holdout)]
+    codes = {reason.code for reason in found}
+    more = (reason for result in validations for reason in doubts.of_validation(result))
+    return found + [reason for reason in more if reason.code not in codes]
 
 
 def _intervals(

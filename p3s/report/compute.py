@@ -13,6 +13,7 @@ from p3s.compute.phases import NO_TIME, NO_WORK, NOT_LEFT
 from p3s.compute.spread import Spread
 from p3s.compute.table import Row, compute_table, laws_of, shares
 from p3s.report.text import percent, seconds, visible
+from p3s.words import processes
 
 Compute = Mapping[str, Any]
 #: Phases below this share of the computation are listed in the end, in one line.
@@ -119,7 +120,7 @@ def _power_lines(phase: Mapping[str, Any]) -> list[str]:
     if far:
         least = "where the cost is least" if far["reached"] else \
             "the cost was still falling there"
-        out.append(f"far point: {visible(far['source'])} at {far['traced']} processes stands for "
+        out.append(f"far point: {visible(far['source'])} at {processes(far['traced'])} stands for "
                    f"{number(far['n'])}, {least}")
     return out
 
@@ -147,7 +148,7 @@ def remarks(compute: Compute) -> list[str]:
     out += _disturbed(compute["runs"])
     for n, part in compute.get("unmatched", {}).items():
         if part > 0.005:
-            out.append(f"at {n} processes {percent(part)} of the time is in calls that the "
+            out.append(f"at {processes(n)} {percent(part)} of the time is in calls that the "
                        "signature does not have equally often")
     for other in compute["refused"]:
         out.append(f"{visible(other['name'])} is not used: {visible(other['why'], 300)}")
@@ -158,11 +159,11 @@ def _held_out(held: Mapping[str, Any]) -> list[str]:
     """Return how well the largest count was predicted, and which phases it alone has."""
     out = []
     if held["mean_abs_error"] is not None:
-        out.append(f"fitted without {held['n']} processes, times there are off by "
+        out.append(f"fitted without {processes(held['n'])}, times there are off by "
                    f"{percent(held['mean_abs_error'])} in the mean, "
                    f"{percent(held['max_abs_error'])} at most")
     return out + [f"phase {e['phase']} ({percent(e['share'])} of the computation) was measured at "
-                  f"{held['n']} processes only: how its cost goes on is not known"
+                  f"{processes(held['n'])} only: how its cost goes on is not known"
                   for e in held["each"] if e.get("unknown") == NOT_LEFT]
 
 
@@ -180,7 +181,7 @@ def _disturbed(runs: Sequence[Mapping[str, Any]]) -> list[str]:
         made = [run for run in runs if int(run["np"]) == n]
         bad = [run for run in made if run["disturbed"]]
         if bad:
-            many = f"{len(bad)} of {len(made)} runs at {n} processes, for example " \
+            many = f"{len(bad)} of {len(made)} runs at {processes(n)}, for example " \
                 if len(bad) > 1 else ""
             out.append(f"disturbed: {many}{visible(bad[0]['dir'])}: "
                        f"{visible('; '.join(map(str, bad[0]['disturbed'])), 300)}")

@@ -18,6 +18,7 @@ from p3s.report.matrix import totals
 from p3s.report.text import visible
 from p3s.study import Study, read_json
 from p3s.trace.ops import COLLECTIVE, SEND, kind_of
+from p3s.words import plural, processes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,9 +44,9 @@ def matrices_of(study: Study, largest: int) -> list[MatrixView]:
     found = []
     counts = study.signature_counts()
     if counts:
-        found.append(_view(f"Traced, {max(counts):,} processes", _traced(study, max(counts))))
+        found.append(_view(f"Traced, {processes(max(counts))}", _traced(study, max(counts))))
     if largest not in counts:
-        found.append(_view(f"Predicted, {largest:,} processes", _scaled(study, largest)))
+        found.append(_view(f"Predicted, {processes(largest)}", _scaled(study, largest)))
     return [view for view in found if view is not None]
 
 
@@ -57,7 +58,7 @@ def _view(title: str, found: CommMatrix | str | None) -> MatrixView | None:
     what = "bytes" if found.bytes.any() or not found.messages.any() else "messages"
     said = [totals(found) + "."]
     if found.collective_calls:
-        said.append(f"Not in the matrix: {found.collective_calls:,} calls of collectives.")
+        said.append(f"Not in the matrix: {plural(found.collective_calls, 'call')} of collectives.")
     return MatrixView(title, found, what, [*said, *found.notes])
 
 

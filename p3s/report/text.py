@@ -4,32 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-NOT_KNOWN = "–"
-
-
-def seconds(value: float | None) -> str:
-    """Return a time with three figures and a fitting unit."""
-    if value is None:
-        return NOT_KNOWN
-    if value == 0:
-        return "0 s"
-    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
-        if abs(value) < limit * 0.9995:
-            return f"{_figures(value * factor)} {unit}"
-    return f"{_figures(value)} s"
-
-
-def _figures(value: float) -> str:
-    """Return three significant figures without an exponent."""
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    if abs(value) >= 99.95:
-        return f"{value:.0f}"
-    if abs(value) >= 9.995:
-        return f"{value:.1f}"
-    if 0 < abs(value) < 0.0995:
-        return f"{value:.2g}"
-    return f"{value:.2f}"
+from p3s.words import NOT_KNOWN, figures, seconds
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -53,7 +28,7 @@ def span(low: float | None, high: float | None) -> str:
 
 def factor(value: float | None) -> str:
     """Return a speedup."""
-    return NOT_KNOWN if value is None else f"{_figures(value)}x"
+    return NOT_KNOWN if value is None else f"{figures(value)}x"
 
 
 def percent(value: float | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from p3s.report.text import percent, seconds, visible
+from p3s.words import processes
 
 if TYPE_CHECKING:
     from p3s.characterize.thesis import Similarity, ThesisPhase
@@ -35,7 +36,7 @@ def render(
     listed = sorted((p for p in found if everything or p.relevant), key=lambda p: -p.time)
     unit = "work" if instructions else "time"
     lines = [
-        f"Phases of the thesis at {n} processes: segments of the table of ticks that repeat",
+        f"Phases of the thesis at {processes(n)}: segments of the table of ticks that repeat",
         f"(volume within {percent(settings.volume)}, computation {percent(settings.compute)} alike,"
         f" {percent(settings.events)} of the events)",
         "",

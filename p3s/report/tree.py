@@ -25,6 +25,7 @@ from p3s.report.text import percent, visible
 from p3s.trace.callpath import CallPath, call_path
 from p3s.trace.ops import COMPLETION, kind_of
 from p3s.trace.source import Where, stack
+from p3s.words import processes
 
 #: Without --all: lines of the tree, calls in a row.
 MAX_LINES, MAX_CALLS = 120, 12
@@ -188,11 +189,11 @@ def render(
         return "\n".join(tree(found, places, everything))
     last = found.counts[-1]
     unit = {"cpu_ns": "CPU time", "wall_ns": "wall time"}.get(found.work_unit, found.work_unit)
-    title = f"Phases at {last} processes (times and work are sums over ranks; work in {unit})"
+    title = f"Phases at {processes(last)} (times and work are sums over ranks; work in {unit})"
     return "\n".join(
         [
             title, "", *table(found, places, everything),
-            "", f"Loops and calls at {last} processes", "", *tree(found, places, everything),
+            "", f"Loops and calls at {processes(last)}", "", *tree(found, places, everything),
             "", "All events and all the time", "", *accounting(found),
         ]
     )  # fmt: skip

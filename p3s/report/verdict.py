@@ -87,8 +87,9 @@ def figure_sentences(prediction: Mapping[str, Any],
         said = [f"At {processes(last['n'])} the program takes {seconds(last['time_s'])}"
                 f"{_between(last)}{network}."]
     else:
-        change = f"{factor(last['speedup'])} as fast" if last["speedup"] >= 1 else "slower"
-        said = [f"From {first['n']} to {last['n']} processes the program becomes {change} "
+        change = "stays about as fast" if abs(last["speedup"] - 1.0) < 0.02 else "becomes slower" \
+            if last["speedup"] < 1 else f"becomes {factor(last['speedup'])} as fast"
+        said = [f"From {first['n']} to {last['n']} processes the program {change} "
                 f"({seconds(first['time_s'])} to {seconds(last['time_s'])}), an efficiency of "
                 f"{percent(last['efficiency'])}{network}."]
         said += [] if warning else _knee(prediction, found)
@@ -109,8 +110,9 @@ def figure_sentences(prediction: Mapping[str, Any],
 def _network(prediction: Mapping[str, Any]) -> str:
     """Return what network the prediction is for, where it is no network of its own."""
     network = mapping(prediction.get("network"))
+    what = {"typical": ", for a typical ", "file": ", for "}.get(str(network.get("source")))
     label = words(network.get("label"), 80)
-    return f", for a typical {label}" if label and network.get("source") == "typical" else ""
+    return what + label if what and label else ""
 
 
 def _between(row: Mapping[str, Any]) -> str:

@@ -32,6 +32,7 @@ from p3s.trace.events import (
 )
 from p3s.trace.layout import NAME
 from p3s.trace.records import Definitions, RawComm, RawSite, RawWindow
+from p3s.words import plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +95,8 @@ class Capture:
         if self.damages:
             first, more = self.damages[0], len(self.damages) - 1
             also = f" and at {more} more place{'s' * (more > 1)}" if more else ""
-            lost = f"{self.lost_events} events are lost" if self.lost_events else "no event is lost"
+            lost = plural(self.lost_events, "event is", "events are") + " lost" \
+                if self.lost_events else "no event is lost"
             if self.end is None and not self.lost_events:
                 lost = "it is not known how many events are lost"
             return f"is damaged at byte {first.offset} ({first.what}){also}: {lost}"

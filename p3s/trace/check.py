@@ -13,6 +13,7 @@ from p3s.trace.order import backwards
 from p3s.trace.reader import no_capture, of_another_run
 from p3s.trace.types import ANY_SOURCE
 from p3s.trace.where import Place
+from p3s.words import plural
 
 COMPLETE, PARTIAL, DAMAGED, MISSING, UNREADABLE = (
     "complete", "partial", "damaged", "missing", "unreadable",
@@ -235,9 +236,10 @@ def _notes(ranks: tuple[RankCheck, ...] | list[RankCheck]) -> tuple[str, ...]:
     paused = sum(rank.paused_calls for rank in ranks)
     if counted:
         notes.append(
-            f"{counted} events were only counted (after the limit, or of phases seen often enough)"
+            f"{plural(counted, 'event was', 'events were')} only counted (after the limit, or of "
+            "phases seen often enough)"
         )
     if paused:
-        calls = "1 call was" if paused == 1 else f"{paused} calls were"
+        calls = plural(paused, "call was", "calls were")
         notes.append(f"{calls} made while MPI_Pcontrol had switched recording off")
     return tuple(notes)

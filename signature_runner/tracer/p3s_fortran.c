@@ -4,8 +4,6 @@
 #include "p3s_inside.h"
 
 #ifdef OPEN_MPI
-#include <dlfcn.h>
-
 typedef MPI_Fint *arg;
 
 static bool nothing_to_do(struct p3s_here *h, uint32_t op, arg count, void *ra, void *fa)
@@ -28,7 +26,7 @@ static void recorded(struct p3s_here *h)
         static void (*next) declared;                                                            \
         struct p3s_here h;                                                                       \
         if (!next)                                                                               \
-            *(void **)&next = dlsym(RTLD_NEXT, #symbol);                                         \
+            *(void **)&next = p3s_behind(#symbol, P3S_RA);                                       \
         if (!nothing_to_do(&h, op, a, P3S_RA, P3S_FA)) {                                         \
             next passed;                                                                         \
             return;                                                                              \

@@ -52,6 +52,12 @@ static void *look(void *library, const char *name)
     return ours(found) ? NULL : found;
 }
 
+void *p3s_behind(const char *name, void *ra)
+{
+    void *found = dlsym(RTLD_NEXT, name);
+    return found ? found : look(caller_library(ra), name);
+}
+
 /* Data may live in the program itself (a copy relocation), which RTLD_NEXT would pass over. */
 static void *look_data(void *library, const char *name)
 {

@@ -16,6 +16,8 @@ extern MPI_Group p3s_world_group;
 extern int p3s_world_rank;
 
 extern uintptr_t p3s_mpi_base;          /* load address of the MPI library */
+/* What a call of this function from ra would have reached without the tracer. */
+void *p3s_behind(const char *name, void *ra);
 
 /* ---- clocks --------------------------------------------------------------------------------- */
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from p3s.words import processes
+
 #: Kinds of counts, the widest first; "multiples" are those of the counts' common divisor.
 _KINDS: dict[str, tuple[str, Callable[[int, int], bool]]] = {
     "any": ("any count", lambda n, k: True),
@@ -77,7 +79,7 @@ def doubt(model: Mapping[str, Any], n: int) -> str | None:
     if known is None or admits(known, n):
         return None
     if n in known["failed"]:
-        return f"the program failed at {n} processes when it was traced"
+        return f"the program failed at {processes(n)} when it was traced"
     name = _KINDS[known["kind"]][0].format(k=known["k"])
     return f"not among the {name}; {text(known)}"
 

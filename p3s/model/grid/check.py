@@ -13,6 +13,7 @@ from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.partners.relations import FAMILIES
+from p3s.words import processes
 from signature_runner.placeholders import shape
 
 #: A grid on which partners cost so much more than on the one the traces lead to is not the
@@ -62,7 +63,7 @@ def contradiction(nodes: Sequence[Node], choice: GridChoice, free: GridChoice, t
     i = max(without or worse, key=lambda k: worse[k])
     n = max(nodes[i].rows)
     here, there = _named(choice.grids[n], free.grids[n]), _named(free.grids[n], choice.grids[n])
-    of = f"at {n} processes, the partners of {nodes[i].op}"
+    of = f"at {processes(n)}, the partners of {nodes[i].op}"
     if without:
         return f"{of} follow no rule on a grid of {here}, and one on {there}"
     many, few = len(choice.explained[i].relations), len(free.explained[i].relations)
@@ -103,7 +104,7 @@ def misled(model: Mapping[str, Any], report: Mapping[str, Any],
         return ""
     here = shape(model["grid"]["dims"][str(last)])
     return (f"rules of the smaller counts miss {wrong:,} of {report['p2p_triples']['true']:,} "
-            f"messages at {last} processes on a grid of {here}, and none without it")
+            f"messages at {processes(last)} on a grid of {here}, and none without it")
 
 
 def _missed(report: Mapping[str, Any]) -> int | None:

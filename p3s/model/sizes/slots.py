@@ -23,6 +23,7 @@ from p3s.model.sizes.blocks import ExtentPool, Observations
 from p3s.model.sizes.elements import fit_elements
 from p3s.model.sizes.rankcounts import fit_rank_count
 from p3s.model.sizes.turned import fit_root, fit_turns, turns_matter
+from p3s.words import processes
 
 MAX_VARIANTS = 32
 NO_SIZE = "no exact law for the message size"
@@ -207,7 +208,7 @@ def _fit_slot(item: Item, rows: dict[int, Rows], stage: dict[int, np.ndarray], c
         if guard is not None:
             below = max(n for n in counts if n < slot["seen"][0])
             guard = [*guard, ["above", below]]
-            why.append(f"first seen at {slot['seen'][0]} processes")
+            why.append(f"first seen at {processes(slot['seen'][0])}")
     slot["guard"] = guard
     if guard is None:
         why.append("no rule found for which ranks take part")

@@ -36,16 +36,16 @@ class Flows:
 
 
 def flows_of(places: Sequence[Place], before: Sequence[Sequence[int]], calls: np.ndarray,
-             usual: np.ndarray, open_: np.ndarray, grid: GridAt, env: Env) -> Flows:
+             usual: np.ndarray, unruled: np.ndarray, grid: GridAt, env: Env) -> Flows:
     """Return the segments of the ranks in ``env``.
 
     before: per place the numbers of the places that its segments start at, -1 for the start of the
     run. calls: (places, ranks), calls with a rule. usual: (places, 2), calls that a rank makes at
-    this count if it makes any, and the mean over all ranks. open_: whether a place has calls
-    without a rule: ranks then make the mean, if not more.
+    this count if it makes any, and the mean over all ranks. unruled: whether a place has calls
+    that no rule tells of: ranks then make the mean, if not more.
     """
     made = calls > 0
-    own = np.where(open_[:, None], np.maximum(calls, usual[:, 1:]), calls).astype(float)
+    own = np.where(unruled[:, None], np.maximum(calls, usual[:, 1:]), calls).astype(float)
     real = own.copy()
     counts = [np.zeros((len(b), own.shape[1])) for b in before]
     done = np.zeros(own.shape, dtype=bool)

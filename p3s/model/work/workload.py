@@ -31,6 +31,7 @@ class RankWork:
     ranks: ascending; places: the model's, with "phase"; work, half_width: (places, ranks), the
     latter of the 90 % interval. into: (places, ranks), the place whose calls it is done before: the
     next one that a rank makes, where it makes none at the place itself; -1: a rank without calls.
+    unruled: which places have calls that no rule tells of.
     """
 
     ranks: np.ndarray
@@ -38,6 +39,7 @@ class RankWork:
     work: np.ndarray
     half_width: np.ndarray
     into: np.ndarray
+    unruled: np.ndarray
 
     def carried(self, values: np.ndarray) -> np.ndarray:
         """Return values per (place, rank) at the places whose calls the work is done before."""
@@ -46,6 +48,11 @@ class RankWork:
         out = np.where(moved, 0.0, values)
         np.add.at(out, (self.into[row, column], column), values[row, column])
         return out
+
+    def as_in_a_run(self) -> np.ndarray:
+        """Return work per (place, rank) where a run has it: before calls without a rule, too."""
+        open_ = self.unruled[:, None]
+        return np.where(open_, self.work, 0.0) + self.carried(np.where(open_, 0.0, self.work))
 
     def per_phase(self, phases: int) -> tuple[np.ndarray, np.ndarray]:
         """Return work and half width per (phase, rank); errors of segments are independent."""
@@ -78,15 +85,15 @@ def rank_work(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> Ra
     values = _Values(env_of(grid, ranks), grid)
     before = [[number.get(tuple(a), -1) if a is not None else -1 for a in p["from"]]
               for p in places]
-    flows = flows_of(places, before, calls, _usual(model, places, grid), _open(model, places),
-                     grid, values.env)
+    unruled = _unruled(model, places)
+    flows = flows_of(places, before, calls, _usual(model, places, grid), unruled, grid, values.env)
     segments = _Segments(places, before, sizes, values, flows)
     work, half = np.zeros(shape), np.zeros(shape)
     for k in range(len(places)):
         there = np.flatnonzero(flows.calls[k] > 0)
         if len(there):
             work[k, there], half[k, there] = segments.of_place(k, there, widths)
-    return RankWork(ranks, places, work, half, flows.into)
+    return RankWork(ranks, places, work, half, flows.into, unruled)
 
 
 def _usual(model: Model, places: Sequence[Mapping[str, Any]], grid: GridAt) -> np.ndarray:
@@ -97,7 +104,7 @@ def _usual(model: Model, places: Sequence[Mapping[str, Any]], grid: GridAt) -> n
     return np.stack([each, each * once[:, 1]], axis=1)
 
 
-def _open(model: Model, places: Sequence[Mapping[str, Any]]) -> np.ndarray:
+def _unruled(model: Model, places: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Return which places have calls that no rule says the ranks of."""
     return np.array([any(slot["guard"] is None for i in p["items"]
                          for slot in model["items"][i]["slots"]) for p in places], dtype=bool)

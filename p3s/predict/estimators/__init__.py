@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from p3s.errors import P3SError
 from p3s.predict.estimated import ESTIMATORS, TYPICAL, Communication
 from p3s.predict.estimators.settings import Setting
+from p3s.words import processes
 
 if TYPE_CHECKING:
     from p3s.study import Study
@@ -48,7 +49,7 @@ def lacking(name: str, study: Study, machine: Path | None) -> str:
 
 def _why_not(name: str, study: Study, n: int, machine: Path | None) -> str:
     if not study.scaled_path(n).exists():
-        return f"there is no scaled trace of {n} processes; run p3s scale {study.root} -n {n}"
+        return f"there is no scaled trace of {processes(n)}; run p3s scale {study.root} -n {n}"
     if n == 1 or name == TYPICAL:
         return ""  # one process communicates with nobody; published costs are always there
     if name in _REPLAYED:
@@ -70,7 +71,7 @@ def estimate(name: str, study: Study, n: int, *, machine: Path | None = None,
         raise P3SError(f"no estimator {name!r}; known: {', '.join(ESTIMATORS)}")
     why = _why_not(name, study, n, machine)
     if why:
-        raise P3SError(f"estimator {name} at {n} processes: {why}")
+        raise P3SError(f"estimator {name} at {processes(n)}: {why}")
     told, chosen = say or _nothing, setting or Setting()
     if n == 1:
         return _alone(name, study)

@@ -25,6 +25,7 @@ from p3s.predict.estimated import Communication
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
 from p3s.predict.network import Network, network_from_machine
+from p3s.words import processes
 from replay.steps import Floats, Ints, Section, Steps
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def communication(study: Study, n: int, machine: Path | None, setting: Setting,
     found = _load(machine_path(study, machine))
     costs = networks(found)
     library = library_for(study, found, setting)
-    say(f"{n} processes: reading the scaled trace")
+    say(f"{processes(n)}: reading the scaled trace")
     ready = prepare(study, n, library, setting, int(found.facts.get("cores") or 1),
                     queues=math.isfinite(costs[0].rate))
     one_host = len(set((found.network or {}).get("hosts", ()))) == 1
@@ -237,7 +238,7 @@ def told(name: str, study: Study, ready: Prepared, costs: tuple[Network, Network
     from p3s.predict.times import read_head
 
     n = ready.trace.n
-    say(f"{n} processes: simulating")
+    say(f"{processes(n)}: simulating")
     variation = variation_of(study, ready.phases) if setting.vary else None
     shared = variation is not None and shared_cores(study)
     sums, notes = simulated(ready, costs, variation, even_low=shared)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from p3s.errors import P3SError
 from p3s.predict.estimated import Communication
 from p3s.study import Study, is_old_replay
+from p3s.words import processes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,9 +27,9 @@ def why_not(study: Study, n: int) -> str:
     path = study.replay_path(n)
     again = f"p3s replay {study.root} -n {n}"
     if not path.exists() or not study.replay_table(n).exists():
-        return f"there is no replay of {n} processes; run {again}"
+        return f"there is no replay of {processes(n)}; run {again}"
     if is_old_replay(path):
-        return f"the replay of {n} processes was made by an older P3S; make it again: {again}"
+        return f"the replay of {processes(n)} was made by an older P3S; make it again: {again}"
     return ""
 
 

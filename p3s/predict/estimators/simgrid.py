@@ -14,6 +14,7 @@ import numpy as np
 
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.settings import Setting
+from p3s.words import processes
 
 if TYPE_CHECKING:
     from p3s.predict.dependency.folded import Loop
@@ -52,7 +53,7 @@ def communication(study: Study, n: int, machine: Path | None, setting: Setting,
     notes: list[str] = []
     sums = []
     for network, name in zip(costs, ("typical", "least", "largest"), strict=True):
-        say(f"{n} processes: SimGrid's replay, {name} costs")
+        say(f"{processes(n)}: SimGrid's replay, {name} costs")
         sums.append(_total(ready, network, notes))
     typical, low, high = sums
     number = {phase: i for i, phase in enumerate(ready.phases)}

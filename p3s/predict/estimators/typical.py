@@ -10,6 +10,7 @@ from p3s.predict.estimated import TYPICAL, Communication
 from p3s.predict.estimators.machine import library_for, prepare, told
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.network import cluster_distances, network_from_cluster
+from p3s.words import processes
 
 if TYPE_CHECKING:
     from p3s.study import Study
@@ -26,7 +27,7 @@ def communication(study: Study, n: int, setting: Setting,
 
     cluster = cluster_of(setting.network)
     library = library_for(study, None, setting)
-    say(f"{n} processes: reading the scaled trace")
+    say(f"{processes(n)}: reading the scaled trace")
     ready = prepare(study, n, library, setting, cluster.cores_per_node, queues=True)
     nodes = int(ready.node_of.max()) + 1
     if ready.distance is None and nodes > 1:

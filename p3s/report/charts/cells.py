@@ -9,6 +9,7 @@ from p3s.report.charts.draw import LETTER, Svg, at
 from p3s.report.charts.scales import nice_step
 from p3s.report.matrix import shaded
 from p3s.report.phase_table import volume
+from p3s.words import processes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +31,7 @@ def matrix_chart(matrix: CommMatrix, what: str) -> str:
     side = len(square)
     cell = SIDE / side
     svg = Svg(LEFT + SIDE + 12, TOP + SIDE + 64,
-              f"Communication matrix of {matrix.np} processes: {what} from each rank (rows) to "
+              f"Communication matrix of {processes(matrix.np)}: {what} from each rank (rows) to "
               "each rank (columns)")
     svg.rect(LEFT, TOP, SIDE, SIDE, "ground")
     for level in range(1, LEVELS + 1):
