@@ -97,6 +97,8 @@ def test_extents_by_no_rule_hold_where_they_are_stated():
      "MPI_Cart_create: 3x3 at 9 processes, 2 dimensions, not 3"),
     (corpus.jacobi2d(97, 61, 3), (4, 6, 9), Statement(extents=((6, (2, 3)),)),
      "MPI_Cart_create: 3x2 at 6 processes, not 2x3"),
+    (corpus.jacobi2d(97, 61, 3), (4, 6, 9), Statement(2, fastest=0),
+     "MPI_Cart_create, whose last dimension is the fastest"),
 ])
 def test_what_the_traces_contradict_is_refused(program, counts, wrong, why):
     there = tables(program, counts)
@@ -153,7 +155,7 @@ def test_arguments_that_are_no_grid_of_the_program_are_dropped_and_it_is_said():
                         known=of_arguments(3, {}))
     assert model["grid"]["dropped"]["said"] == of_arguments(3, {}).to_json()
     assert "stated" not in model["grid"] and model["grid"]["dims"]["9"] == [3, 3]
-    assert any(line.startswith("the extents in the program's arguments") for line in notes(model))
+    assert any(line.startswith("the extents in the program's arguments") for line in notes(model, {}))
 
 
 def test_a_cartesian_grid_may_have_the_arguments_in_another_order():
