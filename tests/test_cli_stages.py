@@ -280,7 +280,7 @@ def test_dead_rank_is_named(stages: Stages, root: Path, capsys: pytest.CaptureFi
     assert characterize(root, "2,4,8,16", "--json") == 3
     result = json.loads(capsys.readouterr().out)
     assert result["failed"] == [
-        {"np": 8, "rep": 0, "exit_code": None, "refused": False,
+        {"np": 8, "rep": 0, "exit_code": None,
          "reason": "np=8: rank 3 died in MPI_Send (signal 9)"}
     ]
 

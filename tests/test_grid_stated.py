@@ -155,7 +155,8 @@ def test_arguments_that_are_no_grid_of_the_program_are_dropped_and_it_is_said():
                         known=of_arguments(3, {}))
     assert model["grid"]["dropped"]["said"] == of_arguments(3, {}).to_json()
     assert "stated" not in model["grid"] and model["grid"]["dims"]["9"] == [3, 3]
-    assert any(line.startswith("the extents in the program's arguments") for line in notes(model, {}))
+    dropped = "the extents in the program's arguments"
+    assert any(line.startswith(dropped) for line in notes(model, {}))
 
 
 def test_a_cartesian_grid_may_have_the_arguments_in_another_order():

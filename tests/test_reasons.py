@@ -107,7 +107,7 @@ def test_an_interval_that_says_nothing(width: float, against: bool) -> None:
     assert codes(result) == ["wide"] * against
     if against:
         (said,) = texts(result, "wide")
-        assert "at 8 it lies between 300 ms and 1.70 s" in said and "p3s next" in said
+        assert "is not known: it lies between 300 ms and 1.70 s" in said and "p3s next" in said
 
 
 def test_what_is_wide_names_the_run_that_would_make_it_narrower() -> None:

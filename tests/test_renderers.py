@@ -25,6 +25,7 @@ from p3s.predict import saved
 from p3s.predict.saved import COUNT_COLUMNS, PHASE_COLUMNS
 from p3s.report.charts.curves import efficiency_chart, speedup_chart
 from p3s.report.compare import as_text, compare
+from p3s.report.counts import count_table
 from p3s.report.notebook import fragment
 from p3s.report.pictures import FORMATS, PLOTS, format_of, size_of, write_picture
 from p3s.report.png import write_png
@@ -357,6 +358,9 @@ def test_charts_and_notebooks_say_so_too() -> None:
         chart = draw(WARNED)
         assert words.split(":")[0] in chart and 'class="hatch"' in chart and "untrusted" in chart
         assert "hatch" not in draw(MADE["usual"]) and "trustworthy" not in draw(MADE["usual"])
+        assert "worth using" in draw(MADE["usual"]) and "worth using" not in chart
+    assert {row.mark for row in count_table(WARNED).rows} == {""}
+    assert "recommended" in {row.mark for row in count_table(MADE["usual"]).rows}
     page = Prediction.of(WARNED)._repr_html_()
     assert page.startswith(f"<div><p><b>{words}</b></p><p>superlinear: the efficiency is 300 %; "
                            "trace again</p><p>Taken as they are, the figures say: from 4")

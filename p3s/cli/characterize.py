@@ -149,7 +149,7 @@ def characterize(
 
     say(f"tracing into {study.root}")
     done = trace_asked(on, wanted, study, grids, trace)
-    failed = [row for row in done.failed if not (on.top and row["refused"])]
+    failed = [row for row in done.failed if not (on.top and "refused" in row)]
     next_command = f"p3s model {quoted(study.root)}"
     have = study.signature_counts()
     enough = len(have) >= MIN_COUNTS

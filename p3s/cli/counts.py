@@ -99,19 +99,19 @@ def trace_asked(
 
     done = trace(first)
     last, idle = done, int(not done.counts)
-    refused = [row["np"] for row in done.failed if row["refused"]]
+    refused = [row["np"] for row in done.failed if "refused" in row]
     while asked.top and idle < _IN_VAIN and len(refused) < _TRIED \
-            and any(row["refused"] for row in last.failed):
+            and any("refused" in row for row in last.failed):
         failed = {*refused, *study.failed_counts()}
         more = choose(asked.top, study.counts(), sorted(failed), grids.dims, grids.extents)
         if not more:
             break
-        gone = {row["np"]: row["exit_code"] for row in last.failed if row["refused"]}
+        gone = {row["np"]: row["exit_code"] for row in last.failed if "refused" in row}
         codes = joined(sorted({*gone.values()}))
         say(f"the program refuses {processes(gone)} (exit code {codes}): {_traced(more)} instead")
         last = trace(more)
         idle = 0 if last.counts else idle + 1
-        refused += [row["np"] for row in last.failed if row["refused"]]
+        refused += [row["np"] for row in last.failed if "refused" in row]
         done.counts += last.counts
         done.failed += last.failed
         done.problems += last.problems

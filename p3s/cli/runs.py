@@ -309,7 +309,7 @@ def _trace_counts(
                 text = f"np={np}: {'native run: ' if step.native else ''}{text}"
                 done.failed.append(
                     {"np": np, "rep": step.rep, "exit_code": err.code, "reason": text,
-                     "refused": refused(err.code, step.target)}
+                     **({"refused": True} if refused(err.code, step.target) else {})}
                 )
                 bar.done(f"{step.label}: failed")
                 lost = step.native
@@ -328,7 +328,7 @@ def _trace_counts(
         except P3SError as err:
             text = _about(np, str(err))
             done.failed.append(
-                {"np": np, "rep": None, "exit_code": None, "reason": text, "refused": False}
+                {"np": np, "rep": None, "exit_code": None, "reason": text}
             )
             bar.done(f"np={np}: cannot be characterized")
             continue

@@ -119,7 +119,7 @@ def of_rules(heads: Iterable[Mapping[str, Any]]) -> list[Reason]:
         if rest > UNKNOWN_LIMIT and "no-rule" not in reasons:
             reasons["no-rule"] = Reason(
                 "no-rule",
-                f"{100 * rest:.0f} % of the program has no rule (limit "
+                f"{100 * rest:.1f} % of the program has no rule (limit "
                 f"{100 * UNKNOWN_LIMIT:.0f} %)",
                 "trace another count: p3s next STUDY names the one that tells most",
             )
@@ -191,7 +191,8 @@ def of_validation(result: Mapping[str, Any]) -> list[Reason]:
             "left-out",
             f"in the run at {processes(n)} events that the model leaves out are "
             f"{100 * share:.0f} % of the time (limit {100 * UNKNOWN_LIMIT:.0f} %)",
-            "a run without these calls would tell, or one in which they matter less"))  # fmt: skip
+            f"make it one of the traced counts ({again(n)}); calls of kinds that are not modelled "
+            "stay out"))  # fmt: skip
     return reasons
 
 
@@ -313,10 +314,11 @@ def of_intervals(rows: Sequence[Row]) -> list[Reason]:
     worst = max(found, key=_span)
     parts = {name: ends for name, ends in worst["interval_parts"].items() if ends}
     widest = max(parts, key=lambda name: _width(parts[name]), default="work")
+    where = f"at {worst['n']} it" if len(found) > 1 else "it"
     return [Reason(
         "wide",
-        f"the run time at {processes([row['n'] for row in found])} is not known: at {worst['n']} "
-        f"it lies between {seconds(worst['low_s'])} and {seconds(worst['high_s'])}",
+        f"the run time at {processes([row['n'] for row in found])} is not known: {where} lies "
+        f"between {seconds(worst['low_s'])} and {seconds(worst['high_s'])}",
         _NARROWER[widest])]  # fmt: skip
 
 
@@ -343,13 +345,14 @@ def of_trends(phases: Iterable[Mapping[str, Any]], row: Row) -> list[Reason]:
     for phase in phases:
         about = phase.get("no_trend")
         if isinstance(about, Mapping) and phase.get("phase") in large:
-            found.setdefault(str(about.get("why")), []).append(str(phase.get("phase")))
+            number = phase["phase"]  # the start and the end of a program have names instead
+            found.setdefault(str(about.get("why")), []).append(
+                str(number if number >= 0 else f"\"{phase.get('name')}\""))
     return [
         Reason("no-trend",
-               f"the computation of phase{'s' * (len(numbers) > 1)} {_few(numbers)} shows no clear "
-               f"trend ({why}): the interval covers the laws that fit",
-               _NARROWER["work"], False)
-        for why, numbers in found.items()
+               f"the computation of phase{'s' * (len(names) > 1)} {_few(names)} has no clear trend "
+               f"({why}): the interval covers the laws that fit", _NARROWER["work"], False)
+        for why, names in found.items()
     ]  # fmt: skip
 
 

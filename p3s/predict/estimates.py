@@ -149,7 +149,7 @@ def _reason(found: Estimates, name: str) -> str:
             why = (_why_not(found, other) or why) if there else ""
         if why:
             passed.append(f"{other}: {why}")
-    return _WHAT[name] + (f" (not taken: {'; '.join(passed)})" if passed else "")
+    return _WHAT[name] + (f"; not taken: {'; '.join(passed)}" if passed else "")
 
 
 def _doubt(found: Estimates, name: str) -> str:

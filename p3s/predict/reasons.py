@@ -26,7 +26,7 @@ CODES: dict[str, str] = {
     "extrapolated": "the largest count is too far from the traced ones",
     "outside": "each process computes far less, or more, than was measured",
     "contradicts": "a traced run contradicts the others",
-    "no-trend": "computation shows no clear trend",
+    "no-trend": "computation has no clear trend",
     "shared-cores": "traced ranks shared cores",
     "off-core": "traced ranks computed without a core",
 }

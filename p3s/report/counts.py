@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from p3s.predict.doubts import WIDE
+from p3s.predict.reasons import reasons_in, untrusted
 from p3s.report.points import checked_rows, row_is_doubtful
 from p3s.report.text import NOT_KNOWN, factor, interval, percent, seconds, span
 from p3s.report.values import amount
@@ -103,9 +104,10 @@ def count_table(prediction: Mapping[str, Any]) -> CountTable:
     head = ["processes", "run time", "interval", "speedup", "interval", "efficiency", "compute",
             "MPI", *(name for _, name in parts), *(["core-h"] if cost else []),
             *(["measured"] if measured else [])]
-    marks = {prediction.get("knee"): "knee"}
+    trusted = not untrusted(reasons_in(prediction))
+    marks = {prediction.get("knee"): "knee"} if trusted else {}
     recommended = prediction.get("recommended")
-    if isinstance(recommended, Mapping):
+    if trusted and isinstance(recommended, Mapping):
         marks[recommended.get("n")] = "recommended"
     rows = []
     for row in found:

@@ -200,7 +200,8 @@ def _efficiency(axes: Any, prediction: Mapping[str, Any]) -> None:
         axes.axhline(limit, linestyle="--", linewidth=0.8, color="0.5", label=f"{limit:.0%}")
     _series(axes, prediction, [values(row) for row in rows])
     recommended = prediction.get("recommended")
-    if isinstance(recommended, Mapping) and recommended.get("n") in counts:
+    if isinstance(recommended, Mapping) and recommended.get("n") in counts \
+            and not warning_of(prediction):
         axes.axvline(recommended["n"], linestyle=":", linewidth=1.0, color=GREEN,
                      label=f"recommended: {recommended['n']}")  # fmt: skip
     _counts_below(axes, counts)

@@ -106,8 +106,9 @@ def _usual(model: Model, places: Sequence[Mapping[str, Any]], grid: GridAt) -> n
 
 def _unruled(model: Model, places: Sequence[Mapping[str, Any]]) -> np.ndarray:
     """Return which places have calls that no rule says the ranks of."""
-    return np.array([any(slot["guard"] is None for i in p["items"]
-                         for slot in model["items"][i]["slots"]) for p in places], dtype=bool)
+    open_ = {(it["site"], it["op"]) for it in model["items"]
+             if any(slot["guard"] is None for slot in it["slots"])}
+    return np.array([tuple(p["place"]) in open_ for p in places], dtype=bool)
 
 
 class _Values:

@@ -150,7 +150,7 @@ def _series(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x:
         svg.path(hatching(edges_of(points, x, lambda p, value: y(value_of(p, value)))), "hatch")
     svg.polyline([(x(p.n), y(value_of(p, p.speedup))) for p in points],
                  "curve untrusted" if warning else "curve")
-    best = count(mapping(prediction.get("recommended")).get("n"))
+    best = None if warning else count(mapping(prediction.get("recommended")).get("n"))
     for point in points:
         place = x(point.n), y(value_of(point, point.speedup))
         if point.n == best:
