@@ -97,6 +97,8 @@ def test_extents_by_no_rule_hold_where_they_are_stated():
      "MPI_Cart_create: 3x3 at 9 processes, 2 dimensions, not 3"),
     (corpus.jacobi2d(97, 61, 3), (4, 6, 9), Statement(extents=((6, (2, 3)),)),
      "MPI_Cart_create: 3x2 at 6 processes, not 2x3"),
+    (corpus.jacobi2d(97, 61, 3), (4, 6, 9), Statement(2, fastest=0),
+     "MPI_Cart_create, whose last dimension is the fastest"),
 ])
 def test_what_the_traces_contradict_is_refused(program, counts, wrong, why):
     there = tables(program, counts)

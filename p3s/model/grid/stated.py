@@ -134,7 +134,7 @@ def _agreeing(known: Statement, counts: Sequence[int], cart: Mapping[int, Extent
     if cart and known.arguments:
         return _as_given(known, counts, cart, members)
     if cart:
-        _check_cart(known, cart)
+        _check_cart(known, cart, members)
     found = [fam for fam in _candidates(known, counts, cart, members)
              if all(fam.dims(n) == dims for n, dims in known.extents)
              and all(fam.dims(n) is not None for n in counts)]
@@ -143,7 +143,8 @@ def _agreeing(known: Statement, counts: Sequence[int], cart: Mapping[int, Extent
     return [fam for each in found for fam in _ordered(each, known, bool(members))]
 
 
-def _check_cart(known: Statement, cart: Mapping[int, Extents]) -> None:
+def _check_cart(known: Statement, cart: Mapping[int, Extents],
+                members: Mapping[int, tuple[int, ...]]) -> None:
     n, dims = max(cart.items())
     made = "the program made its grid with MPI_Cart_create"
     if known.ndims and known.ndims != len(dims):
@@ -152,6 +153,9 @@ def _check_cart(known: Statement, cart: Mapping[int, Extents]) -> None:
     for n, said in known.extents:
         if cart.get(n, said) != said:
             raise Contradiction(f"{made}: {shape(cart[n])} at {n} processes, not {shape(said)}")
+    if known.fastest not in (None, LAST, len(dims) - 1) and all(
+            m == tuple(range(n)) for n, m in members.items()):
+        raise Contradiction(f"{made}, whose last dimension is the fastest")
 
 
 def _candidates(known: Statement, counts: Sequence[int], cart: Mapping[int, Extents],
