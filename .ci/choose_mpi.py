@@ -142,6 +142,10 @@ def write(mpi: MpiInstall, folder: Path) -> None:
 def main() -> None:
     """Choose and write."""
     folder = Path(sys.argv[1]).absolute()
+    # what an earlier choice made would call itself
+    places = os.environ.get("PATH", "").split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join(
+        place for place in places if Path(place).absolute() != folder)
     mpi = usable()
     if mpi is None:
         install_wheel()

@@ -60,7 +60,8 @@ def empty() -> dict[str, Any]:
     model = built("ring")
     model.update(items=[], sites={}, next=[], first_seen={}, not_modelled=[], unmodelled_ops={},
                  shares={v: dict.fromkeys(s, 0.0) for v, s in model["shares"].items()})
-    model["phases"] = [{**model["phases"][0], "items": []}]
+    first = model["phases"][0]
+    model["phases"] = [{**first, "items": [], "work": {**first["work"], "places": []}}]
     return model
 
 

@@ -298,10 +298,7 @@ def model(study_dir: Path, again: bool, json_: bool) -> int:
         out(render(family))
     name = family["parameters"][0]
     say(f"next: p3s predict {quoted(study.root)} -n COUNTS --param {name}=VALUE")
-    found = doubts(family)
-    if found:
-        say("low confidence: " + "; ".join(found))
-    return 3 if found else 0
+    return say_reasons(doubts(family), "model")
 
 
 # ---- predict ---------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from p3s.family.align import extent
 from p3s.family.derive import all_equal
 from p3s.family.paramlaws import Number
 from p3s.laws.expr import to_text
+from p3s.predict.doubts import work_missed
+from p3s.predict.reasons import Reason
 from p3s.trace.ops import COMPLETION
 from p3s.words import processes
 
@@ -124,19 +126,26 @@ def _check(check: Mapping[str, Any]) -> str:
             f"work off by {100 * check['work']['mean_abs_error']:.1f} %")
 
 
-def doubts(family: Mapping[str, Any]) -> list[str]:
+def doubts(family: Mapping[str, Any]) -> list[Reason]:
     """Return why the laws are not to be trusted: what they missed where they were checked."""
+    advice = "trace another value of a parameter: p3s characterize --param"
     out = []
     for part in family["parts"]:
         held = part["holdout"]
         if not held.get("possible"):
-            out.append(f"the laws were not checked: {held.get('why')}")
-        elif not all(all_equal(row) for row in held["each"]):
-            out.append(f"the laws fitted without {held['setting']} miss something there")
+            out.append(Reason("not-held-out", f"the laws were not checked: {held.get('why')}",
+                              advice))  # fmt: skip
+            continue
+        if not all(all_equal(row) for row in held["each"]):
+            out.append(Reason(
+                "holdout-missed", f"the laws fitted without {held['setting']} miss something there",
+                advice))  # fmt: skip
+        out += work_missed(held)
     if not family["parts"]:
-        out.append("no two values have models alike")
-    out += [f"the laws miss something at {c['name']}, {processes(c['n'])}"
-            for c in family["checks"] if c["possible"] and not c["equal"]]
+        out.append(Reason("not-held-out", "no two values have models alike", advice))
+    out += [Reason("holdout-missed",
+                   f"the laws miss something at {c['name']}, {processes(c['n'])}", advice)
+            for c in family["checks"] if c["possible"] and not c["equal"]]  # fmt: skip
     return out
 
 

@@ -163,12 +163,17 @@ def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[Reason]:
             "holdout-missed",
             f"fitted without {left_out(holdout)} the model misses there {joined(wrong)}",
             "trace another count: p3s next STUDY names the one that tells most"))  # fmt: skip
-    return reasons + _work_missed(
+    return reasons + work_missed(holdout)
+
+
+def work_missed(holdout: Mapping[str, Any]) -> list[Reason]:
+    """Say when the work was off where a model was checked that was fitted without that count."""
+    return _work_off(
         holdout, "holdout-work",
         f"fitted without {left_out(holdout)} the model's computation there is off by")
 
 
-def _work_missed(compared: Mapping[str, Any], code: str, words: str) -> list[Reason]:
+def _work_off(compared: Mapping[str, Any], code: str, words: str) -> list[Reason]:
     off = work_off(compared.get("work"))
     if off is None or off <= WORK_LIMIT:
         return []
@@ -182,7 +187,7 @@ def _work_missed(compared: Mapping[str, Any], code: str, words: str) -> list[Rea
 def of_validation(result: Mapping[str, Any]) -> list[Reason]:
     """Say what a comparison with a run at a count that was not modelled speaks against."""
     n = int(result["n"])
-    reasons = _work_missed(
+    reasons = _work_off(
         result, "validate-work", f"in the run at {processes(n)} computation was off by")
     missing = result.get("unmodelled")
     share = float(missing.get("share_of_time") or 0.0) if isinstance(missing, Mapping) else 0.0

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from p3s.predict.doubts import WIDE
 from p3s.predict.reasons import reasons_in, untrusted
 from p3s.report.points import checked_rows, row_is_doubtful
-from p3s.report.text import NOT_KNOWN, factor, interval, percent, seconds, span
+from p3s.report.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, seconds, span
 from p3s.report.values import amount
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def interval_of(row: Mapping[str, Any], shown: Callable[..., str] = interval) ->
     """Return the interval of a row's time, as ``shown``; "unknown (37x)" where it says nothing."""
     if not_known(row):
         spread = spread_of(row)
-        return f"unknown ({spread:,.0f}x)" if math.isfinite(spread) else "unknown"
+        return f"{UNKNOWN} ({spread:,.0f}x)" if math.isfinite(spread) else UNKNOWN
     return shown(amount(row.get("low_s")), amount(row.get("high_s")))
 
 
@@ -129,10 +129,10 @@ def count_table(prediction: Mapping[str, Any]) -> CountTable:
 def factors(row: Mapping[str, Any]) -> str:
     """Return the interval of a speedup."""
     if not_known(row):
-        return "unknown"
+        return UNKNOWN
     low, high = amount(row.get("speedup_low")), amount(row.get("speedup_high"))
     if low is None or high is None:
-        return "unknown"
+        return UNKNOWN
     return NOT_KNOWN if low == high else f"{factor(low)} to {factor(high)}"
 
 

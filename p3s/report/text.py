@@ -6,11 +6,14 @@ import unicodedata
 
 from p3s.words import NOT_KNOWN, figures, seconds
 
+#: Stands where an interval is not known.
+UNKNOWN = "unknown"
+
 
 def interval(low: float | None, high: float | None) -> str:
     """Return an interval of times, or that it is not known."""
     if low is None or high is None:
-        return "unknown"
+        return UNKNOWN
     if low == high:
         return NOT_KNOWN
     return f"{seconds(low)} to {seconds(high)}"

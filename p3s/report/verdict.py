@@ -10,7 +10,7 @@ from typing import Any
 from p3s.predict.reasons import Reason, in_short, reasons_in, untrusted
 from p3s.report.counts import core_hours, factors, not_known
 from p3s.report.points import base_of, checked_rows
-from p3s.report.text import factor, interval, percent, seconds, visible
+from p3s.report.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, seconds, visible
 from p3s.report.values import amount, count, mapping, rows, words
 from p3s.words import processes
 
@@ -183,8 +183,9 @@ def figures(prediction: Mapping[str, Any]) -> list[Figure]:
     shown = [Figure("Run time", seconds(last["time_s"]), _or_none(_between(last)[2:-1]), doubt)]
     if len(found) > 1:
         ends = factors(last)
+        over = f"over {processes(base['n'])}"
         shown.append(Figure("Speedup", factor(last["speedup"]),
-                            ends if "to" in ends else f"over {processes(base['n'])}", doubt))
+                            over if ends in (NOT_KNOWN, UNKNOWN) else ends, doubt))
         ideal = last["n"] / base["n"]
         shown.append(Figure("Efficiency", percent(last["efficiency"]),
                             f"ideal would be {factor(ideal)}", doubt))

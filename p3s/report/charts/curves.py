@@ -12,7 +12,7 @@ from p3s.report.counts import interval_of
 from p3s.report.curve import edges_of, hatching
 from p3s.report.points import Point, base_of, checked_rows, points_of
 from p3s.report.regression import Regression
-from p3s.report.text import factor, percent, seconds
+from p3s.report.text import NOT_KNOWN, factor, percent, seconds
 from p3s.report.values import amount, count, mapping
 from p3s.report.verdict import warning_of
 from p3s.words import processes
@@ -195,7 +195,7 @@ def _hits(svg: Svg, prediction: Mapping[str, Any], points: Sequence[Point], x: S
 def _tip(point: Point, row: Mapping[str, Any]) -> list[str]:
     ends = interval_of(row)
     told = [f"{processes(point.n)}, {'measured' if point.measured else 'predicted'}",
-            f"time {seconds(row['time_s'])}" + (f"  ({ends})" if " to " in ends else ""),
+            f"time {seconds(row['time_s'])}" + ("" if ends == NOT_KNOWN else f"  ({ends})"),
             f"speedup {factor(point.speedup)}", f"efficiency {percent(row['efficiency'])}"]
     if point.low is not None and point.high is not None and point.low != point.high:
         told[2] += f"  ({factor(point.low)} to {factor(point.high)})"
