@@ -288,3 +288,14 @@ def test_numbers_with_their_nouns() -> None:
     assert [processes(n) for n in (1, 2, 4096)] == ["1 process", "2 processes", "4,096 processes"]
     assert processes([1]) == "1 process" and processes([1, 2, 4]) == "1, 2 and 4 processes"
     assert joined([]) == "" and joined("ab", "or") == "a or b"
+
+
+def test_processes_that_do_not_share_the_work_are_named() -> None:
+    """A fixed input per process looks like a program that becomes slower."""
+    same = {1: times_at(1, 1.0), 8: times_at(8, 1.1), 64: times_at(64, 1.25)}
+    found = compose(same, {}, {}, [1, 8])
+    said = texts(found, "same-work")
+    assert len(said) == 1 and "weak scaling, 80 %" in said[0]
+    assert "same-work" not in codes(found), "to be minded only"
+    assert not texts(compose(halving(1, 8, 64), {}, {}, [1, 8]), "same-work")
+    assert not texts(compose(same, {}, {}, [1, 8], weak=True), "same-work")

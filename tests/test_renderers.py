@@ -397,3 +397,12 @@ def test_an_interval_that_says_nothing_is_not_shown_as_if_it_did() -> None:
     assert "unknown (36x)" in text and "4.46 s to" not in text
     assert "(not known within a factor of 36)" in render(
         {**made, "counts": made["counts"][1:], "baseline_n": 8})
+
+
+@pytest.mark.parametrize("plot", PLOTS)
+def test_pictures_name_the_network(plot: str, tmp_path: Path) -> None:
+    network = {"name": "eth10", "label": "10 Gbit/s Ethernet cluster", "source": "typical"}
+    for made, there in ((made_prediction(network=network), True), (made_prediction(), False)):
+        write_picture(made, plot, tmp_path / "x.svg")
+        assert ("for a typical 10 Gbit/s Ethernet cluster" in (tmp_path / "x.svg").read_text()) \
+            is there

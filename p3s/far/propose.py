@@ -69,6 +69,7 @@ def propose(model: Mapping[str, Any], target: int, known: Mapping[int, Range],
         here = _per_turn(predicted, there, k)
         if up_to and k in up_to:
             low = float(here.min()) * target / up_to[k]
+            high = max(high, low)
         name = str(model["phases"][k]["name"])
         if here.max() > high * (1 + _OUTSIDE):
             above.append(name)

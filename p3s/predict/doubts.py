@@ -25,6 +25,9 @@ WORK_LIMIT = 0.25
 RESIDUAL_LIMIT = 1.5
 #: Efficiency that is not believed: caches give some more than 1, disturbed runs anything.
 EFFICIENCY_LIMIT = 1.2
+#: A process that computes this part, or more, of what it does at a count so many times smaller
+#: does not share the work with the others.
+SAME_WORK, _GROWN = 0.8, 4
 #: High over low end of an interval from which it says that the time is not known.
 WIDE = 4.0
 
@@ -309,6 +312,27 @@ def of_efficiency(rows: Sequence[Row], base: int) -> list[Reason]:
         "others are too short",
         f"trace {base} again with repeats on quiet cores ({again(base)}); what stays is the "
         "program's own")]  # fmt: skip
+
+
+def of_growth(rows: Sequence[Row], base: Row) -> list[Reason]:
+    """Say where a process computes as much at the largest count as at the base.
+
+    Then the input may grow with the processes, and a speedup compares different problems.
+    """
+    last = rows[-1]
+    if last["n"] < _GROWN * base["n"] or last["efficiency"] >= 0.5:
+        return []
+    first, there = float(base["compute_s"] or 0.0), float(last["compute_s"] or 0.0)
+    if there < SAME_WORK * first or first < 0.5 * base["model_s"]:
+        return []
+    return [Reason(
+        "same-work",
+        f"each process computes {seconds(there)} at {processes(last['n'])} and {seconds(first)} at "
+        f"{base['n']}: if the input grows with the processes, its efficiency is that of weak "
+        f"scaling, {100 * base['time_s'] / last['time_s']:.0f} % (run times {base['n']} over "
+        f"{last['n']}), and the speedup says nothing",
+        "trace the program with its size as a parameter (p3s characterize --param) to predict "
+        "other sizes (p3s predict --weak)", False)]  # fmt: skip
 
 
 def of_intervals(rows: Sequence[Row]) -> list[Reason]:

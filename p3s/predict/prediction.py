@@ -154,6 +154,7 @@ def compose(
         *doubts.of_communication(why_not, rows),
         *doubts.of_residuals(residual, rows, base),
         *doubts.of_efficiency(rows, base["n"]),
+        *([] if weak else doubts.of_growth(rows, base)),
         *doubts.of_intervals(rows),
         *_of_model([made.head for made in times.values()], holdout, validations),
         *doubts.of_reach(ratio),

@@ -16,6 +16,7 @@ CODES: dict[str, str] = {
     "not-representative": "communication was not measured as in a run",
     "model-off": "the model is far off at a traced count",
     "superlinear": "an efficiency is above what can be believed",
+    "same-work": "processes do not share the work",
     "wide": "the interval is too wide to say anything",
     "holdout-missed": "the model missed messages or weights where it was checked",
     "holdout-work": "computation was far off where the model was checked",

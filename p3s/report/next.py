@@ -7,8 +7,8 @@ from textwrap import wrap
 from typing import Any
 
 from p3s.report.equations import WIDTH, verdict_rows
-from p3s.report.text import percent, visible
-from p3s.words import processes
+from p3s.report.text import percent, seconds, visible
+from p3s.words import figures, processes
 
 
 def render(model: Mapping[str, Any], command: str) -> str:
@@ -34,8 +34,9 @@ def render(model: Mapping[str, Any], command: str) -> str:
         for question, shares in alike.items():
             words = visible(question, 400)
             if None not in shares:
+                # each is what hangs on it at most, in events or bytes: they may overlap
                 times = f"{len(shares)} calls, " if len(shares) > 1 else ""
-                words += f" ({times}{percent(sum(shares))} of the program)"
+                words += f" ({times}up to {percent(min(1.0, sum(shares)))} of the program)"
             lines += wrap(words, WIDTH, initial_indent="  ", subsequent_indent="    ")
     if open_:
         lines += wrap(f"open now: {open_}", WIDTH)
@@ -67,25 +68,25 @@ def render_far(far: Mapping[str, Any], unit: str, command: str, arguments: str =
     command: what records it, with one word for its input; arguments: of the study's program now.
     """
     n = far["target"]
-    of = "instructions" if unit == "instructions" else "ns"
     lines: list[str] = []
     if far["above"]:
         lines += wrap(
             f"At {processes(n)} {_phases([visible(a, 60) for a in far['above']])} "
-            "with more work per turn than was measured: no smaller workload shows that.", WIDTH)
+            "with more work per iteration than was measured: no smaller workload shows that.",
+            WIDTH)
     if not far["phases"]:
         if not far["above"]:
             lines += wrap(
-                f"No far point is needed for {processes(n)}: what a process computes in one turn "
-                "of each phase there has been measured.", WIDTH)
+                f"No far point is needed for {processes(n)}: what a process computes in one "
+                "iteration of each phase there has been measured.", WIDTH)
         return "\n".join(lines)
-    lines += wrap(f"Far points for {processes(n)}: there a process computes less in one turn than "
-                  "in any run so far.", WIDTH)
+    lines += wrap(f"Far points for {processes(n)}: there a process computes less in one iteration "
+                  "than in any run so far.", WIDTH)
     for p in far["phases"]:
         ever = f" ({p['outside']:.3g} times less than ever)" if p["outside"] else ""
         lines += wrap(
-            f"phase {p['phase']} {visible(str(p['name']), 60)}: {p['work']:.3g} {of}, measured "
-            f"from {p['measured'][0]:.3g} to {p['measured'][1]:.3g}{ever}", WIDTH,
+            f"phase {p['phase']} {visible(str(p['name']), 60)}: {_work(p['work'], unit)}, measured "
+            f"from {_work(p['measured'][0], unit)} to {_work(p['measured'][1], unit)}{ever}", WIDTH,
             initial_indent="  ", subsequent_indent="    ")
     lines += wrap(
         f"An input of {_part(far['input'])} of the size gives each of {processes(far['at'])} what "
@@ -112,6 +113,10 @@ def _to_replace(command: str, arguments: str) -> str:
     if not arguments:
         return f"Put that input for {word} (the study's command has no arguments there):"
     return f"Put its arguments for {word} (those of the study are {visible(arguments, 400)}):"
+
+
+def _work(work: float, unit: str) -> str:
+    return f"{figures(work)} instructions" if unit == "instructions" else seconds(work * 1e-9)
 
 
 def _phases(names: list[str]) -> str:

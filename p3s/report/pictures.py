@@ -15,7 +15,7 @@ from typing import Any
 from p3s.errors import UsageError
 from p3s.report.compare import Comparison
 from p3s.report.points import base_of, checked_rows, points_of
-from p3s.report.verdict import warning_of
+from p3s.report.verdict import network_of, warning_of
 from p3s.study import write_bytes
 from p3s.words import processes
 
@@ -78,11 +78,19 @@ def write_picture(
 ) -> None:
     """Draw one of :data:`PLOTS` of a prediction into a file, in the format of its name.
 
-    One that is not to be trusted says so across the top, and is hatched.
+    The network that it is for stands above it. One that is not to be trusted says so across the
+    top, and is hatched.
     """
     draw = PLOTS[plot]
     warning = warning_of(prediction)
-    write_figure(lambda axes: draw(axes, prediction), path, size, warning)
+    network = network_of(prediction)
+
+    def drawn(axes: Any) -> None:
+        draw(axes, prediction)
+        if network:
+            axes.set_title(network, loc="left", fontsize="small", color="0.35")
+
+    write_figure(drawn, path, size, warning)
 
 
 def write_comparison(found: Comparison, path: Path, size: tuple[float, float] = SIZE) -> None:

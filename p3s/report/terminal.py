@@ -143,7 +143,7 @@ def curve(points: Sequence[Point], width: int = WIDTH, height: int = HEIGHT) -> 
     for point in points:
         cells[line(point.speedup)][column(point.n)] = "o" if point.measured else "*"
 
-    labels = {line(tick): f"{tick:.3g}x" for tick in axes.ticks()}
+    labels = {line(tick): f"{tick:,.0f}x" if tick >= 1 else f"{tick:.3g}x" for tick in axes.ticks()}
     text = [f"{labels.get(y, ''):>8} |{''.join(row)}".rstrip() for y, row in enumerate(cells)]
     text.append(" " * 9 + "+" + "-" * width)
     foot = [" "] * (width + 12)

@@ -82,7 +82,8 @@ def figure_sentences(prediction: Mapping[str, Any],
     warning = warning_of(prediction)
     found = checked_rows(prediction)
     first, last = base_of(prediction, found), found[-1]
-    network = _network(prediction)
+    network = network_of(prediction)
+    network = f", {network}" if network else ""
     if first is last:
         said = [f"At {processes(last['n'])} the program takes {seconds(last['time_s'])}"
                 f"{_between(last)}{network}."]
@@ -107,10 +108,10 @@ def figure_sentences(prediction: Mapping[str, Any],
     return said
 
 
-def _network(prediction: Mapping[str, Any]) -> str:
-    """Return what network the prediction is for, where it is no network of its own."""
+def network_of(prediction: Mapping[str, Any]) -> str:
+    """Return what network the prediction is for, "" where it is that of this machine."""
     network = mapping(prediction.get("network"))
-    what = {"typical": ", for a typical ", "file": ", for "}.get(str(network.get("source")))
+    what = {"typical": "for a typical ", "file": "for "}.get(str(network.get("source")))
     label = words(network.get("label"), 80)
     return what + label if what and label else ""
 
