@@ -226,7 +226,7 @@ def places_at(part: Alike, use: Sequence[int], work: Mapping[str, Any], setting:
                     "rivals": [terms(r) for r in law["rivals"]], "counts": law["counts"]})
             out[name] = {"place": list(name), "from": place["from"], "segments": segments,
                          "cases": _cases(part, use, name, place, setting),
-                         **{key: place[key] for key in ("calls", "size") if key in place},
+                         **{key: place[key] for key in ("calls_at", "size") if key in place},
                          "items": sorted(near.number[i] for i in place["items"]),
                          "rows": [row for _, row in sorted(zip(
                              (near.number[i] for i in place["items"]), place["rows"],

@@ -85,18 +85,22 @@ def fit_phase_work(phases: Sequence[dict[str, Any]], items: Sequence[dict[str, A
         made["items"] = mine
         made["rows"] = [weights.get(i, [1.0, 1.0]) for i in mine]
         phase = phases[items[mine[0]]["phase"]]
-        made["calls"] = _calls(runs, number, dict(phase["weight_points"]))
+        made["calls_at"] = _calls(runs, number, dict(phase["weight_points"]))
         made["size"] = _size(runs, number).to_json()
         phase["work"]["places"].append(made)
 
 
-def _calls(runs: Sequence[Run], place: int, turns: Mapping[int, float]) -> list[float]:
-    """Return the calls at a place per turn of its phase, mean over the ranks that make any, and
-    the share of ranks that do, at the largest count that has it."""
-    run = max((r for r in runs if r.calls[place].any()), key=lambda r: r.grid.n)
-    mine = run.calls[place][run.calls[place] > 0]
-    return [float(mine.mean()) / max(float(turns.get(run.grid.n) or 1), 1.0),
-            len(mine) / run.grid.n]
+def _calls(runs: Sequence[Run], place: int, turns: Mapping[int, float]
+           ) -> dict[str, list[float]]:
+    """Return traced count -> calls at a place per iteration of its phase, mean over the ranks that
+    make any, and the share of ranks that do; zeros where none does."""
+    out = {}
+    for run in runs:
+        mine = run.calls[place][run.calls[place] > 0]
+        iterations = max(float(turns.get(run.grid.n) or 1), 1.0)
+        out[str(run.grid.n)] = [float(mine.mean()) / iterations if len(mine) else 0.0,
+                                len(mine) / run.grid.n]
+    return out
 
 
 def _size(runs: Sequence[Run], place: int) -> WorkLaw:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -101,11 +102,20 @@ def rank_work(model: Model, grid: GridAt, rows: Rows, widths: bool = True) -> Ra
 
 
 def _usual(model: Model, places: Sequence[Mapping[str, Any]], grid: GridAt) -> np.ndarray:
-    """Return the calls of a rank that makes any, and the mean over all ranks: (places, 2)."""
+    """Return the calls of a rank that makes any, and the mean over all ranks: (places, 2).
+
+    Both are those of the nearest traced count: of one that has such calls, and of any, so that
+    there are none on the mean where none were traced.
+    """
     weight = {p["phase"]: phase_weight(p, grid) for p in model["phases"]}
-    once = np.array([p.get("calls", (1.0, 1.0)) for p in places], dtype=float).reshape(-1, 2)
-    each = once[:, 0] * np.array([weight[p["phase"]] for p in places], dtype=float)
-    return np.stack([each, each * once[:, 1]], axis=1)
+    out = np.ones((len(places), 2))
+    for k, place in enumerate(places):
+        points = sorted(((int(n), each, share) for n, (each, share) in
+                         place.get("calls_at", {}).items()),
+                        key=lambda p: (abs(math.log(p[0] / grid.n)), -p[0]))
+        if points:
+            out[k] = next((p[1] for p in points if p[2] > 0), 1.0), points[0][1] * points[0][2]
+    return out * np.array([weight[p["phase"]] for p in places], dtype=float)[:, None]
 
 
 def _unruled(model: Model, places: Sequence[Mapping[str, Any]]) -> np.ndarray:
