@@ -12,6 +12,7 @@ from corpus import Program, Recorder, block, dims_balanced
 from p3s.model.compare import compare
 from p3s.model.evaluate import generate
 from p3s.model.fit import fit_model
+from p3s.model.grid.stated import Statement
 from p3s.model.work.workload import rank_work
 
 NULL = -3
@@ -135,6 +136,21 @@ def doubling(length: int = 4000, iters: int = 5) -> Program:
     return program
 
 
+def set_up(rows: int = 4000, iters: int = 9) -> Program:
+    """Sets up by other functions on one process than on several, as libraries do."""
+
+    def program(rec: Recorder) -> None:
+        work, name = 10.0 * rows / rec.n, "one" if rec.n == 1 else "several"
+        rec("Bcast", nbytes=8, root=0, work=100)
+        for step in range(3):
+            rec("Allreduce", site=f"{name}-{step}", nbytes=8, work=(1 + step) * work)
+        rec("Barrier", site="ready", work=50)
+        for _ in range(iters):
+            rec("Allreduce", nbytes=8, work=work)
+
+    return program
+
+
 PROGRAMS: dict[str, Program] = {
     "halo": halo(), "halo-open": halo(joined=False), "halo-3d": halo(dims=3),
     "halo-1d-open": halo(40000, dims=1, joined=False), "halo-posted": halo(posted=True),
@@ -210,6 +226,56 @@ def test_calls_without_a_rule_leave_their_computation_to_the_next() -> None:
         work = compare(model, corpus.table(program, n))["work"]
         assert work["max_abs_error"] < TOLERANCE
         assert {1, 2} <= {entry["phase"] for entry in work["each"]}
+
+
+def test_calls_of_one_count_are_not_made_at_the_others() -> None:
+    """What is computed before calls that one process alone makes is not counted twice."""
+    program = set_up()
+    model = fit_model([corpus.table(program, n) for n in (1, 2, 4)])
+    for n in (1, 2, 4, 8):
+        rows = generate(model, n)
+        found = rank_work(model, rows.grid, {
+            c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")})
+        assert found.work.sum() == pytest.approx(truth(program, n).sum(), rel=0.02), n
+
+
+def test_messages_that_nobody_sends_to_itself_are_not_there_at_one_process() -> None:
+    """Two relations lead to the rank itself there: neither has messages where none were traced."""
+
+    def program(rec: Recorder) -> None:
+        p = dims_balanced(rec.n, 2)
+        c = [int(x) for x in np.unravel_index(rec.rank, p)]
+        for _ in range(9):
+            for d in range(2):
+                to = list(c)
+                to[d] = (to[d] + 1) % p[d]
+                if p[d] > 1:
+                    rec("Isend", peer=int(np.ravel_multi_index(to, p)), nbytes=80,
+                        work=1e5 / rec.n)
+            rec("Allreduce", nbytes=8, work=1e5 if rec.n == 1 else 40)
+
+    model = fit_model([corpus.table(program, n) for n in (1, 2, 4)],
+                      known=Statement(ndims=2, by_user=True))
+    for n in (1, 2, 4):
+        rows = generate(model, n)
+        ops = [model["items"][i]["op"] for i in rows.item.tolist()]
+        assert ("MPI_Isend" in ops) == (n > 1)
+        assert predicted(model, n) == pytest.approx(truth(program, n), rel=TOLERANCE), n
+
+
+@pytest.mark.parametrize("counts", [(1, 2, 4), (2, 4), (2, 4, 8)])
+def test_work_that_is_not_sure_does_not_go_with_bytes_that_grow(counts: tuple[int, ...]) -> None:
+    """A few microseconds behind an Allgather of n numbers are no law that grows with n."""
+    took = {1: 4000.0, 2: 5600.0, 4: 9700.0, 8: 11300.0}
+
+    def program(rec: Recorder) -> None:
+        rec("Allgather", nbytes=4 * rec.n, work=1e5 / rec.n)
+        rec("Barrier", work=took.get(rec.n, 0.0))
+
+    model = fit_model([corpus.table(program, n) for n in counts])
+    rows = generate(model, 1024, np.array([0, 500]))
+    after = [model["items"][i]["op"] == "MPI_Barrier" for i in rows.item.tolist()]
+    assert (rows.work[after] < 3 * took[counts[-1]]).all()
 
 
 @pytest.mark.parametrize("make", [halo, chain])

@@ -49,7 +49,7 @@ def _p2p_items(node: Node, explained: Explanation, choice: GridChoice,
         for n in counts:
             table = tabs[n][k]
             ways[n] = _ways(tabs[n], k)
-            care[n] = ways[n] <= 1
+            care[n] = (ways[n] <= 1) | ~_reached(table, node.rows.get(n))
             if n not in node.rows or not len(table):
                 rows[n], stage[n] = empty_rows(), np.zeros(0, dtype=np.int64)
                 continue
@@ -119,6 +119,15 @@ def _ways(tables: list[np.ndarray], k: int) -> np.ndarray:
         for row in other:
             out += (mine == row[None, :]) & (mine >= 0)
     return out
+
+
+def _reached(table: np.ndarray, rows: Rows | None) -> np.ndarray:
+    """Return which cells of a relation have messages to their partner, whosever they are."""
+    if rows is None or not len(rows.rank):
+        return np.zeros(table.shape, dtype=bool)
+    n, sent = table.shape[1], rows.peer >= 0
+    used = (rows.rank * n + rows.peer)[sent]
+    return np.isin(np.arange(n) * n + table, used) & (table >= 0)
 
 
 def _one_size(rows: Rows, stage: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
