@@ -34,12 +34,14 @@ from p3s.model.work.features import (
     features,
 )
 from p3s.model.work.scic import instruction_groups, ranges
-from p3s.model.work.sparse import MAX_TERMS, Fit, fit_alike, fit_sparse
+from p3s.model.work.sparse import GROWING, MAX_TERMS, Fit, fit_alike, fit_sparse
 
 #: Largest coefficient of variation over ranks at which all ranks are taken to be equal.
 EQUAL_RANKS_CV = 0.35
 #: Ranks per count that a law is fitted to; shares of all work that may have laws of few terms.
 _RANKS, _TINY, _SMALL = 128, 0.001, 0.01
+#: Power of the count from which on bytes of a message grow with it.
+_SLOPE = 0.25
 
 Place = tuple[str, str]
 Rows = Mapping[str, np.ndarray]
@@ -250,13 +252,27 @@ def _segment_law(points: Sequence[tuple[Run, np.ndarray, np.ndarray]], a: int, b
             float(values.mean()), int(at[0]), whole)
         fit = fit or Fit((), (), 1.0)
     else:
-        fit = fit_sparse(columns, values, at, [f.cost for f in basis],
+        fit = fit_sparse(columns, values, at, _costs(basis, columns, at),
                          [i for i, f in enumerate(basis) if f.nest],
                          [i for i, f in enumerate(basis) if f.falls], max_terms,
                          [f.terms for f in like if f.terms])
         law = terms(fit.terms, fit.coef)
     return {"terms": law, "error": fit.error, "rivals": [terms(*rival) for rival in fit.rivals],
             "counts": sorted({int(v) for v in at})}, fit
+
+
+def _costs(basis: Sequence[Feature], columns: np.ndarray, at: np.ndarray) -> list[float]:
+    """Return the cost of each feature: bytes that grow with the count cost what all that grows
+    with it does, since work that goes with them is as wrong where it fits by chance.
+
+    columns: (samples, features); at: the count of each sample.
+    """
+    counts = np.unique(at)
+    means = np.array([columns[at == n].mean(axis=0) for n in counts])
+    grows = np.all(np.diff(means, axis=0) > 0, axis=0) \
+        & (means[-1] > means[0] * (counts[-1] / counts[0]) ** _SLOPE)
+    return [max(f.cost, GROWING) if f.message in (HERE, BEFORE) and up else f.cost
+            for f, up in zip(basis, grows, strict=True)]
 
 
 def _whole(runs: Sequence[Run], phase_of: np.ndarray) -> WorkLaw:

@@ -221,7 +221,8 @@ def _fitted(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float],
     if chosen.error > _UNSURE:
         for terms in like:
             error = float(grams.errors(np.array([terms]))[0])
-            if terms != chosen.terms and error <= _GAIN * chosen.error:
+            if terms != chosen.terms and error <= _GAIN * chosen.error \
+                    and (error <= _UNSURE or price[list(terms)].max() < RARE):
                 near = [chosen, *near]
                 chosen = _Scored(0.0, error, terms)
                 break
@@ -261,6 +262,7 @@ def _exact_nest(grams: _Grams, nest: Sequence[int], columns: Sequence[int]) -> F
     x = np.vstack([rows for rows, _ in grams.rows])[:, used]
     y = np.concatenate([ys for _, ys in grams.rows])
     every = np.ones(len(grams.counts), dtype=bool)
+    samples = np.vstack([rows[:-1] for rows, _ in grams.rows])[:, used]  # the last is the mean
 
     def miss(coef: np.ndarray) -> float:
         return float(np.sqrt(((x @ coef - y) ** 2).sum() / len(grams.counts)))
@@ -268,15 +270,19 @@ def _exact_nest(grams: _Grams, nest: Sequence[int], columns: Sequence[int]) -> F
     free = np.linalg.lstsq(x, y, rcond=None)[0]
     if miss(free) >= _MET:
         return None
-    different = len(np.unique(np.round(x, 12), axis=0))
     for coef in (grams.nest(used, every), free):
         kept = np.flatnonzero(np.abs(coef) > 1e-7)
-        if 0 < len(kept) <= different - 2 and miss(coef) < _MET \
+        if 0 < len(kept) <= _different(samples[:, kept]) - 2 and miss(coef) < _MET \
                 and np.linalg.matrix_rank(x[:, kept]) == len(kept):
             terms = [used[i] for i in kept]
             return Fit(tuple(terms), tuple((coef[kept] / grams.scale[terms]).tolist()),
                        miss(coef))
     return None
+
+
+def _different(x: np.ndarray) -> int:
+    """Return the number of samples that differ in any of the columns."""
+    return len(np.unique(np.round(x, 12), axis=0))
 
 
 @dataclass(frozen=True)
