@@ -53,6 +53,17 @@ def test_intervals_grow_with_every_doubling_outside():
     assert law.outside(1e9) == 1.0
 
 
+def test_three_points_have_no_law_of_three_columns():
+    """A step and an overhead meet any three points; of these it said 65 and 250 at 1,024."""
+    for costs in ((0.97, 0.44, 0.57), (0.98, 0.87, 1.36)):
+        found = study(Machine(1.0), counts=(1, 2, 4))
+        found = [replace(p, least_ns=p.work * cost, typical_ns=p.work * cost)
+                 for p, cost in zip(sorted(found, key=lambda p: p.traced), costs, strict=True)]
+        law = fit_cost(found, unit="cpu_ns")
+        assert law.kind != "step+overhead"
+        assert law.cost(law.covered[1] / 1024) < 3 * max(costs)
+
+
 def test_a_disturbed_run_does_not_pull_and_is_named():
     found = study(Machine(0.5), counts=(2, 4, 8, 16, 32))
     found[2] = replace(found[2], least_ns=found[2].least_ns * 1.25,

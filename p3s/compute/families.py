@@ -114,7 +114,7 @@ def designs(u: np.ndarray, v: np.ndarray) -> Designs:
         names += [(OVERHEAD, (0, i)) for i in over]
         single, spacing = _steps(u, low, high, WIDTHS, 1)
         names += [(STEP, (0, len(columns) + i)) for i in range(len(single))]
-        if len(np.unique(np.round(u, 1))) > 2:
+        if len(np.unique(np.round(u, 1))) > 3:  # as many columns as points meet any of them
             names += [(STEP_OVERHEAD, (0, len(columns) + i, over[0])) for i in range(len(single))]
         columns += single
         if len(np.unique(np.round(u, 1))) > 3:
