@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,10 @@ from p3s.artefacts import crc_of
 from p3s.errors import P3SError
 from p3s.predict import compose, predict
 from p3s.predict.contradictions import contradictions
+from p3s.predict.dependency.folded import Folded, Settling
 from p3s.predict.doubts import missed, of_validation
+from p3s.predict.estimated import Communication, Followed
+from p3s.predict.estimators.several import from_bytes, to_bytes
 from p3s.predict.measured import Measured
 from p3s.predict.reasons import CODES, Reason, in_short, reasons_in, untrusted
 from p3s.predict.saved import Prediction
@@ -23,6 +27,7 @@ from p3s.predict.times import PhaseTimes
 from p3s.scores import work_off
 from p3s.study import Study, write_json
 from p3s.words import joined, plural, processes
+from replay.order.unstick import moved_earlier
 
 Json = dict[str, Any]
 
@@ -89,6 +94,66 @@ def test_communication_that_was_not_measured_as_in_a_run() -> None:
     result = compose(times, measured, {}, [2, 8])
     assert codes(result) == [], "no time rests on it"
     assert texts(result, "not-representative")
+
+
+def with_messages(n: int, followed: Followed) -> PhaseTimes:
+    """One second of computation and three in calls, of a simulation that got so far."""
+    made = times_at(n, 1.0)
+    comm = made.comm + 3.0
+    return replace(made, comm=comm, comm_low=comm, comm_high=comm, followed=followed)
+
+
+@pytest.mark.parametrize(("left", "against"), [(1.0, False), (3.0, True)])
+def test_messages_that_have_no_partner_in_the_model(left: float, against: bool) -> None:
+    """1 % are left out and noted; 3 % mean that the rules contradict each other."""
+    made = with_messages(8, Followed(left, 100.0, ("MPI_Isend", "MPI_Irecv")))
+    result = compose({4: times_at(4, 4.0), 8: made}, {}, {4: REPLAYED, 8: REPLAYED}, [4])
+    assert codes(result) == ["unmatched"] * against
+    if against:
+        (said,) = texts(result, "unmatched")
+        assert "at 8 processes 3 of 100 messages (MPI_Isend and MPI_Irecv)" in said
+    measured = {8: run_of(8, 8.0, wall=4.0)}
+    assert codes(compose({8: made}, measured, {}, [8])) == [], "the time there was measured"
+
+
+@pytest.mark.parametrize(("share", "against"), [(0.1, False), (0.5, True)])
+def test_a_simulation_that_did_not_settle(share: float, against: bool) -> None:
+    """Three quarters of the time are communication: of 0.1 of that it is little."""
+    made = with_messages(8, Followed(unsettled=share, change=6.2))
+    result = compose({8: made}, {}, {8: REPLAYED}, [4])
+    assert codes(result) == ["not-settled"] * against
+    if against:
+        (said,) = texts(result, "not-settled")
+        assert "38 % of the time" in said and "by up to 620 %" in said
+
+
+def test_what_a_simulation_could_not_follow_outlives_its_file(tmp_path: Path) -> None:
+    import numpy as np
+
+    followed = Followed(3.0, 100.0, ("MPI_Isend",), 0.5, 6.2)
+    part = np.ones((2, 1))
+    made = Communication("typical", 2, (1,), part, part, part, part, part, part, followed=followed)
+    assert from_bytes(to_bytes(made)).followed == followed
+    assert Followed(unsettled=0.5, change=6.2).with_unmatched(
+        {"events": 3.0, "of": 100.0, "calls": ["MPI_Isend"]}) == followed
+    assert Followed().with_unmatched({}) == Followed(), "a replay of an older P3S"
+
+
+def test_a_loop_that_goes_on_changing_is_told_from_one_that_has_settled() -> None:
+    import numpy as np
+
+    loop = SimpleNamespace(section=SimpleNamespace(name="loop 7, 24 of 60 iterations"))
+    notes: list[str] = []
+    found = Settling()
+    found.add(loop, Folded(np.full((4, 1), 30.0)), notes)
+    found.add(loop, Folded(np.full((4, 1), 10.0), settled=False, change=0.01), notes)
+    assert found.into(Followed()) == Followed()
+    found.add(loop, Folded(np.full((4, 1), 60.0), settled=False, change=6.2), notes)
+    assert found.into(Followed()) == Followed(unsettled=0.6, change=6.2)
+    assert notes == [f"loop 7, 24 of 60 iterations: the time of an iteration still changes by {p} "
+                     "at the end of what was simulated; the last ones stand for the rest"
+                     for p in ("1 %", "620 %")]  # fmt: skip
+    assert moved_earlier(1).startswith("1 send is made earlier")
 
 
 @pytest.mark.parametrize(("seconds", "against"), [(7.0, False), (6.6, True)])

@@ -21,6 +21,7 @@ from replay.order.builder import Builder, steps_of_lists
 from replay.order.completions import wanted
 from replay.order.links import first_in_first_out
 from replay.order.pairs import pair
+from replay.order.reasons import unmatched
 from replay.order.sections import read_sections, sections_of, take
 from replay.order.unstick import ends, unstuck
 from replay.scaled import ScaledTrace, read_scaled
@@ -256,18 +257,18 @@ def line(iters: int = 6) -> corpus.Program:
 
 #: Program, traced counts, count, name of a section; the model of a small program is made fast.
 PROGRAMS = {
-    "halo": (corpus.jacobi2d(iters=9), (4, 8, 9, 16), 36, "loop 1, 3 of 9 turns"),
-    "wavefront": (corpus.wavefront(sweeps=7), (4, 9, 16, 25), 49, "3 of 7 turns"),
-    "every tenth": (corpus.every_tenth(), (4, 8, 16), 32, "3 of 5 turns"),
-    "stages": (corpus.hypercube(iters=9), (4, 8, 16), 32, "3 of 9 turns"),
-    "now and then": (now_and_then(), (4, 8, 16), 8, "4 of 30 turns"),
-    "pipelined": (pipelined(), (4, 8, 16), 6, "3 of 20 turns"),
-    "line": (line(), (4, 8, 16), 12, "3 of 6 turns"),
+    "halo": (corpus.jacobi2d(iters=9), (4, 8, 9, 16), 36, "loop 1, 3 of 9 iterations"),
+    "wavefront": (corpus.wavefront(sweeps=7), (4, 9, 16, 25), 49, "3 of 7 iterations"),
+    "every tenth": (corpus.every_tenth(), (4, 8, 16), 32, "3 of 5 iterations"),
+    "stages": (corpus.hypercube(iters=9), (4, 8, 16), 32, "3 of 9 iterations"),
+    "now and then": (now_and_then(), (4, 8, 16), 8, "4 of 30 iterations"),
+    "pipelined": (pipelined(), (4, 8, 16), 6, "3 of 20 iterations"),
+    "line": (line(), (4, 8, 16), 12, "3 of 6 iterations"),
 }
 #: These take longer to model.
 SLOW = {
-    "cg": (corpus.cg(outer=8, inner=2), (4, 8, 16), 32, "3 of 8 turns"),
-    "root and others": (corpus.gather_to_root(rounds=5), (4, 8, 16), 24, "3 of 5 turns"),
+    "cg": (corpus.cg(outer=8, inner=2), (4, 8, 16), 32, "3 of 8 iterations"),
+    "root and others": (corpus.gather_to_root(rounds=5), (4, 8, 16), 24, "3 of 5 iterations"),
 }
 PROGRAMS |= SLOW
 
@@ -388,6 +389,8 @@ def test_left_out_and_why(tmp_path: Path) -> None:
         "the model has no law for it": 20.0,
         "the replay does not know this call": 20.0,
     }
+    assert unmatched(read, section.left_out) == {"events": 20.0, "of": 48.0,
+                                                 "calls": ["MPI_Isend"]}
     s = section.steps
     assert calls(s, 1) == ["Isend", "Recv", "Waitall", "REST"]
     # Nothing of the computation is lost but what lies before MPI_Init.

@@ -125,7 +125,9 @@ def test_result_has_what_prediction_and_report_read(tmp_path: Path) -> None:
                                                      np.zeros(0))))
     nothing = np.zeros(0, dtype=np.int64)
     trace = SimpleNamespace(n=2, weights={3: 1.0}, phase=nothing, rank=nothing, work=nothing,
-                            repeat=nothing, is_op=lambda *ops: np.zeros(0, dtype=bool))
+                            repeat=nothing, op=nothing, ops=(),
+                            is_op=lambda *ops: np.zeros(0, dtype=bool),
+                            is_kind=lambda kind: np.zeros(0, dtype=bool))
     results = {0: result_of(pair, world, network(), simulate, classes=classes)}
     found = simulated(trace, plan, results)  # type: ignore[arg-type]
     places_of = [SimpleNamespace(name=f"n{p.node}", kernel=f"k{p.node}", cores={0, 1})

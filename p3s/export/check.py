@@ -8,7 +8,7 @@ import numpy as np
 
 from p3s.export.program import RankProgram, programs_of_steps, sums
 from replay.order.pairs import pair
-from replay.order.unstick import ends, unstuck
+from replay.order.unstick import ends, moved_earlier, unstuck
 from replay.steps import Op, Steps
 
 #: Runs of more events than this are written without a look at whether they can be executed.
@@ -58,6 +58,4 @@ def executable(programs: Sequence[RankProgram], n: int) -> tuple[Sequence[RankPr
     if not number:
         return programs, ["ranks wait for each other for ever: the order of events of the model "
                           "cannot be executed, a simulator will not come to an end"]
-    return list(programs_of_steps(moved)), [
-        f"{number} sends are done earlier than in the order of the trace, in which ranks would "
-        "wait for each other for ever"]
+    return list(programs_of_steps(moved)), [moved_earlier(number)]

@@ -11,6 +11,7 @@ from p3s.scores import work_off
 from p3s.words import joined, left_out, plural, processes, seconds
 
 if TYPE_CHECKING:
+    from p3s.predict.estimated import Followed
     from p3s.predict.measured import Measured
 
 #: Share of the program without a rule, or left out, above which a prediction is not trusted.
@@ -19,6 +20,9 @@ UNKNOWN_LIMIT = 0.10
 EXTRAPOLATION_LIMIT = 32.0
 #: Share of the messages and collectives of a held-out count that the model must get right.
 HOLDOUT_LIMIT = 0.9
+#: Share of the messages that may have no partner; share of the run time that may rest on loops
+#: whose iterations went on changing in the simulation.
+UNMATCHED_LIMIT, UNSETTLED_LIMIT = 0.02, 0.10
 #: How far work may be off where the model was checked, as a share of it.
 WORK_LIMIT = 0.25
 #: By what factor a traced count may take longer, or less long, than the model says.
@@ -266,6 +270,39 @@ def of_communication(why_not: Mapping[int, str], rows: Sequence[Row]) -> list[Re
         )
         for why, where in counts.items()
     ]  # fmt: skip
+
+
+def of_simulation(followed: Mapping[int, Followed], rows: Sequence[Row]) -> list[Reason]:
+    """Say where the simulation could not follow the messages of the model, or did not settle.
+
+    ``followed``: by count. Where every such count was measured, the times do not rest on it.
+    """
+    share = {row["n"]: float(row["comm_s"] or 0.0) / row["model_s"] if row["model_s"] > 0 else 0.0
+             for row in rows}
+    rests = {row["n"] for row in rows if row["time_from"] == "model"}
+    advice = "trace another count: p3s next STUDY names the one that tells most"
+    lost = {n: f for n, f in followed.items() if f.lost > UNMATCHED_LIMIT}
+    moving = {n: f for n, f in followed.items() if f.unsettled * share[n] > UNSETTLED_LIMIT}
+    reasons = []
+    if lost:
+        n = max(lost, key=lambda n: lost[n].lost)
+        one = lost[n]
+        reasons.append(Reason(
+            "unmatched",
+            f"at {processes(n)} {one.unmatched:,.0f} of {plural(round(one.messages), 'message')} "
+            f"({_few(one.calls)}) have no partner in the model (limit "
+            f"{100 * UNMATCHED_LIMIT:.0f} %): its rules contradict each other there, and the "
+            "simulation leaves these messages out", advice, bool(rests & set(lost))))
+    if moving:
+        n = max(moving, key=lambda n: moving[n].unsettled * share[n])
+        one = moving[n]
+        reasons.append(Reason(
+            "not-settled",
+            f"at {processes(n)} {100 * one.unsettled * share[n]:.0f} % of the time rest on loops "
+            f"whose iterations still changed by up to {100 * one.change:.3g} % at the end of the "
+            f"simulation (limit {100 * UNSETTLED_LIMIT:.0f} %)", advice,
+            bool(rests & set(moving))))
+    return reasons
 
 
 def of_residuals(residuals: Sequence[Row], rows: Sequence[Row], base: Row) -> list[Reason]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +26,34 @@ TYPICAL = "typical"
 
 
 @dataclass(frozen=True)
+class Followed:
+    """How far a simulation could follow the messages and loops of the model.
+
+    unmatched: messages that no call of the partner meets, out of ``messages`` of the kind (sends,
+    or receives) of which most are; calls: the MPI calls that send or receive them. unsettled: share
+    of the time in calls that rests on loops whose iterations went on changing; change: by how
+    much they did, largest share of their time.
+    """
+
+    unmatched: float = 0.0
+    messages: float = 0.0
+    calls: tuple[str, ...] = ()
+    unsettled: float = 0.0
+    change: float = 0.0
+
+    @property
+    def lost(self) -> float:
+        """Which share of the messages was left out."""
+        return self.unmatched / self.messages if self.messages > 0 else 0.0
+
+    def with_unmatched(self, found: Mapping[str, Any]) -> Followed:
+        """Return it with what ``replay.order.reasons.unmatched`` says."""
+        return replace(self, unmatched=float(found.get("events") or 0.0),
+                       messages=float(found.get("of") or 0.0),
+                       calls=tuple(str(call) for call in found.get("calls") or ()))
+
+
+@dataclass(frozen=True)
 class Communication:
     """Communication per rank and phase; arrays (ranks, phases) in seconds, of the whole run.
 
@@ -32,7 +61,7 @@ class Communication:
     interval from the costs of messages; ``waiting``, ``transfer``, ``software``: its parts, NaN
     where an estimator does not tell them apart. ``phases``: numbers of the phases, as the columns.
     ``why_not``: why the times do not tell how fast the program is, "" if they do.
-    ``notes``: what was approximated, a line each.
+    ``notes``: what was approximated, a line each. ``followed``: how far a simulation got with it.
     """
 
     estimator: str
@@ -46,3 +75,4 @@ class Communication:
     software: FloatArray
     why_not: str = ""
     notes: tuple[str, ...] = ()
+    followed: Followed = Followed()

@@ -152,6 +152,7 @@ def compose(
     why_not = {n: why_not_of(times[n], replays.get(n, {})) for n in counts if n > 1}
     reasons = [
         *doubts.of_communication(why_not, rows),
+        *doubts.of_simulation({n: times[n].followed for n in counts}, rows),
         *doubts.of_residuals(residual, rows, base),
         *doubts.of_efficiency(rows, base["n"]),
         *([] if weak else doubts.of_growth(rows, base)),

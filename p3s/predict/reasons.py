@@ -14,6 +14,8 @@ from p3s.words import joined
 #: What a code means, in words that may follow "there is no trustworthy prediction:".
 CODES: dict[str, str] = {
     "not-representative": "communication was not measured as in a run",
+    "unmatched": "messages of the model have no partner",
+    "not-settled": "the simulation did not settle",
     "model-off": "the model is far off at a traced count",
     "superlinear": "an efficiency is above what can be believed",
     "same-work": "processes do not share the work",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
 from p3s.predict.ends import END, REST, START, Ends, ends_of
+from p3s.predict.estimated import Followed
 from p3s.study import Study, read_json
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class PhaseTimes:
     it stands in where the phase has no interval of its time. ``estimator``: whose ``comm`` it is;
     ``waiting``, ``transfer``, ``software``: its parts, None or NaN where it does not tell them
     apart; ``why_not``: why the times do not tell how fast the program is, "" if they do, None
-    where the replay says it; ``approximated``: what the estimator left out or guessed, a line each.
+    where the replay says it; ``approximated``: what the estimator left out or guessed, a line each;
+    ``followed``: how far it could follow the model.
     ``root_calls``: calls of every rank in the parts of phase 0 (see p3s.predict.ends), (ranks, 3).
     """
 
@@ -55,6 +57,7 @@ class PhaseTimes:
     software: FloatArray | None = None
     why_not: str | None = None
     approximated: tuple[str, ...] = ()
+    followed: Followed = Followed()
     root_calls: FloatArray | None = None
 
     def interval_of(self, slot: int) -> tuple[float, float] | None:
@@ -293,4 +296,5 @@ def with_communication(times: PhaseTimes, found: Communication) -> PhaseTimes:
         software=placed(found.software),
         why_not=found.why_not,
         approximated=tuple(found.notes),
+        followed=found.followed,
     )

@@ -29,6 +29,7 @@ from replay.costs.thesis import charged, composed, thesis_sum
 from replay.costs.trunks import fabric_of, nothing_known
 from replay.costs.whole import Whole, whole_times
 from replay.engine.results import ProgramResult
+from replay.order.reasons import unmatched
 from replay.plan.program import Program
 from replay.scaled import ScaledTrace
 from replay.steps import Floats, Op
@@ -136,6 +137,7 @@ def evaluate(
         "shares": by_how,
         "measured_share": sum(share for how, share in by_how.items() if how.startswith("measured")),
         "unmeasured": unmeasured(plan.messages, costs, plan.left_out),
+        "unmatched": unmatched(trace, plan.left_out),
         "left_out": set_up(plan.left_out),
         "as_blocking": _nonblocking(plan),
         "clock_error_ns": max((result.clock_error_ns for result in every), default=0.0),

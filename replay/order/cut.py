@@ -331,7 +331,7 @@ class _Cutter:
 
     def _add_window(self, loop: int, level: int, parts: list[Part], turns: int, first: int,
                     shape: _Shape, scope: Events, where: str, sorts: int) -> None:
-        name = f"loop {loop}, {turns} of {shape.trips} turns"
+        name = f"loop {loop}, {turns} of {shape.trips} iterations"
         self.pieces.append(Piece(
             f"{where}, {name}" if where else name, tuple(parts), turns, first, shape.trips,
             self._entries(scope, level), sorts))

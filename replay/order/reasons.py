@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
 from replay.order.calls import PROBES, op_of
 from replay.scaled import COLLECTIVE, COMM, COMPLETION, RECV, SEND, Ints, ScaledTrace
+from replay.steps import LeftOut
 
 
 class Reason(IntEnum):
@@ -38,7 +41,29 @@ REASON_TEXT = {
     Reason.PROBE: "the receive behind it does its waiting",
     Reason.NOT_SEEN: "it occurs only in turns of its loop that are not replayed",
 }
+#: Why a message is left out that the model sends, or receives, without anybody on the other side.
+UNMATCHED = frozenset(REASON_TEXT[reason] for reason in (Reason.NO_TAG, Reason.NO_PARTNER))
 _SET_UP = frozenset({"MPI_Init", "MPI_Init_thread", "MPI_Finalize"})
+
+
+def unmatched(trace: ScaledTrace, left_out: Iterable[LeftOut]) -> dict[str, Any]:
+    """Return what of a run's messages no call of the partner meets.
+
+    Keys: events and of (such sends, or receives, and how many there are: of these two the kind of
+    which more is left out, as a share), calls (their MPI calls, most first).
+    """
+    gone: dict[str, float] = {}
+    for left in left_out:
+        if left.why in UNMATCHED:
+            gone[left.call] = gone.get(left.call, 0.0) + left.events
+    found = []
+    for kind in (SEND, RECV):
+        mine = trace.is_kind(kind) & (trace.repeat > 0)
+        calls = {trace.ops[op] for op in np.unique(trace.op[mine]).tolist()}
+        events = sum(number for call, number in gone.items() if call in calls)
+        found.append((events, float(trace.repeat[mine].sum())))
+    events, of = max(found, key=lambda pair: pair[0] / max(pair[1], 1.0))
+    return {"events": events, "of": of, "calls": sorted(gone, key=lambda call: -gone[call])}
 
 
 def reasons_of(trace: ScaledTrace) -> Ints:

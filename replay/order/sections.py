@@ -16,7 +16,7 @@ from replay.order.cut import MOST_TOTAL, Piece, by_phase, cut
 from replay.order.pairs import row_channels
 from replay.order.reasons import REASON_TEXT, Reason, reasons_of
 from replay.order.sequence import Kind, calls_of, kinds_by_phase, kinds_in_order, with_preferences
-from replay.order.unstick import unstuck
+from replay.order.unstick import moved_earlier, unstuck
 from replay.scaled import RECV, SEND, Floats, Ints, ScaledTrace, read_scaled
 from replay.steps import LeftOut, Section, Steps
 
@@ -153,8 +153,7 @@ def _finish(trace: ScaledTrace, reason: Ints, pieces: Sequence[Piece],
     sections = []
     for k, (piece, one) in enumerate(zip(pieces, made, strict=True)):
         steps, moved = unstuck(with_weights(one.steps, factor))
-        notes = (f"{piece.name}: {moved} sends are done earlier than in the order of the trace, in "
-                 "which ranks would wait for each other for ever",) if moved else ()
+        notes = (f"{piece.name}: {moved_earlier(moved)}",) if moved else ()
         left = _left_out(trace, np.flatnonzero(lost & (home == k)), fate)
         if ranks is not None:
             steps = take(steps, ranks)

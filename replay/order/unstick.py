@@ -15,6 +15,7 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.predict.network import rough_network
+from p3s.words import plural
 from replay.scaled import Ints
 from replay.steps import REQUESTS, SENDS, WAITS, Op, Steps
 
@@ -22,6 +23,12 @@ _SENDS, _WAITS = frozenset(int(op) for op in SENDS), frozenset(int(op) for op in
 _NONBLOCKING = frozenset(int(op) for op in REQUESTS | {Op.BSEND, Op.REST})
 #: Moved sends, at most: beyond that the order is of no use.
 _MOST = 100_000
+
+
+def moved_earlier(number: int) -> str:
+    """Say how many sends were moved so that all ranks come to their end."""
+    return (f"{plural(number, 'send')} {'is' if number == 1 else 'are'} made earlier than in the "
+            "order of the trace, in which ranks would wait for each other for ever")
 
 
 def unstuck(steps: Steps) -> tuple[Steps, int]:

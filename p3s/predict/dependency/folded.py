@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from p3s.predict.dependency.turns import Alike, alike, by_rank, closed, last_of, part
+from p3s.predict.estimated import Followed
 from replay.steps import Bools, Floats, Ints, Section, Steps
 
 #: Times of steps: whole, waiting, transfer, software.
@@ -32,6 +33,8 @@ PARTS = 4
 TOLERANCE = 1e-3
 #: Windows after which the same may come again.
 PERIODS = (1, 2, 3, 4, 6)
+#: Change of windows from which on a loop's time is not known.
+SETTLED = 0.1
 #: With queues at links: numbers of windows whose mean may be that of as many before, and the
 #: share by which it may differ.
 MEANS, MEAN_TOLERANCE = (2, 4, 8), 5e-3
@@ -58,6 +61,37 @@ class Folded:
     windows: int = 1
     settled: bool = True
     change: float = 0.0
+
+
+@dataclass
+class Settling:
+    """How much of the time in calls rests on loops whose iterations went on changing.
+
+    ``of``: time in calls of all loops in ns over the run; ``unsettled``: of those whose iterations
+    changed by more than SETTLED in the end, ``change``: by how much, the largest.
+    """
+
+    of: float = 0.0
+    unsettled: float = 0.0
+    change: float = 0.0
+
+    def add(self, loop: Loop, found: Folded, notes: list[str]) -> None:
+        """Take in a loop; a note says so where it has not settled."""
+        time = float(found.sums[0].sum())
+        self.of += time
+        if found.settled:
+            return
+        part = f"{100 * found.change:.3g} %" if np.isfinite(found.change) else "an unknown part"
+        notes.append(f"{loop.section.name}: the time of an iteration still changes by {part} at "
+                     "the end of what was simulated; the last ones stand for the rest")
+        if found.change > SETTLED:
+            self.unsettled += time
+            self.change = max(self.change, found.change)
+
+    def into(self, followed: Followed) -> Followed:
+        """Return ``followed`` with the share of the time that has not settled."""
+        return replace(followed, unsettled=self.unsettled / self.of if self.of > 0 else 0.0,
+                       change=float(min(self.change, 1e6)))
 
 
 @dataclass

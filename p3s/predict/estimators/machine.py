@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.predict.dependency.folded import PARTS, Folded, Loop, folded
+from p3s.predict.dependency.folded import PARTS, Folded, Loop, Settling, folded
 from p3s.predict.dependency.simulate import simulate_anyway
 from p3s.predict.dependency.turns import alike, closed
-from p3s.predict.estimated import Communication
+from p3s.predict.estimated import Communication, Followed
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
 from p3s.predict.network import Network, network_from_machine
-from p3s.words import processes
+from p3s.words import plural, processes
 from replay.steps import Floats, Ints, Section, Steps
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def networks(machine: Machine) -> tuple[Network, Network, Network]:
 class Prepared:
     """What is simulated: loops with expanded steps, where ranks are, and what was approximated.
 
-    ``phases``: columns of the cells, ascending.
+    ``phases``: columns of the cells, ascending. ``followed``: what of the messages is in them.
     """
 
     trace: ScaledTrace
@@ -121,6 +121,7 @@ class Prepared:
     node_of: Ints
     distance: Ints | None
     notes: tuple[str, ...]
+    followed: Followed = Followed()
 
 
 def library_for(study: Study, machine: Machine | None, setting: Setting) -> Library:
@@ -150,6 +151,7 @@ def prepare(study: Study, n: int, library: Library, setting: Setting, cores: int
     """
     from replay.collectives.expand import expand
     from replay.costs.estimate import places
+    from replay.order.reasons import unmatched
     from replay.order.sections import read_sections
     from replay.plan.mapping import mapping_of
     from replay.plan.topology import distances, read_topology
@@ -179,7 +181,8 @@ def prepare(study: Study, n: int, library: Library, setting: Setting, cores: int
     notes += [note for one in expanded for note in one.notes]
     notes += _left_out(sections)
     return Prepared(trace, tuple(phases), loops, mapping.node_of, distance,
-                    tuple(dict.fromkeys(notes)))
+                    tuple(dict.fromkeys(notes)), Followed().with_unmatched(
+                        unmatched(trace, [one for s in sections for one in s.left_out])))
 
 
 def _in_order(directory: Path) -> bool:
@@ -209,7 +212,7 @@ def _left_out(sections: Sequence[Section]) -> list[str]:
             if left.why not in SETUP_REASONS:
                 key = left.call, left.why
                 events[key] = events.get(key, 0.0) + left.events
-    return [f"{number:,.0f} {call} not simulated: {why}"
+    return [f"{plural(round(number), 'call')} of {call} not simulated: {why}"
             for (call, why), number in sorted(events.items(), key=lambda pair: -pair[1])[:_NAMED]]
 
 
@@ -241,7 +244,7 @@ def told(name: str, study: Study, ready: Prepared, costs: tuple[Network, Network
     say(f"{processes(n)}: simulating")
     variation = variation_of(study, ready.phases) if setting.vary else None
     shared = variation is not None and shared_cores(study)
-    sums, notes = simulated(ready, costs, variation, even_low=shared)
+    sums, notes, followed = simulated(ready, costs, variation, even_low=shared)
     number = {phase: i for i, phase in enumerate(ready.phases)}
     phases = tuple(int(phase["phase"])
                    for phase in read_head(study.scaled_dir(n), n)["phases"])
@@ -252,7 +255,7 @@ def told(name: str, study: Study, ready: Prepared, costs: tuple[Network, Network
             *(["how computation varies was measured while ranks shared cores: the low end takes "
                "it to be even"] if shared else [])]
     return Communication(name, n, phases, comm, low, high, waiting, transfer, software,
-                         notes=(*said, *ready.notes, *notes))
+                         notes=(*said, *ready.notes, *notes), followed=followed)
 
 
 def shared_cores(study: Study) -> bool:
@@ -263,16 +266,18 @@ def shared_cores(study: Study) -> bool:
 
 def simulated(ready: Prepared, costs: tuple[Network, Network, Network],
               variation: Variation | None, *, even_low: bool = False
-              ) -> tuple[list[Floats], list[str]]:
+              ) -> tuple[list[Floats], list[str], Followed]:
     """Return time in calls, waiting, transfer, software, and both ends, per cell in ns.
 
     The ends are those of the simulation in which nothing varies, from its typical costs, added to
     what the varied one says; with ``even_low`` the low end is that in which nothing varies where
-    that is less. The notes say what was changed, and which loops have not settled.
+    that is less. The notes say what was changed, and which loops have not settled; last is how
+    much rests on those.
     """
     cells = ready.trace.n * len(ready.phases)
     total = np.zeros((PARTS + 2, cells))
     notes: list[str] = []
+    settling = Settling()
     overlap = math.isfinite(costs[0].rate) and len(np.unique(ready.node_of)) > 1
     for loop in ready.loops:
         even = folded(loop, _runner(ready, costs[0], notes), overlap=overlap)
@@ -286,10 +291,8 @@ def simulated(ready: Prepared, costs: tuple[Network, Network, Network],
         low = np.maximum(typical[0] - np.maximum(even.sums[0] - plain[1].sums[0], 0), 0)
         total[PARTS] += np.minimum(low, plain[1].sums[0]) if even_low else low
         total[PARTS + 1] += typical[0] + np.maximum(plain[2].sums[0] - even.sums[0], 0)
-        if not even.settled:
-            notes.append(f"{loop.section.name}: turns still change by {100 * even.change:.2g} % "
-                         f"after {even.windows} windows; the last ones stand for the rest")
-    return list(total), list(dict.fromkeys(notes))
+        settling.add(loop, even, notes)
+    return list(total), list(dict.fromkeys(notes)), settling.into(ready.followed)
 
 
 def _runner(ready: Prepared, network: Network, notes: list[str], *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from p3s.errors import P3SError
-from p3s.predict.estimated import Communication
+from p3s.predict.estimated import Communication, Followed
 from p3s.study import Study, is_old_replay
 from p3s.words import processes
 
@@ -58,7 +58,8 @@ def communication(name: str, study: Study, n: int) -> Communication:
     return Communication(
         name, n, phases, comm, np.minimum(columns["comm_low_ns"], comm),
         np.maximum(columns["comm_high_ns"], comm), columns["waiting_ns"], columns["transfer_ns"],
-        columns["software_ns"], why, tuple(notes))
+        columns["software_ns"], why, tuple(notes),
+        Followed().with_unmatched(head.get("unmatched") or {}))
 
 
 def _table(path: Path, n: int, phases: tuple[int, ...]) -> dict[str, FloatArray]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import P3SError
-from p3s.predict.estimated import Communication
+from p3s.predict.estimated import Communication, Followed
 from p3s.predict.estimators.settings import Setting
 from p3s.study import Study
 
@@ -114,7 +114,7 @@ def to_bytes(made: Communication) -> bytes:
 
     sink = io.BytesIO()
     head = {"estimator": made.estimator, "n": made.n, "phases": made.phases,
-            "why_not": made.why_not, "notes": made.notes}
+            "why_not": made.why_not, "notes": made.notes, "followed": asdict(made.followed)}
     arrays: dict[str, Any] = {name: getattr(made, name) for name in _ARRAYS}
     arrays["head"] = np.frombuffer(json.dumps(head).encode("utf-8", "surrogateescape"), np.uint8)
     np.savez(sink, **arrays)
@@ -130,7 +130,8 @@ def from_bytes(data: bytes) -> Communication:
         return Communication(
             head["estimator"], int(head["n"]), tuple(head["phases"]),
             **{name: file[name] for name in _ARRAYS}, why_not=head["why_not"],
-            notes=tuple(head["notes"]))
+            notes=tuple(head["notes"]),
+            followed=Followed(**{**head["followed"], "calls": tuple(head["followed"]["calls"])}))
 
 
 def _plain(setting: Setting) -> dict[str, Any]:

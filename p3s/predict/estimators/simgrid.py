@@ -17,7 +17,7 @@ from p3s.predict.estimators.settings import Setting
 from p3s.words import processes
 
 if TYPE_CHECKING:
-    from p3s.predict.dependency.folded import Loop
+    from p3s.predict.dependency.folded import Loop, Settling
     from p3s.predict.estimators.machine import Prepared
     from p3s.predict.network import Network
     from p3s.study import Study
@@ -43,6 +43,7 @@ def communication(study: Study, n: int, machine: Path | None, setting: Setting,
     Waiting, transfer and software are NaN: SimGrid tells how long a call takes, not why.
     """
     from p3s.machine.machinefile import Machine
+    from p3s.predict.dependency.folded import Settling
     from p3s.predict.estimators.machine import library_for, machine_path, networks, prepare
     from p3s.predict.times import read_head
 
@@ -51,10 +52,10 @@ def communication(study: Study, n: int, machine: Path | None, setting: Setting,
     library = library_for(study, found, setting)
     ready = prepare(study, n, library, setting, int(found.facts.get("cores") or 1))
     notes: list[str] = []
-    sums = []
+    sums, settling = [], Settling()
     for network, name in zip(costs, ("typical", "least", "largest"), strict=True):
         say(f"{processes(n)}: SimGrid's replay, {name} costs")
-        sums.append(_total(ready, network, notes))
+        sums.append(_total(ready, network, notes, settling))
     typical, low, high = sums
     number = {phase: i for i, phase in enumerate(ready.phases)}
     phases = tuple(int(phase["phase"]) for phase in read_head(study.scaled_dir(n), n)["phases"])
@@ -67,10 +68,11 @@ def communication(study: Study, n: int, machine: Path | None, setting: Setting,
     said = [f"costs of messages: {costs[0].source}", f"collectives as in {library}",
             "computation does not vary", *_not_in_simgrid(costs[0], ready)]
     return Communication("simgrid", n, phases, comm, low, high, unknown, unknown.copy(),
-                         unknown.copy(), why, (*said, *ready.notes, *dict.fromkeys(notes)))
+                         unknown.copy(), why, (*said, *ready.notes, *dict.fromkeys(notes)),
+                         followed=settling.into(ready.followed))
 
 
-def _total(ready: Prepared, network: Network, notes: list[str]) -> Floats:
+def _total(ready: Prepared, network: Network, notes: list[str], settling: Settling) -> Floats:
     """Return the time in calls per cell in ns, over the whole run."""
     from p3s.predict.dependency.folded import folded
 
@@ -78,9 +80,7 @@ def _total(ready: Prepared, network: Network, notes: list[str]) -> Floats:
     for loop in ready.loops:
         found = folded(loop, _runner(ready, loop, network, notes))
         total += found.sums[0]
-        if not found.settled:
-            notes.append(f"{loop.section.name}: turns still change by {100 * found.change:.2g} % "
-                         f"after {found.windows} windows; the last ones stand for the rest")
+        settling.add(loop, found, notes)
     return total
 
 
