@@ -337,7 +337,7 @@ def test_time_without_a_core_is_noticed() -> None:
     run = run_times(run_of(columns, failed_poll_ns=100_000_000))
     assert run.off_core == pytest.approx(0.5 / 1.1, rel=1e-4)
     worst = Measured(2, run.wall_s, run.wall_s, run.work_s, False, run.off_core)
-    result = compose({2: times_at(2, 1.0)}, {2: worst}, {2: REPLAYED}, [2])
+    result = compose({2: times_at(2, 0.5)}, {2: worst}, {2: REPLAYED}, [2])
     assert result["counts"][0]["time_from"] == "model"
     found = {each["code"]: each for each in result["reasons"]}
     assert "without a core for 45 %" in found["off-core"]["text"]

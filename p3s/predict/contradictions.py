@@ -3,7 +3,8 @@
 Each count is left out in turn and compared with the law of the others. Two things are looked at:
 the computation of all ranks together, and run times beside those of the model. Disturbances only
 make a run slower, so only what takes longer is named; repeats that agree are believed; and the
-largest count is never named: what begins there may go on.
+largest count is never named: what begins there may go on. Computation that grows with the count
+need not follow a power of it: the smallest count is only named where it is above the next one.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def _odd(logs: Mapping[int, float], *, sloped: bool) -> list[tuple[int, float, f
         expected, deviation = _expected(others, [logs[m] for m in others], n, line)
         off = logs[n] - expected
         least = LEAST if len(others) > 2 else LEAST_OF_TWO
-        if off > math.log(least) and off > DEVIATIONS * deviation:
+        grows = sloped and n == counts[0] and logs[n] <= logs[counts[1]]
+        if off > math.log(least) and off > DEVIATIONS * deviation and not grows:
             found.append((n, math.exp(off), off / deviation))
     return found
 

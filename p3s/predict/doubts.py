@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.predict.outside import SHARE
 from p3s.predict.reasons import Reason
+from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
 from p3s.scores import work_off
 from p3s.words import joined, left_out, plural, processes, seconds
 
@@ -25,8 +26,6 @@ HOLDOUT_LIMIT = 0.9
 UNMATCHED_LIMIT, UNSETTLED_LIMIT = 0.02, 0.10
 #: How far work may be off where the model was checked, as a share of it.
 WORK_LIMIT = 0.25
-#: By what factor a traced count may take longer, or less long, than the model says.
-RESIDUAL_LIMIT = 1.5
 #: Efficiency that is not believed: caches give some more than 1, disturbed runs anything.
 EFFICIENCY_LIMIT = 1.2
 #: A process that computes this part, or more, of what it does at a count so many times smaller
@@ -261,7 +260,7 @@ def of_communication(why_not: Mapping[int, str], rows: Sequence[Row]) -> list[Re
     for n, why in sorted(why_not.items()):
         if why:
             counts.setdefault(why, []).append(n)
-    rests = {row["n"] for row in rows if row["time_from"] == "model"}
+    rests = {row["n"] for row in rows if row["time_from"] != "measured"}
     return [
         Reason(
             "not-representative",
@@ -279,7 +278,7 @@ def of_simulation(followed: Mapping[int, Followed], rows: Sequence[Row]) -> list
     """
     share = {row["n"]: float(row["comm_s"] or 0.0) / row["model_s"] if row["model_s"] > 0 else 0.0
              for row in rows}
-    rests = {row["n"] for row in rows if row["time_from"] == "model"}
+    rests = {row["n"] for row in rows if row["time_from"] != "measured"}
     advice = "trace another count: p3s next STUDY names the one that tells most"
     lost = {n: f for n, f in followed.items() if f.lost > UNMATCHED_LIMIT}
     moving = {n: f for n, f in followed.items() if f.unsettled * share[n] > UNSETTLED_LIMIT}
@@ -308,8 +307,8 @@ def of_simulation(followed: Mapping[int, Followed], rows: Sequence[Row]) -> list
 def of_residuals(residuals: Sequence[Row], rows: Sequence[Row], base: Row) -> list[Reason]:
     """Say where a run that tells took far longer, or far less, than the model says.
 
-    Computation is taken for its part of the run time, which would change by as much. Where the
-    time of ``base`` is measured, speedups compare it with the model: there any model counts.
+    Where the time of ``base`` is measured, speedups compare it with the model: there any model
+    counts.
     """
     time = {row["n"]: float(row["model_s"]) for row in rows}
     found = []
@@ -319,8 +318,8 @@ def of_residuals(residuals: Sequence[Row], rows: Sequence[Row], base: Row) -> li
             entry["n"] == base["n"] and base["time_from"] == "measured")  # fmt: skip
         if not tells or whole <= 0:
             continue
-        ratio = 1.0 + (entry["measured_s"] - entry["model_s"]) / whole
-        if not 1 / RESIDUAL_LIMIT <= ratio <= RESIDUAL_LIMIT:
+        ratio = off_by(entry, whole)
+        if is_off(ratio):
             found.append((max(ratio, 1 / max(ratio, 1e-9)), entry))
     if not found:
         return []
@@ -331,9 +330,17 @@ def of_residuals(residuals: Sequence[Row], rows: Sequence[Row], base: Row) -> li
         "model-off",
         f"at {processes(n)} {took} {worst['measured_s'] / max(worst['model_s'], 1e-12):.2g} times "
         f"as long as the model says (limit {RESIDUAL_LIMIT:g}): something is not modelled, or the "
-        "machine was busy with something else",
+        f"machine was busy with something else{_rests_on(base)}",
         f"trace it again on quiet cores ({again(n)}); if it takes as long again, the report's list "
         "of gaps says what is left out")]  # fmt: skip
+
+
+def _rests_on(base: Row) -> str:
+    """Say what speedups relate to where it is not the time of the model."""
+    return "" if base["time_from"] != "computation" else (
+        f"; speedups relate to the computation measured at {processes(base['n'])}, with the "
+        f"model's communication ({seconds(base['time_s'])}; the model says "
+        f"{seconds(base['model_s'])})")
 
 
 def of_efficiency(rows: Sequence[Row], base: int) -> list[Reason]:
@@ -390,7 +397,7 @@ def of_intervals(rows: Sequence[Row]) -> list[Reason]:
 
 def _is_wide(row: Row) -> bool:
     """Tell whether the interval of a row's time is too wide to say anything."""
-    return row["time_from"] == "model" and _span(row) > WIDE
+    return row["time_from"] != "measured" and _span(row) > WIDE
 
 
 def _span(row: Row) -> float:

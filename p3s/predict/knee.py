@@ -31,7 +31,7 @@ def recommended(
     with a single count, and where times rest on communication that is not representative: they
     do not tell how fast the program is.
     """
-    if len(rows) < 2 or any(row["time_from"] == "model" and not row["model_representative"]
+    if len(rows) < 2 or any(row["time_from"] != "measured" and not row["model_representative"]
                             for row in rows):  # fmt: skip
         return None
     good = [row for row in rows

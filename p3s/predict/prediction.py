@@ -23,7 +23,7 @@ from p3s.predict.limits import limits
 from p3s.predict.measured import Measured, measured
 from p3s.predict.phase_laws import phase_laws
 from p3s.predict.reasons import Reason
-from p3s.predict.residual import residual_part, residuals
+from p3s.predict.residual import residual_part, residuals, take_measured_computation
 from p3s.predict.rows import close_interval, give_interval, relate, row_of, why_not_of
 from p3s.predict.times import PhaseTimes
 from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
@@ -143,6 +143,7 @@ def compose(
     residual = _intervals(rows, times, said)
     _drop_empty_ends(rows)
     base = next(row for row in rows if row["n"] not in odd)
+    take_measured_computation(base, residual)
     for row in rows:
         relate(row, base)
     last = times[counts[-1]]

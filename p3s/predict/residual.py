@@ -10,6 +10,9 @@ from p3s.predict.intervals import Factors, combine
 
 Row = Mapping[str, Any]
 
+#: By what factor a traced count may take longer, or less long, than the model says.
+RESIDUAL_LIMIT = 1.5
+
 
 def residuals(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return measured and modelled seconds at every traced count, and their ratio.
@@ -32,6 +35,35 @@ def residuals(rows: Sequence[Row]) -> list[dict[str, Any]]:
                     "ratio": measured / model if model > 0 else None,
                     "representative": bool(tells)})  # fmt: skip
     return found
+
+
+def off_by(entry: Row, model_s: float) -> float:
+    """Return how many times as long the run takes as ``model_s``, the model's time at its count.
+
+    Computation is taken for its part of the run time, which would change by as much.
+    """
+    return 1.0 + float(entry["measured_s"] - entry["model_s"]) / model_s if model_s > 0 else 1.0
+
+
+def is_off(ratio: float) -> bool:
+    """Tell whether a traced count took far longer, or far less, than the model says."""
+    return not 1 / RESIDUAL_LIMIT <= ratio <= RESIDUAL_LIMIT
+
+
+def take_measured_computation(base: dict[str, Any], found: Sequence[Row]) -> None:
+    """Let the baseline rest on what was measured at its count where the model is far off there.
+
+    Its time is then the measured computation with the model's communication; the ends of its
+    interval change by as much.
+    """
+    whole = float(base["model_s"])
+    ratio = next((off_by(entry, whole) for entry in found if entry["n"] == base["n"]
+                  and entry["what"] == "computation" and entry["representative"]), 1.0)
+    if base["time_from"] == "measured" or ratio <= 0 or not is_off(ratio):
+        return
+    base["time_from"] = "computation"
+    for key in ("time_s", "low_s", "high_s"):
+        base[key] = None if base[key] is None else base[key] * ratio
 
 
 def residual_part(
