@@ -278,6 +278,25 @@ def test_work_that_is_not_sure_does_not_go_with_bytes_that_grow(counts: tuple[in
     assert (rows.work[after] < 3 * took[counts[-1]]).all()
 
 
+def test_below_the_traced_counts_is_as_unsure_as_above_them() -> None:
+    """Each doubling adds half of the error at the traced counts, on either side of them."""
+
+    def program(rec: Recorder) -> None:
+        for _ in range(9):
+            rec("Allreduce", nbytes=8, work=4e4 * (1 + 0.04 * (rec.n % 3)))
+
+    model = fit_model([corpus.table(program, n) for n in (4, 8, 16)])
+    share = {}
+    for n in (1, 2, 4, 16, 64):
+        rows = generate(model, n)
+        found = rank_work(model, rows.grid, {
+            c: getattr(rows, c) for c in ("rank", "item", "nbytes", "repeat")})
+        share[n] = float(found.half_width.sum() / found.work.sum())
+    assert share[16] == pytest.approx(share[4]) and share[4] > 0
+    assert share[2] == pytest.approx(1.5 * share[4], rel=0.05)
+    assert share[1] == pytest.approx(2 * share[4], rel=0.05) == share[64]
+
+
 @pytest.mark.parametrize("make", [halo, chain])
 def test_some_ranks_alone_have_the_work_they_have_among_all(make: Callable[[], Program]) -> None:
     model = fit_model([corpus.table(make(), n) for n in (2, 4, 8)])

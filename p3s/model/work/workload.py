@@ -190,7 +190,7 @@ class _Segments:
     def of_place(self, k: int, there: np.ndarray, widths: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return work and half width of the segments that end at one place, for some ranks."""
         work, squares = np.zeros((2, len(there)))
-        beyond = np.log2(max(self.values.grid.n, 1))
+        beyond = float(np.log2(max(self.values.grid.n, 1)))
         for s, segment in enumerate(self.places[k]["segments"]):
             count = self.counts[k][s, there]
             if not count.any():
@@ -199,7 +199,8 @@ class _Segments:
             work += count * value
             if widths:
                 # half as much again per doubling; and what laws that did as well would say
-                steps = max(beyond - np.log2(max(segment["counts"])), 0.0)
+                least, most = np.log2(min(segment["counts"])), np.log2(max(segment["counts"]))
+                steps = max(beyond - most, least - beyond, 0.0)
                 half = _Z90 * segment["error"] * (1.0 + 0.5 * steps) * value
                 for rival in segment["rivals"]:
                     half = np.maximum(half, np.abs(self.value(k, s, there, rival) - value))
