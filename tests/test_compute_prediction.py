@@ -42,10 +42,10 @@ def test_the_interval_is_that_of_the_time_not_of_the_work() -> None:
 @pytest.mark.parametrize(
     ("more", "said", "doubted"),
     [
-        ({}, "computes 1/6 of the least work per turn that was measured (phase 0)", False),
+        ({}, "computes 1/6 of the least work per iteration that was measured (phase 0)", False),
         ({"outside": 1.4}, None, False),
         ({"outside": LIMIT * 1.01}, "1/16 of the least", True),
-        ({"outside": 40.0, "below": False}, "40 times the most work per turn", True),
+        ({"outside": 40.0, "below": False}, "40 times the most work per iteration", True),
         ({"outside": 2.25}, "1/2.2 of the least", False),
     ],
 )

@@ -297,7 +297,7 @@ def of_simulation(followed: Mapping[int, Followed], rows: Sequence[Row]) -> list
         one = moving[n]
         reasons.append(Reason(
             "not-settled",
-            f"at {processes(n)} {100 * one.unsettled * share[n]:.0f} % of the time rest on loops "
+            f"at {processes(n)} {100 * one.unsettled * share[n]:.0f} % of the time rests on loops "
             f"whose iterations still changed by up to {100 * one.change:.3g} % at the end of the "
             f"simulation (limit {100 * UNSETTLED_LIMIT:.0f} %)", advice,
             bool(rests & set(moving))))

@@ -25,12 +25,12 @@ def outside(row: Mapping[str, Any], limit: float) -> list[Mapping[str, Any]]:
 
 
 def ratio_text(phase: Mapping[str, Any]) -> str:
-    """Return how far a phase is outside, for example "1/6 of the least work per turn"."""
+    """Return how far a phase is outside, for example "1/6 of the least work per iteration"."""
     ratio = float(phase["outside"])
     number = f"{ratio:.0f}" if ratio >= 9.5 else f"{ratio:.2g}"
     if phase.get("below", True):
-        return f"1/{number} of the least work per turn"
-    return f"{number} times the most work per turn"
+        return f"1/{number} of the least work per iteration"
+    return f"{number} times the most work per iteration"
 
 
 def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:

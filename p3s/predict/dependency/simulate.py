@@ -157,7 +157,7 @@ def _run(
         rank = steps.ranks[int(np.searchsorted(steps.start, out.where, side="right")) - 1]
         raise P3SError(f"simulation: step {out.where} of rank {rank}: {_FLAWS[out.flaw]}")
     if result:
-        raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer turns")
+        raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer iterations")
     times = Simulated(live["begin"], end, waiting, software, live["began"], live["arrival"],
                       int(out.queued))
     return times, live["owner"]
@@ -294,7 +294,7 @@ def _check(steps: Steps, node_of: Ints) -> None:
     if len(node_of) < steps.n or (len(node_of) and int(np.min(node_of)) < 0):
         raise P3SError(f"simulation: nodes of {len(node_of)} ranks given, {steps.n} needed")
     if size >= 2**31:
-        raise P3SError(f"simulation: {size:,} steps are too many; take fewer turns")
+        raise P3SError(f"simulation: {size:,} steps are too many; take fewer iterations")
     if ranks >= 2**24:
         raise P3SError(f"simulation: {ranks:,} ranks are too many")
     if len(steps.start) != ranks + 1 or steps.start[0] != 0 or steps.start[-1] != size \
