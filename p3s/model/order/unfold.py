@@ -99,6 +99,9 @@ class _Rank:
         rule = rule_for(loop["trips"], {int(self.item[x]) for x in inside})
         entered = all_hold(rule.get("when") or [], plain_turns(around))
         trips = np.where(entered, self._trips(loop, rule.get("law"), inside, around, entered), 0)
+        if m and not trips.any() and self.repeat[inside].any():
+            # calls are made in it, whatever the law says: it is entered once
+            trips[int(entered.argmax())] = self.place.get(loop["loop"], (None, 1))[1]
         within = np.repeat(np.arange(m), trips)
         begin = np.cumsum(trips) - trips
         index = np.arange(len(within)) - begin[within]
