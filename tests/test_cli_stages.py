@@ -341,7 +341,7 @@ def test_failed_json_is_one_object(
     streams = capsys.readouterr()
     result = json.loads(streams.out)
     assert [row["exit_code"] for row in result["failed"]] == [5, 5, 5] and result["next"] is None
-    assert streams.err.splitlines()[-1].startswith("p3s: np=2, 4, 8: ./app: failed at 2 ranks")
+    assert streams.err.splitlines()[-1].startswith("p3s: np=2, 4, 8: ./app: failed (exit code 5)")
 
 
 def test_different_exit_codes_are_told_apart(

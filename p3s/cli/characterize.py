@@ -140,7 +140,7 @@ def characterize(
     made = not root.exists()
     study = Study.create(root, words, force=force)
     keep_dims(study, extents)
-    warn(wanted, existing, grids)
+    warn(on, wanted, existing, grids)
 
     def trace(these: Sequence[int]) -> Traced:
         with progress(len(these) * repeats) as bar:

@@ -116,7 +116,7 @@ def characterize(
     keep_dims(study, extents)
     grids = grids_of(study, words, extents)
     counts = chosen(asked, None, grids)
-    warn(counts, None, grids)
+    warn(asked, counts, None, grids)
     say(f"tracing into {study.root}")
     rows: list[dict[str, Any]] = []
     failed: list[str] = []

@@ -33,6 +33,12 @@ class Traced:
     failed: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
+    def add(self, other: Traced) -> None:
+        """Add what tracing other counts did."""
+        self.counts += other.counts
+        self.failed += other.failed
+        self.problems += other.problems
+
 
 def trace_once(
     study: Study,
@@ -358,22 +364,28 @@ def _about(np: int, text: str) -> str:
     return text if text.startswith(f"np={np}:") else f"np={np}: {text}"
 
 
-def reasons(failed: Sequence[dict[str, Any]]) -> str:
-    """Return why counts failed in one line; counts that failed alike are put together."""
-    alike: dict[tuple[str, Any], tuple[list[int], str]] = {}
+def alike(failed: Sequence[dict[str, Any]]) -> list[tuple[list[int], str]]:
+    """Return why counts failed: those that failed in the same way, and their reason."""
+    found: dict[tuple[str, Any], tuple[list[int], str]] = {}
     for row in failed:
         np, text = row["np"], str(row["reason"]).removeprefix(f"np={row['np']}: ")
-        key = re.sub(r"\b0*\d+\b", "N", re.sub(r"np\d+\.r\d+", "", text))
-        alike.setdefault((key, row["exit_code"]), ([], text))[0].append(np)
-    rows = [(list(dict.fromkeys(counts)), text) for counts, text in alike.values()]
+        same = re.sub(r"np\d+\.r\d+", "", text).replace(" ranks", " rank")
+        key = re.sub(r"\b0*\d+\b", "N", same)
+        found.setdefault((key, row["exit_code"]), ([], text))[0].append(np)
+    return [(list(dict.fromkeys(counts)), text) for counts, text in found.values()]
+
+
+def reasons(failed: Sequence[dict[str, Any]]) -> str:
+    """Return why counts failed in one line; counts that failed alike are put together."""
     return "; ".join(
         f"np={', '.join(map(str, counts))}: {_of_all(text) if len(counts) > 1 else text}"
-        for counts, text in rows
+        for counts, text in alike(failed)
     )
 
 
 def _of_all(text: str) -> str:
-    """Return the reason of one count as that of several: the runs' places differ."""
+    """Return the reason of one count as that of several: sizes and the runs' places differ."""
+    text = re.sub(r" at \d+ ranks?\b|(?<=rank )(\d+) of \d+", r"\1", text)
     return re.sub(r"\bnp\d{4,}(\.r\d+)", r"np*\1", text)
 
 

@@ -104,7 +104,7 @@ def _admits(model: Mapping[str, Any]) -> Callable[[int], bool] | None:
     from p3s.model.grid.admissible import admits
 
     known = model.get("admissible")
-    return None if known is None else partial(admits, known)
+    return partial(admits, known) if known and known["failed"] else None
 
 
 def compose(

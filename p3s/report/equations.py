@@ -281,8 +281,8 @@ def notes(model: Mapping[str, Any], places: Places) -> list[str]:
     if "growth" in model:
         found += [visible(line, 600) for line in growth.text(model["growth"], _late(model, places))]
         late = 0
-    if model.get("admissible", {}).get("kind", "any") != "any":
-        found.append(visible(admissible.text(model["admissible"]), 400))
+    if "admissible" in model and (taken := admissible.text(model["admissible"])):
+        found.append(visible(taken, 400))
     if late:
         found.append(f"{plural(late, 'call was', 'calls were')} first seen at {processes(last)}, "
                      "the largest count traced: code that starts above it is not in the model")
