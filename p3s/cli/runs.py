@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 #: Fewer distinct counts cannot be modelled: two to fit, one held out.
 MIN_COUNTS = 3
-#: Limit of one run where the user gives none.
-TIMEOUT_S = 3600.0
 #: MPI calls of one rank up to which a run that failed has shown nothing: it set up and gave up.
 _FEW_EVENTS = 50
 
@@ -154,26 +152,6 @@ def program_of(command: Sequence[str], np: int) -> str:
         scripts = [word for word in words[1:] if word.endswith(".py")]
         name = Path(scripts[0]).stem if scripts else name
     return name
-
-
-def elsewhere(study: Study) -> Path | None:
-    """Return where the study's command was run, None if that is here, not known, or gone."""
-    from p3s.family import sources
-
-    try:
-        command = study.command()
-    except P3SError:
-        return None
-    runs = [run for run in [*study.runs(), *study.timed_runs()]
-            if run.info.get("command") == command]
-    # a value of a parameter that was not traced: as the others
-    runs = runs or [run for each in sources(study) for run in each.runs()]
-    runs = [run for run in runs if run.info.get("directory")]
-    if not runs:
-        return None
-    latest = max(runs, key=lambda run: (run.path / "run.json").stat().st_mtime_ns)
-    there = Path(str(latest.info["directory"]))
-    return there if there.is_dir() and not there.samefile(Path.cwd()) else None
 
 
 def check_counts(study: Study | None, counts: Sequence[int]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -89,10 +89,11 @@ def doubt(model: Mapping[str, Any], n: int) -> str | None:
 def candidates(known: Mapping[str, Any], top: int) -> list[int]:
     """Return counts from 3 to below ``top`` that the program is likely to take.
 
-    They end below a failure above all counts that ran which their kind does not explain.
+    Those of a kind end below a failure above all counts that ran which is of that kind, too.
     """
     largest, test = max(known["counts"], default=0), _KINDS[known["kind"]][1]
-    too_many = [n for n in known["failed"] if n > largest and test(n, known["k"])]
+    too_many = [n for n in known["failed"]
+                if known["kind"] != "any" and n > largest and test(n, known["k"])]
     return [n for n in range(3, min([top, *too_many])) if admits(known, n)]
 
 
@@ -108,7 +109,7 @@ def probes(counts: Sequence[int]) -> list[int]:
 
     The counts themselves where they are no more.
     """
-    def either(pair: Sequence[int]) -> tuple[int, int]:
+    def either(pair: Iterable[int]) -> tuple[int, int]:
         kinds = {name for n in pair for name, (_, test) in _KINDS.items() if test(n, 3)}
         return len(kinds), -sum(pair)
 
