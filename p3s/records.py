@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from p3s.errors import P3SError
 
 RUN_SCHEMA = "p3s.run"
 
+_UNITS = {"wall_ns": "wall", "cpu_ns": "cpu", "instructions": "instructions"}
 _RUN_NAME = re.compile(r"^np(\d{4,})\.r(\d+)(\.failed)?$")
 
 
@@ -44,6 +46,18 @@ def runs_in(folder: Path, np: int | None = None) -> list[RunRecord]:
             info, status = {}, "partial"
         found.append(RunRecord(count, int(match[2]), path, status, info))
     return sorted(found, key=lambda run: (run.np, run.rep))
+
+
+def work_of(runs: Iterable[RunRecord]) -> dict[str, list[int]]:
+    """Return, for each way work was measured, the counts of the runs that did it so."""
+    found: dict[str, list[int]] = {}
+    for run in runs:
+        # Runs of before this was recorded measured CPU time.
+        unit = _UNITS.get(str(run.info.get("work_unit", "cpu_ns")), "cpu")
+        counts = found.setdefault(unit, [])
+        if run.np not in counts:
+            counts.append(run.np)
+    return found
 
 
 def failed_in(folder: Path) -> set[int]:

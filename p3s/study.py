@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -339,9 +340,11 @@ class Study:
         """Return the launcher command with ``{np}`` of the latest runs."""
         commands = self.manifest()["commands"]
         if not commands:
+            count = min(self.complete_counts(), default=2)
             raise P3SError(
                 f"{self.manifest_path}: names no command; say it with one count run again: "
-                f"p3s characterize -n COUNT -o {self.root} --force -- LAUNCHER"
+                f"p3s characterize -n {count} -o {shlex.quote(str(self.root))} --force -- mpiexec "
+                "-n {np} PROGRAM"
             )
         return list(commands[-1])
 

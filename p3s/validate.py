@@ -32,6 +32,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
     from p3s.artefacts import crc_of
     from p3s.characterize.signature import join_files
     from p3s.characterize.tables import table_of
+    from p3s.commands import Commands
     from p3s.errors import P3SError
     from p3s.model.compare import compare
     from p3s.model.stage import load
@@ -58,7 +59,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
     result = {"schema": "p3s.validation", "schema_version": 1, "counts": model["counts"],
               "model_crc": crc_of(study.model_path), **compare(model, table)}
     result["run_time"] = run_time(study, Path(run_dir), n)
-    result["reasons"] = [reason.to_json() for reason in of_validation(result)]
+    result["reasons"] = [reason.to_json() for reason in of_validation(result, Commands(study))]
     write_json(study.validate_path(n), result)
     return result
 

@@ -84,14 +84,17 @@ def mixed_clocks(data: Mapping[str, Any]) -> str:
         for unit, counts in found.items()) + "; both count as time"
 
 
-def not_used(model: Mapping[str, Any]) -> str:
-    """Return a note on traced counts that the user has left out of a model, "" when none are."""
+def not_used(model: Mapping[str, Any], back: str = "") -> str:
+    """Return a note on traced counts that the user has left out of a model, "" when none are.
+
+    ``back``: the command that takes them back.
+    """
     without = list(model.get("without", ()))
     if not without:
         return ""
-    return (f"traced at {processes(without)}, too, but left out of the model; p3s model STUDY "
-            f"--with {','.join(map(str, without))} takes {'it' if len(without) == 1 else 'them'} "
-            "back")
+    them = "it" if len(without) == 1 else "them"
+    return f"traced at {processes(without)}, too, but left out of the model" + (
+        f"; {back} takes {them} back" if back else "")
 
 
 def left_out(held: Mapping[str, Any]) -> str:

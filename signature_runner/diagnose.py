@@ -25,6 +25,7 @@ from signature_runner.mpi import (
 )
 from signature_runner.output import (
     OUTPUTS,
+    Words,
     crash_signal,
     launcher_error,
     launcher_said,
@@ -407,9 +408,18 @@ def _failure(
     ranks = "1 rank" if np == 1 else f"{np} ranks"
     if traced and not captures:
         return _before_init(run_dir, command, ranks, death.how)
-    words = program_said(run_dir).text
+    words = _reason(death.how, program_said(run_dir))
     said = f": {words}" if words else ""
     return f"{shown}: {_ended(death, np, ranks, captures)}{said}", CAPTURES if captures else ""
+
+
+def _reason(how: _How, said: Words) -> str:
+    """Return the program's last words where they are why it ended, "" where that is not known.
+
+    Whom a signal ends had no time for words, but for SIGABRT, which a program sends itself.
+    """
+    surprised = how.end is _End.SIGNALLED and how.value != signal.SIGABRT.name
+    return "" if surprised and not said.error else said.text
 
 
 def _ended(death: _Death, np: int, ranks: str, captures: dict[int, Capture]) -> str:
@@ -444,7 +454,7 @@ def _before_init(run_dir: Path, command: Command, ranks: str, how: _How) -> tupl
     if own.text and not crashed:
         text = f"{own.text}; {shown} was not started at {ranks}, or failed before MPI_Init returned"
         return text + (f": {said.text}" if said.file == OUTPUTS[0] else ""), own.file
-    words = said.text or own.text
+    words = _reason(how, said) or own.text
     text = f"{shown}: failed at {ranks} before MPI_Init returned"
     text += (f" ({how})" if str(how) else "") + (f": {words}" if words else "")
     return text, said.file or own.file or _written(run_dir)

@@ -13,10 +13,14 @@ OUTPUTS = ("stderr.txt", "stdout.txt")
 
 @dataclass(frozen=True)
 class Words:
-    """What somebody wrote, as one line, and the name of the file with all of it."""
+    """What somebody wrote, as one line, and the name of the file with all of it.
+
+    ``error``: the line itself says that it is of an error.
+    """
 
     text: str = ""
     file: str = ""
+    error: bool = False
 
 
 def tail(path: Path) -> str:
@@ -53,8 +57,11 @@ _ABOUT_A_RANK = re.compile(
     r"Primary job +terminated|noticed that process rank|with non-zero status|MPI_ABORT was invoked"
     r"|exiting improperly|terminated by signal"
 )
-#: Of a program's last lines the one that says what is wrong: others may follow it.
-_ERROR, _LAST = re.compile(r"\W*(?:fatal |internal |fortran runtime )?error\b", re.IGNORECASE), 20
+#: Of a program's last lines the one that says what is wrong: others may follow it. The C and C++
+#: libraries name the function, or what was found.
+_ERROR, _LAST = re.compile(
+    r"\W*(?:fatal |internal |fortran runtime )?error\b|[a-z_]+\(\): |double free or corruption"
+    r"|terminate called |corrupted |.*\bassertion\b.* failed", re.IGNORECASE), 20
 _SRUN_ERROR = re.compile(r"^srun: (?:error|fatal): (?!\S+: task )", re.MULTILINE)
 _HYDRA_ERROR = re.compile(r"^\[(?:mpiexec|proxy[:\d]*)@[^\]]*\] (.*)$", re.MULTILINE)
 
@@ -67,7 +74,7 @@ def program_said(run_dir: Path) -> Words:
                  if not _LAUNCHER_TALK.search(line) and not _CRASH_TALK.search(line)]
         errors = [line for line in lines[-_LAST:] if _ERROR.match(line)]
         if lines:
-            return Words((errors or lines)[-1][:200], name)
+            return Words((errors or lines)[-1][:200], name, bool(errors))
     return Words()
 
 

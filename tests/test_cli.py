@@ -260,7 +260,8 @@ def test_study_made_by_the_cli_is_a_study(tmp_path: Path) -> None:
 def test_counts_that_failed_alike_are_one_reason() -> None:
     from p3s.cli.runs import reasons
 
-    text = "rank 1 of 2 died; what was captured is kept in s/runs/np{:04d}.r0.failed"
-    rows = [{"np": n, "exit_code": 9, "reason": f"np={n}: {text.format(n)}"} for n in (2, 3)]
-    assert reasons(rows) == "np=2, 3: " + text.replace("{:04d}", "*")
-    assert reasons(rows[:1]) == f"np=2: {text.format(2)}"
+    text = "rank 1{} died; what was captured is kept in s/runs/np{}.r0.failed"
+    rows = [{"np": n, "exit_code": 9, "reason": f"np={n}: " + text.format(f" of {n}", f"{n:04d}")}
+            for n in (2, 3)]
+    assert reasons(rows) == "np=2, 3: " + text.format("", "*")
+    assert reasons(rows[:1]) == "np=2: " + text.format(" of 2", "0002")

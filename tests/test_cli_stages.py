@@ -22,6 +22,7 @@ from p3s.cli.main import run
 from p3s.cli.pipeline import is_stale
 from p3s.cli.report import _say_outdated
 from p3s.errors import P3SError
+from p3s.predict.saved import Prediction
 from p3s.study import SCHEMA_VERSION, Study, write_json
 from replay.settings import ReplaySettings
 
@@ -341,7 +342,7 @@ def test_failed_json_is_one_object(
     streams = capsys.readouterr()
     result = json.loads(streams.out)
     assert [row["exit_code"] for row in result["failed"]] == [5, 5, 5] and result["next"] is None
-    assert streams.err.splitlines()[-1].startswith("p3s: np=2, 4, 8: ./app: failed at 2 ranks")
+    assert streams.err.splitlines()[-1].startswith("p3s: np=2, 4, 8: ./app: failed (exit code 5)")
 
 
 def test_different_exit_codes_are_told_apart(
@@ -446,9 +447,12 @@ def test_no_model_from_runs_that_are_gone(
     assert "the runs at 2 processes were deleted" in said and "fitted from 4, 8 and 16" in said
     assert run(["scale", str(root), "-n", "32"]) == 0
     assert "deleted" not in capsys.readouterr().err
-    _say_outdated(Study.open(root), [2, 4, 8, 16])
-    assert "the prediction rests on runs at 2 processes, which were" in capsys.readouterr().err
-    _say_outdated(Study.open(root), [4, 8, 16])
+    made = Prediction({"traced_counts": [2, 4, 8, 16], "counts": [{"n": 4}, {"n": 64}]})
+    _say_outdated(Study.open(root), made)
+    said = capsys.readouterr().err
+    assert "the prediction rests on runs at 2 processes, which were" in said
+    assert said.endswith(f"run p3s predict {root} -n 64\n")
+    _say_outdated(Study.open(root), Prediction({**made.data, "traced_counts": [4, 8, 16]}))
     assert capsys.readouterr().err == ""
     shutil.rmtree(root / "runs")
     for command in (["model", str(root)], ["predict", str(root), "-n", "32"]):

@@ -14,7 +14,8 @@ import pytest
 from corpus import Recorder
 
 from p3s.artefacts import write_json
-from p3s.cli.next import command, far_command, measured_range, shown, without_arguments
+from p3s.cli.next import measured_range
+from p3s.commands import far, shown, tracing, without_arguments
 from p3s.errors import P3SError
 from p3s.far.propose import default_target, propose
 from p3s.model.fit import build_model
@@ -52,8 +53,10 @@ def test_what_is_outside_and_which_input_covers_it(model: dict[str, Any]) -> Non
     assert "An input of 1/16 of the size gives each of 8 processes what it has at 128" in text
     assert "2 stand for 32, 4 stand for 64, 8 stand for 128." in text.replace("\n", " ")
     assert text.endswith("p3s characterize --far -n 2,4,8")
-    text = render_far(found, "instructions", "p3s characterize --far ./app INPUT", "--size 4")
-    assert "Put its arguments for INPUT (those of the study are --size 4):" in text
+    text = render_far(found, "instructions", "p3s characterize --far ./app --size 4", "--size 4")
+    assert "Make its arguments (--size 4) those of such an input:" in text
+    text = render_far(found, "instructions", "")
+    assert "has no arguments to change" in text and "./app" not in text
 
 
 def test_what_was_measured_by_far_runs_needs_no_other(model: dict[str, Any]) -> None:
@@ -92,13 +95,14 @@ def test_the_target_must_be_a_count_the_grid_has(model: dict[str, Any]) -> None:
         propose({**model, "grid": grid}, 130, {})
 
 
-def test_the_command_leaves_the_input_to_the_user(tmp_path: Path) -> None:
+def test_the_command_has_the_arguments_that_are_to_change(tmp_path: Path) -> None:
     words = ["mpiexec", "-n", "{np}", "./nowhere/app", "--size", "4"]
     assert without_arguments(words) == ["mpiexec", "-n", "{np}", "./nowhere/app"]
     study = Study.create(tmp_path / "s", words)
-    assert far_command(study, [4, 8]) == [
+    assert far(study, [4, 8]) == [
         "p3s", "characterize", "--far", "-n", "4,8", "-o", str(tmp_path / "s"), "--",
-        "mpiexec", "-n", "{np}", "./nowhere/app", "SMALLER_INPUT"]  # fmt: skip
+        *words]  # fmt: skip
+    assert far(Study.create(tmp_path / "t", words[:4]), [4, 8]) == []
     assert measured_range(study) == ({}, {})
     phases = [{"phase": 0, "x": None, "n": None}, {"phase": 2, "x": [3.5, 70], "n": [2, 40.5]}]
     head = {"schema": "p3s.compute", "schema_version": 1, "phases": phases}
@@ -121,10 +125,10 @@ def test_the_command_has_the_options_of_the_runs(tmp_path: Path) -> None:
     more = {"counters": ["cycles", "instructions"], "limit_bytes": 1 << 20, "timeout_s": 7200.0}
     for rep in range(3):
         put_run(study, 4, rep, **more)
-    words = command(study, {"work_unit": "cpu_ns"}, [9, 6])
+    words = tracing(study, {"work_unit": "cpu_ns"}, [9, 6])
     assert " ".join(words[2 : words.index("-o")]) == (
         "-n 6,9 -r 3 --counters cycles,instructions --limit 1048576 --timeout 7200")
-    counted = command(study, {"work_unit": "instructions"}, [9])
+    counted = tracing(study, {"work_unit": "instructions"}, [9])
     assert counted[4:7] == ["--work", "instructions", "--no-times"]
 
 
@@ -134,11 +138,11 @@ def test_the_command_has_the_grid_of_a_program_that_gets_it(tmp_path: Path) -> N
     put_run(study, 6, dims=[2, 3])
     wanted = [{"n": 12, "dims": [3, 4]}, {"n": 16, "dims": [4, 4]}]
     model = {"grid": {"dims": {"6": [2, 3]}}, "next": wanted}
-    found = command(study, model, [12, 16])
+    found = tracing(study, model, [12, 16])
     assert found[4:6] == ["--dims", "12=3x4"]  # MPI_Dims_create deals 16 so, too
     assert command_line(found).endswith("-- mpiexec -n {np} ./app {px} {py}")
     model["grid"] = {"dims": {"6": [3, 2]}}  # the model has them in another order
-    assert command(study, model, [12, 16])[4] == "-o"
+    assert tracing(study, model, [12, 16])[4] == "-o"
 
 
 def test_wall_time_where_processes_would_share_cores(
@@ -150,10 +154,10 @@ def test_wall_time_where_processes_would_share_cores(
     for n in (2, 4, 8):
         put_run(study, n, work_unit="wall_ns", oversubscribed=False)
     wall = {"work_unit": "cpu_ns"}
-    assert command(study, wall, [6])[2:5] == ["-n", "6", "-o"]
-    assert command(study, wall, [12])[2:6] == ["-n", "2,4,8,12", "--work", "cpu"]
+    assert tracing(study, wall, [6])[2:5] == ["-n", "6", "-o"]
+    assert tracing(study, wall, [12])[2:6] == ["-n", "2,4,8,12", "--work", "cpu"]
     put_run(study, 16, work_unit="wall_ns", oversubscribed=True)
-    assert command(study, wall, [12])[2:6] == ["-n", "12", "--work", "wall"]
+    assert tracing(study, wall, [12])[2:6] == ["-n", "12", "--work", "wall"]
 
 
 def test_the_command_works_from_another_directory(
@@ -168,11 +172,11 @@ def test_the_command_works_from_another_directory(
     os.utime(study.runs_dir(4) / "run.json", (0, 0))
     put_run(study, 2, directory=str(home))
     plain = "p3s characterize -n 9 -o {} -- mpiexec -n {{np}} ./app 'it'\"'\"'s'"
-    assert shown(study, command(study, {}, [9])) == plain.format("s")
+    assert shown(study, tracing(study, {}, [9])) == plain.format("s")
     monkeypatch.chdir(tmp_path)
     moved = Study(Path("home dir/s"))
     line = plain.format(f"'{home}/s'")
-    assert shown(moved, command(moved, {}, [9])) == f"(cd '{home}' && {line})"
+    assert shown(moved, tracing(moved, {}, [9])) == f"(cd '{home}' && {line})"
     home.rename(tmp_path / "other")
     assert shown(Study(tmp_path / "other/s"), ["p3s"]) == "p3s"  # the directory is gone
 

@@ -6,10 +6,13 @@ import math
 
 import pytest
 
-from p3s.cli.counts import Asked, parse_asked
+from p3s.cli.counts import Asked, Grids, parse_asked, trace_asked, warn
+from p3s.cli.runs import Traced, reasons
 from p3s.errors import UsageError
 from p3s.model.grid import admissible
 from p3s.model.grid.counts import choose, hidden, left_open, telling
+from p3s.model.grid.extents import dims_balanced
+from p3s.study import Study
 
 TAKES = {
     "any": lambda n: True,
@@ -44,6 +47,67 @@ def test_only_dimensions_that_the_program_has_count():
 def test_the_advice_has_no_count_that_the_program_refuses():
     assert telling() == [8, 12, 18, 27]
     assert telling(failed=(12, 18, 27, 6)) == [8, 16, 32, 64]  # powers of two
+
+
+def test_the_advice_keeps_to_the_kind_of_counts_that_are_asked_for():
+    assert left_open([1, 4, 9]) == ""  # 9 are 3x3, and squares are of programs with two dimensions
+    assert left_open([1, 4, 16]).endswith("8,12,18,27 would tell")  # powers of two say nothing
+    assert all(math.isqrt(n) ** 2 == n for n in telling((3,), like=(1, 4, 9)))
+    assert left_open([1, 8, 27]) == ""
+
+
+def test_powers_of_two_are_the_users_choice_where_none_was_refused():
+    for known in (admissible.learn([1, 2, 4]), admissible.learn([1, 2, 4], powers=True)):
+        assert not known["sure"] and admissible.text(known) == ""
+        assert admissible.doubt({"admissible": known}, 12) is None
+    refused = admissible.learn([2, 4, 8], [6])
+    assert "seems to take powers of two only" in admissible.text(refused)
+    assert admissible.doubt({"admissible": refused}, 12)
+
+
+def test_no_count_at_or_above_a_failure_that_the_kind_does_not_explain():
+    squares = admissible.learn([1, 4, 9, 16], [25])
+    assert squares["kind"] == "squares" and admissible.candidates(squares, 100) == [4, 9, 16]
+    assert admissible.larger(squares) is None
+    assert admissible.larger(admissible.learn([1, 4, 9])) == 25
+    assert admissible.larger(admissible.learn([2, 4, 8])) == 16
+    assert 16 in admissible.candidates(admissible.learn([2, 4, 8], [12]), 20)
+
+
+def test_a_program_that_fails_alike_at_two_counts_is_not_tried_at_others(tmp_path, capsys):
+    """Of the first four, 8 and 9 have least in common; another failure at each is no reason."""
+    study = Study.create(tmp_path / "s", ["mpiexec", "-n", "{np}", "./app"])
+    asked, grids = parse_asked("..16"), Grids((2, 3), dims_balanced)
+    traced = []
+
+    def trace(reason):
+        def fails(counts):
+            traced.extend(counts)
+            return Traced(failed=[{"np": n, "rep": 0, "exit_code": 1, "refused": True,
+                                   "reason": f"np={n}: ./app: {reason(n)}"} for n in counts])
+        return fails
+
+    done = trace_asked(asked, [4, 8, 9, 16], study, grids,
+                       trace(lambda n: f"rank 0 of {n} died: no input"))
+    assert traced == [8, 9] and "refuses" not in capsys.readouterr().err
+    assert reasons(done.failed) == "np=8, 9: ./app: rank 0 died: no input"
+    traced.clear()
+    trace_asked(asked, [4, 8, 9, 16], study, grids, trace(lambda n: "odd" if n % 2 else "even"))
+    assert traced[:4] == [8, 9, 4, 16] and len(traced) > 4
+
+
+def test_counts_that_p3s_has_chosen_are_not_warned_of(tmp_path, capsys):
+    grids = Grids((2, 3), dims_balanced)
+    warn(parse_asked("..16"), [4, 8, 9, 16], None, grids)
+    assert not capsys.readouterr().err
+    warn(parse_asked("4,8,9,16"), [4, 8, 9, 16], None, grids)
+    assert "leaves at most two ranks" in capsys.readouterr().err
+
+
+def test_a_reason_of_several_counts_is_said_once():
+    rows = [{"np": n, "exit_code": 213, "reason": f"np={n}: mpiexec: no hostfile; app was not "
+             f"started at {n} rank{'s' * (n > 1)}"} for n in (1, 2, 4)]
+    assert reasons(rows) == "np=1, 2, 4: mpiexec: no hostfile; app was not started"
 
 
 @pytest.mark.parametrize(("top", "counts"), [

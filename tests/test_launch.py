@@ -320,7 +320,25 @@ def test_a_signal_comes_before_what_libraries_print_of_it(tmp_path: Path) -> Non
     (tmp_path / "stderr.txt").write_text("step 3\n" + fortran + UCX)
     command = Command(("/l/mpiexec",), "/l/mpiexec", mpi.MPICH, ("./app",))
     verdict = diagnose.diagnose(tmp_path, command, 1, 255, None, True)
-    assert str(verdict.error).endswith("killed by SIGSEGV after MPI_Finalize: step 3")
+    assert str(verdict.error).endswith("killed by SIGSEGV after MPI_Finalize")
+
+
+@pytest.mark.parametrize(("code", "last", "said"), [
+    (139, "Warning: lib chatter: using default table", ""),
+    (139, "ERROR: cell 3 is empty", "ERROR: cell 3 is empty"),
+    (139, "double free or corruption (out)", "double free or corruption (out)"),
+    (134, "solver: no convergence", "solver: no convergence"),  # a program aborts knowing why
+    (1, "solver: no convergence", "solver: no convergence")])
+def test_last_words_before_a_signal_are_no_reason(
+    code: int, last: str, said: str, tmp_path: Path
+) -> None:
+    w = small(0, 2, in_call=0)
+    w.parts.pop()
+    w.save(tmp_path)
+    (tmp_path / "stderr.txt").write_text(last + "\n" + JOB_ENDED)
+    command = Command(("/l/mpiexec",), "/l/mpiexec", mpi.OPENMPI, ("./app",))
+    verdict = diagnose.diagnose(tmp_path, command, 2, code, None, True)
+    assert str(verdict.error).endswith(f"): {said}" if said else ")")
 
 
 def test_a_killed_p3s_leaves_no_launcher_behind(dies: Path, tmp_path: Path) -> None:

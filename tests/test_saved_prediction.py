@@ -179,7 +179,7 @@ def test_no_damage_reaches_a_reader_as_anything_but_one_line(tmp_path: Path) -> 
 
 def test_load_takes_a_study_or_a_file_and_save_gives_it_back(tmp_path: Path) -> None:
     study = Study.create(tmp_path / "a study", ["mpiexec", "-n", "{np}", "./app"])
-    with pytest.raises(P3SError, match=r"no prediction yet.*p3s predict '.*a study' -n COUNTS"):
+    with pytest.raises(P3SError, match=r"no prediction yet.*p3s predict '.*a study' -n 64"):
         Prediction.load(study.root)
     with pytest.raises(P3SError, match="no study here"):
         Prediction.load(tmp_path)
@@ -197,7 +197,7 @@ def test_an_older_version_names_the_command(tmp_path: Path) -> None:
     path = tmp_path / "prediction.json"
     for version in (1, 2):
         path.write_text(json.dumps({**MADE["usual"], "schema_version": version}))
-        with pytest.raises(P3SError, match="older P3S; make it again: p3s predict .* -n COUNTS"):
+        with pytest.raises(P3SError, match="older P3S; make it again: p3s predict .* -n 64"):
             Prediction.load(path)
     path.write_text(json.dumps({**MADE["usual"], "schema_version": 4}))
     with pytest.raises(P3SError, match="version 4"):

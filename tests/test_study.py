@@ -362,7 +362,7 @@ def test_runs_that_do_not_say_their_command_need_force(tmp_path: Path, words: ob
     study = Study.create(tmp_path / "s", COMMAND)
     put_run(study, 2, command=words)
     study.manifest_path.unlink()
-    with pytest.raises(P3SError, match=r"--force -- LAUNCHER$"):
+    with pytest.raises(P3SError, match=r"-n \d+ -o .* --force -- mpiexec -n \{np\} PROGRAM$"):
         Study.open(study.root).command()
     with pytest.raises(UsageError, match="--force"):
         Study.create(study.root, COMMAND)

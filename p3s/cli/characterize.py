@@ -30,6 +30,7 @@ from p3s.errors import UsageError
 
 if TYPE_CHECKING:
     from p3s.cli.runs import Traced
+    from p3s.study import Study
 
 EPILOG = """\b
 Example:
@@ -140,7 +141,7 @@ def characterize(
     made = not root.exists()
     study = Study.create(root, words, force=force)
     keep_dims(study, extents)
-    warn(wanted, existing, grids)
+    warn(on, wanted, existing, grids)
 
     def trace(these: Sequence[int]) -> Traced:
         with progress(len(these) * repeats) as bar:
@@ -169,15 +170,21 @@ def characterize(
         out("\n".join([_table(done.counts), *_not_modelled(done.counts), *_tracing(done.counts)]))
     kept = ", ".join(map(str, have)) or "none"
     if not enough:
-        say(
-            f"p3s: {reasons(done.failed)}; {len(have)} of at least {MIN_COUNTS} process counts "
-            f"are there (kept: {kept}); add others: p3s characterize -n ... -o {study.root}"
-        )
+        say(f"p3s: {reasons(done.failed)}; {len(have)} of at least {MIN_COUNTS} process counts "
+            f"are there (kept: {kept})" + _others(study, have))
         return 1
     if done.failed:
         say(f"p3s: {reasons(done.failed)}; kept: {kept}")
     say(f"next: {next_command}")
     return 3 if failed or done.problems else 0
+
+
+def _others(study: Study, have: Sequence[int]) -> str:
+    """Return what would add counts to those that ran, "" where the program ran at none."""
+    from p3s.commands import Commands, counts_to_add
+
+    more = counts_to_add(study, len(have)) if have else []
+    return f"; to add others, run {Commands(study).trace(more)}" if more else ""
 
 
 def _not_modelled(rows: list[dict[str, Any]]) -> list[str]:

@@ -52,7 +52,9 @@ def check(
     if not whole:
         bad = [run for run in found if run.status not in (COMPLETE, PARTIAL) and run.path.is_dir()]
         if bad:
-            say(f"next: p3s recover {quoted(bad[0].path)} -o NEW_DIR (saves what is intact)")
+            there = bad[0].path
+            say(f"next: p3s recover {quoted(there)} -o {quoted(Path(f'{there.name}-saved'))} "
+                "(saves what is intact)")
         return 3
     return 0
 

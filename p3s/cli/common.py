@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
@@ -190,6 +191,10 @@ def table(rows: Sequence[Sequence[str]], head: Sequence[str], left: int = 1) -> 
     return "\n".join(text)
 
 
+#: A job without a bar says what it is doing once it has taken so long.
+_SLOW_S = 2.0
+
+
 class Progress:
     """Steps of a longer job: a bar when stderr is a terminal, one plain line per step if not."""
 
@@ -206,6 +211,20 @@ class Progress:
         """Say which step is being done."""
         if self._bar is not None:
             self._bar.update(self._task, description=one_line(text))
+
+    @contextmanager
+    def slow(self, text: str) -> Iterator[None]:
+        """Say what is being done where it takes more than two seconds and no bar says so."""
+        if self._bar is not None:
+            yield
+            return
+        timer = Timer(_SLOW_S, lambda: say(f"{text} ..."))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def done(self, text: str) -> None:
         """Say that a step has ended."""

@@ -98,11 +98,11 @@ def basis_of(request: Request, studies: Mapping[int, Study], asked: Sequence[int
         return Basis(TYPICAL, request.network or usual(), machine)
     if request.estimator != AUTO:
         return Basis(request.estimator, machine=machine, replay=request.estimator in REPLAYED)
-    if not request.no_replay and several_nodes(request.settings):
+    several = [n for n in asked if n > 1]  # one process has nobody to talk to
+    if several and not request.no_replay and several_nodes(request.settings):
         return Basis(AUTO, machine=machine, replay=True)
     if machine is not None and between_hosts(machine):
         return Basis("machine" if request.no_replay else AUTO, machine=machine)
-    several = [n for n in asked if n > 1]
     if not request.no_replay and several and all(representative(studies[n], n) for n in several):
         return Basis(AUTO, machine=machine, replay=True)
     return Basis(AUTO, usual(), machine)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from p3s.cli.common import MAX_COUNT, parse_counts, say
+from p3s.cli.runs import alike
 from p3s.errors import UsageError
 from p3s.study import Study
 from p3s.words import joined, processes
@@ -78,12 +79,12 @@ def chosen(asked: Asked, study: Study | None, grids: Grids) -> list[int]:
     return found
 
 
-def warn(counts: Sequence[int], study: Study | None, grids: Grids) -> None:
-    """Say what the counts of a study without a model will not show of a grid."""
+def warn(asked: Asked, counts: Sequence[int], study: Study | None, grids: Grids) -> None:
+    """Say what counts that the user chose for a study without a model will not show of a grid."""
     from p3s.model.grid.counts import left_open
 
-    if study is not None and study.model_path.exists():
-        return  # which says what is open
+    if asked.top or (study is not None and study.model_path.exists()):
+        return  # they are the best up to a maximum; a model says what is open
     ran, failed = (study.counts(), study.failed_counts()) if study is not None else ([], [])
     why = left_open(sorted({*ran, *counts}), grids.dims, grids.extents, failed)
     if why:
@@ -94,10 +95,19 @@ def trace_asked(
     asked: Asked, first: Sequence[int], study: Study, grids: Grids,
     trace: Callable[[Sequence[int]], Traced],
 ) -> Traced:
-    """Trace the first counts; up to a maximum, others in place of those the program refuses."""
+    """Trace the first counts; up to a maximum, others in place of those the program refuses.
+
+    Where it fails alike at two that have little in common, the counts are not to blame: it ends.
+    """
+    from p3s.model.grid.admissible import probes
     from p3s.model.grid.counts import choose
 
-    done = trace(first)
+    two = probes(first) if asked.top and not study.counts() else list(first)
+    done = trace(two)
+    if asked.top and not done.counts and len(alike(done.failed)) == 1 and len(two) > 1:
+        return done
+    if rest := [np for np in first if np not in two]:
+        done.add(trace(rest))
     last, idle = done, int(not done.counts)
     refused = [row["np"] for row in done.failed if "refused" in row]
     while asked.top and idle < _IN_VAIN and len(refused) < _TRIED \
@@ -112,9 +122,7 @@ def trace_asked(
         last = trace(more)
         idle = 0 if last.counts else idle + 1
         refused += [row["np"] for row in last.failed if "refused" in row]
-        done.counts += last.counts
-        done.failed += last.failed
-        done.problems += last.problems
+        done.add(last)
     done.counts.sort(key=lambda row: int(row["np"]))
     return done
 

@@ -21,6 +21,7 @@ from p3s.cli.common import (
     say,
     table,
 )
+from p3s.commands import Commands, counts_to_add, most_repeats
 from p3s.errors import P3SError, UsageError
 from p3s.study import Study
 
@@ -139,7 +140,8 @@ def record_far(root: Path | None, words: Sequence[str], counts: Sequence[int], u
 
 def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recording:
     """Return how the runs are recorded: work in the unit of the study; UsageError for another."""
-    from p3s.cli.recording import of_study, work_of
+    from p3s.cli.recording import of_study
+    from p3s.records import work_of
     from signature_runner.cores import cores
 
     own = of_study(study).work
@@ -153,20 +155,13 @@ def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recordi
     return replace(asked, work=own)
 
 
-def most_repeats(study: Study) -> int:
-    """Return how many timed runs the study has at the count with most of them."""
-    runs = study.timed_runs() or study.runs()
-    counts = [run.np for run in runs if run.status == "complete"]
-    return max((counts.count(np) for np in set(counts)), default=1)
-
-
 def _own(study: Study) -> _Far:
     from p3s.characterize import load_table
 
     counts = study.signature_counts()
     if not counts:
         raise P3SError(f"{study.root}: holds no characterized run to compare a smaller workload "
-                       "with; run p3s characterize -n ... with the study's own first")
+                       f"with; first run {Commands(study).trace(counts_to_add(study, 3))}")
     own = [load_table(study.root, np) for np in counts]
     return _Far(study, own, {t.np: _times(study, t) for t in own})
 

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 partial or not to be trusted, 4 gate fa
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import sys
@@ -52,8 +53,11 @@ from p3s.cli.common import (
     say,
 )
 from p3s.errors import P3SError
+from p3s.words import joined
 
 BUG = 70
+#: An option that more commands have is no hint.
+_MOST_NAMED = 3
 INTERRUPTED = 130
 
 app = typer.Typer(
@@ -169,7 +173,20 @@ def _usage_text(err: Any) -> str:
     ctx = getattr(err, "ctx", None)
     path = ctx.command_path if ctx is not None else "p3s"
     message = err.format_message().rstrip(". ")
+    option, name = getattr(err, "option_name", None), path.rpartition(" ")[2]
+    others = [] if option is None or ctx is None else _with_option(option, name)
+    if others:
+        message = f"No such option: {option}, which belongs to p3s {joined(others)}"
     return f"{message}; see {path} --help"
+
+
+def _with_option(option: str, command: str) -> list[str]:
+    """Return the other commands that have an option, none where many do: then it is no hint."""
+    found = [info.name for info in app.registered_commands if info.callback and any(
+        option in (getattr(each.default, "param_decls", None) or ())
+        for each in inspect.signature(info.callback).parameters.values())]
+    names = [name for name in found if name is not None and name != command]
+    return names if len(names) <= _MOST_NAMED else []
 
 
 def run(args: Sequence[str]) -> int:

@@ -16,7 +16,6 @@ from p3s.cli.common import (
     out,
     parse_counts,
     progress,
-    quoted,
     say,
     say_reasons,
 )
@@ -89,6 +88,7 @@ def model(
     from p3s.cli.params import at_value, has_parameters
     from p3s.cli.params import model as of_parameters
     from p3s.cli.pipeline import ensure_compute, ensure_model
+    from p3s.commands import Commands, count_to_predict
     from p3s.predict.doubts import missed
     from p3s.study import Study, read_json
 
@@ -124,10 +124,11 @@ def model(
         ensure_compute(study, bar, again=not compute)
     if compute:
         _show_compute(study, fitted, wanted, csv, json_)
-    say(f"next: p3s predict {quoted(study.root)} -n COUNTS")
+    commands = Commands(study)
+    say(f"next: {commands.predict(count_to_predict(study))}")
     held = fitted.get("holdout")
     if isinstance(held, dict) and held.get("possible", True):
-        return say_reasons(missed(held, limit=1.0), "model")
+        return say_reasons(missed(held, limit=1.0, commands=commands), "model")
     return 0
 
 
@@ -244,8 +245,9 @@ def _show(study: Any, fitted: dict[str, Any], everything: bool, latex: bool, pyt
             calls = plural(len(left_out), "call is", "calls are")
             notes = [*notes, f"{calls} not in the module: its LEFT_OUT says why"]
     else:
+        from p3s.commands import Commands
         from p3s.report.equations import render
 
-        out(render(fitted, places, everything))
+        out(render(fitted, places, everything, Commands(study)))
     for note in notes:
         say(f"note: {note}")

@@ -116,7 +116,7 @@ def characterize(
     keep_dims(study, extents)
     grids = grids_of(study, words, extents)
     counts = chosen(asked, None, grids)
-    warn(counts, None, grids)
+    warn(asked, counts, None, grids)
     say(f"tracing into {study.root}")
     rows: list[dict[str, Any]] = []
     failed: list[str] = []
@@ -231,6 +231,7 @@ def _tidy(study: Study, made: bool) -> None:
 
 
 def _told(study: Study, rows: list[dict[str, Any]], failed: list[str], json_: bool) -> int:
+    from p3s.commands import another_value
     from p3s.family.settings import settings_in
     from p3s.family.stage import MIN_COUNTS, MIN_SETTINGS
 
@@ -247,7 +248,7 @@ def _told(study: Study, rows: list[dict[str, Any]], failed: list[str], json_: bo
         out(table(cells, ["value", "traced now", "in the study"], left=1))
     if not enough:
         say(f"p3s: {'; '.join([*failed, ''])}{len(able)} of at least {MIN_SETTINGS} values have "
-            f"{MIN_COUNTS} process counts; add others with -n and --param")
+            f"{MIN_COUNTS} process counts; add another value: {another_value(study)}")
         return 1
     if failed:
         say("p3s: " + "; ".join(failed))
@@ -287,6 +288,7 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> dict[s
 
 def model(study_dir: Path, again: bool, json_: bool) -> int:
     """Fit the models of all values and the laws between them; print these."""
+    from p3s.commands import another_value
     from p3s.family.text import doubts, render
 
     study = Study.open(study_dir)
@@ -296,9 +298,18 @@ def model(study_dir: Path, again: bool, json_: bool) -> int:
         emit_json(family)
     else:
         out(render(family))
-    name = family["parameters"][0]
-    say(f"next: p3s predict {quoted(study.root)} -n COUNTS --param {name}=VALUE")
-    return say_reasons(doubts(family), "model")
+    say(f"next: {_prediction(study)}")
+    return say_reasons(doubts(family, another_value(study)), "model")
+
+
+def _prediction(study: Study) -> str:
+    """Return the command that predicts with the largest values that were traced."""
+    from p3s.commands import Commands, count_to_predict
+    from p3s.family.settings import setting_name, settings_in
+
+    setting, at = max(settings_in(study), key=lambda pair: tuple(pair[0].values()))
+    words = [word for each in setting_name(setting).split(",") for word in ("--param", each)]
+    return Commands(study).predict(count_to_predict(at), *words)
 
 
 # ---- predict ---------------------------------------------------------------------------------
@@ -352,6 +363,7 @@ def weak(
     """Predict times at counts with a value of the parameters that grows with them."""
     from p3s.cli import pipeline
     from p3s.cli.costs import basis_of, told_of
+    from p3s.commands import Commands
     from p3s.family import instantiate
     from p3s.family.settings import setting_name, settings_in
     from p3s.family.weak import parse_laws, relate, render, settings_along
@@ -412,10 +424,13 @@ def weak(
     replays = {n: head for n, at in studies.items()
                for head in replays_behind(at, {n: choice.times[n]}).values()}
     last = every[-1]
+    predicting = ["predict", str(study.root), "--weak", law,
+                  *(word for each in params for word in ("--param", each))]
     result = relate(
         compose(choice.times, runs, replays,
                 sorted({n for _, at in traced for n in at.counts()}), threshold=knee,
                 holdout=held, others=found, why=choice.why, weak=True,
+                commands=Commands(studies[last], studies, predicting),
                 network=network_of(studies[last], choice.name, [last],
                                    machine=basis.machine or file, setting=setting_)), along, knee)
     result.update(schema="p3s.weak", weak=told, base_n=base_n,

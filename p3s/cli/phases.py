@@ -136,10 +136,10 @@ def _make(study: Study) -> None:
     if study.signature_counts():
         load_phases(study.root)
     elif not study.phases_path.exists():
-        raise P3SError(
-            f"{study.root}: no phases yet; trace it: p3s characterize -n COUNTS -o {study.root} "
-            "-- LAUNCHER"
-        )
+        from p3s.commands import Commands, counts_to_add
+
+        again = Commands(study).trace(study.complete_counts() or counts_to_add(study, 3))
+        raise P3SError(f"{study.root}: no phases yet; to trace it, run {again}")
 
 
 def _as_json(where: Where) -> dict[str, Any]:

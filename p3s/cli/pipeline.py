@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from p3s.cli.common import Progress, say
 from p3s.cli.runs import MIN_COUNTS
 from p3s.errors import Damaged, P3SError
 from p3s.study import Study, is_old_replay
-from p3s.words import command_line, joined, processes
+from p3s.words import joined, processes
 from replay.settings import ReplaySettings
 
 
@@ -122,20 +121,16 @@ def _repair_times(study: Study, bar: Progress) -> bool:
 
 def check_times(study: Study) -> None:
     """Raise P3SError, before anything is replayed, where nothing says how long the work takes."""
+    from p3s.commands import Commands
     from p3s.study import read_json
 
     model = read_json(study.model_path, "p3s.model")
     if model.get("work_unit") in ("cpu_ns", "wall_ns") or study.compute_path.exists():
         return
-    try:
-        launcher = command_line(study.command())
-    except P3SError:  # put together from runs that do not say it
-        launcher = "LAUNCHER"
-    counts = ",".join(map(str, model.get("counts", ())))
+    native = Commands(study).trace([int(n) for n in model.get("counts", ())], work="cpu")
     raise P3SError(
         f"{study.root}: work is in {str(model.get('work_unit'))[:40]}, and nothing says how long "
-        f"it takes; add native runs: p3s characterize --work cpu -n {counts} "
-        f"-o {shlex.quote(str(study.root))} -- {launcher}"
+        f"it takes; add native runs: {native}"
     )
 
 
@@ -197,28 +192,33 @@ def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bo
 
 
 def _rests_on(path: Path, counts: list[int]) -> list[int]:
-    """Return the counts that a model was fitted from; ``counts`` where there is none to read."""
+    """Return the counts that a model was fitted from; ``counts`` where there is none to read.
+
+    A model of an older P3S, which lacks what laws of computation need now, counts as one of none.
+    """
     try:
-        return [int(n) for n in json.loads(path.read_bytes())["counts"]]
+        model = json.loads(path.read_bytes())
+        places = [place for phase in model["phases"] for place in phase["work"]["places"]]
+        return [int(n) for n in model["counts"]] if all("calls_at" in p for p in places) else []
     except (OSError, ValueError, KeyError, TypeError):
         return counts  # missing, so it is made; damaged, so reading it says so
 
 
 def too_few(study: Study, counts: Sequence[int]) -> str:
     """Return that a study has too few counts for a model, where the others are, and what to do."""
-    gone, without = study.gone_counts(), study.left_out()
+    from p3s.commands import Commands, counts_to_add
+
+    commands, gone, without = Commands(study), study.gone_counts(), study.left_out()
     text = (f"{study.root}: the model needs {MIN_COUNTS} process counts, {len(counts)} "
             f"{'is' if len(counts) == 1 else 'are'} there ({joined(counts) or 'none'})")
     if without:
-        text += (f"; {joined(without)} left out, taken back with p3s model "
-                 f"{shlex.quote(str(study.root))} --with {','.join(map(str, without))}")
+        them = "it" if len(without) == 1 else "them"
+        text += f"; {joined(without)} left out: {commands.take_back(without)} takes {them} back"
     if gone:
-        from p3s.cli.next import command, shown
-
-        text += f"; the runs at {processes(gone)} were deleted, traced again with "
-        return text + shown(study, command(study, {}, gone))
-    return text if without else f"{text}; add some: p3s characterize -n ... -o {study.root} -- " \
-                                "LAUNCHER"
+        return (f"{text}; the runs at {processes(gone)} were deleted: to trace them again, run "
+                f"{commands.trace(gone)}")
+    more = counts_to_add(study, MIN_COUNTS)
+    return text if without or not more else f"{text}; to add some, run {commands.trace(more)}"
 
 
 def _knows_more(study: Study) -> bool:

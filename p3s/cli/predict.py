@@ -181,12 +181,16 @@ def _predicted(root: Path, wanted: list[int], request: Request, machine: Path | 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is traced before a prediction: ``missing`` counts, of those asked for."""
+    """What is traced before a prediction: ``missing`` counts, of those asked for.
+
+    ``own``: the user has named them.
+    """
 
     asked: Asked
     grids: Grids
     extents: Mapping[int, Extents]
     missing: Sequence[int]
+    own: bool
 
 
 def _plan(root: Path, words: list[str], traced: str, extents: Mapping[int, Extents]) -> _Plan:
@@ -202,7 +206,7 @@ def _plan(root: Path, words: list[str], traced: str, extents: Mapping[int, Exten
     grids = grids_of(existing, words, extents)
     missing = [np for np in chosen(asked, existing, grids) if np not in have]
     check_dims(existing, extents, missing)
-    return _Plan(asked, grids, extents, missing)
+    return _Plan(asked, grids, extents, missing, bool(traced))
 
 
 def _trace_missing(
@@ -223,7 +227,8 @@ def _trace_missing(
     keep_dims(study, plan.extents)
     if not plan.missing:
         return False
-    warn(plan.missing, existing, plan.grids)
+    if plan.own:
+        warn(plan.asked, plan.missing, existing, plan.grids)
     done = trace_asked(plan.asked, plan.missing, study, plan.grids, lambda these: trace_counts(
         study, words, these, repeats, timeout, bar, made=made))
     if len(study.counts()) < MIN_COUNTS:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from p3s.errors import P3SError, UsageError
+from p3s.records import work_of
 
 if TYPE_CHECKING:
     from p3s.study import RunRecord, Study
@@ -29,20 +30,7 @@ LIMIT = typer.Option(
     "", "--limit", metavar="SIZE", help="Bytes per rank, as 64M; then calls are only counted."
 )
 
-_UNITS = {"wall_ns": "wall", "cpu_ns": "cpu", "instructions": "instructions"}
 _NAMES = {"wall": "wall time", "cpu": "CPU time", "instructions": "instructions"}
-
-
-def work_of(runs: Iterable[RunRecord]) -> dict[str, list[int]]:
-    """Return, for each way work was measured, the counts of the runs that did it so."""
-    found: dict[str, list[int]] = {}
-    for run in runs:
-        # Runs of before this was recorded measured CPU time.
-        unit = _UNITS.get(str(run.info.get("work_unit", "cpu_ns")), "cpu")
-        counts = found.setdefault(unit, [])
-        if run.np not in counts:
-            counts.append(run.np)
-    return found
 
 
 def _kept(study: Study | None, replaced: Iterable[tuple[int, int]]) -> list[RunRecord]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, quoted, say, say_reasons, write_out
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, say, say_reasons, write_out
 from p3s.errors import UsageError
 from p3s.words import processes
+
+if TYPE_CHECKING:
+    from p3s.predict.saved import Prediction
+    from p3s.study import Study
 
 EPILOG = """Plots: speedup, time, efficiency, parts (computation, transfer, waiting), phases.
 
@@ -47,6 +51,7 @@ def report(
 
     Exit code 3 when the prediction is not to be trusted: the report says why.
     """
+    from p3s.commands import Commands, count_to_validate
     from p3s.predict.saved import Prediction
     from p3s.study import Study
 
@@ -64,7 +69,7 @@ def report(
     from p3s.report.terminal import render
     from p3s.report.view import view_of
 
-    _say_outdated(study, prediction.data["traced_counts"])
+    _say_outdated(study, prediction)
     view = view_of(study, prediction.data, checked=True)
     page = output or study.report_path
     write_html(view, page)
@@ -89,20 +94,24 @@ def report(
             out(f"picture: {path}")
     if code := say_reasons(prediction.reasons, told=not json_):
         return code
-    say(f"next: p3s validate {quoted(study.root)} -n COUNT")
+    if n := count_to_validate(study, prediction.counts):
+        say(f"next: {Commands(study).validate(n)}")
     return 0
 
 
-def _say_outdated(study: Any, counts: list[int]) -> None:
+def _say_outdated(study: Study, prediction: Prediction) -> None:
     """Say where a prediction rests on runs that were deleted or left out since."""
-    unused = sorted(set(counts) & {*study.gone_counts(), *study.left_out()})
+    from p3s.commands import Commands
+
+    traced = prediction.data["traced_counts"]
+    unused = sorted(set(traced) & {*study.gone_counts(), *study.left_out()})
     if unused:
+        rest = [n for n in prediction.counts if n not in traced] or prediction.counts
         say(f"note: the prediction rests on runs at {processes(unused)}, which were "
-            f"deleted or left out since; make it again: p3s predict {quoted(study.root)} "
-            "-n COUNTS")
+            f"deleted or left out since; to make it again, run {Commands(study).predict(rest)}")
 
 
-def _print_csv(prediction: Any, phases: bool) -> int:
+def _print_csv(prediction: Prediction, phases: bool) -> int:
     from p3s.report.spreadsheet import counts_csv, phases_csv
 
     write_out((phases_csv if phases else counts_csv)(prediction))

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 #: Fewer distinct counts cannot be modelled: two to fit, one held out.
 MIN_COUNTS = 3
-#: Limit of one run where the user gives none.
-TIMEOUT_S = 3600.0
 #: MPI calls of one rank up to which a run that failed has shown nothing: it set up and gave up.
 _FEW_EVENTS = 50
 
@@ -32,6 +30,12 @@ class Traced:
     counts: list[dict[str, Any]] = field(default_factory=list)
     failed: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+
+    def add(self, other: Traced) -> None:
+        """Add what tracing other counts did."""
+        self.counts += other.counts
+        self.failed += other.failed
+        self.problems += other.problems
 
 
 def trace_once(
@@ -148,26 +152,6 @@ def program_of(command: Sequence[str], np: int) -> str:
         scripts = [word for word in words[1:] if word.endswith(".py")]
         name = Path(scripts[0]).stem if scripts else name
     return name
-
-
-def elsewhere(study: Study) -> Path | None:
-    """Return where the study's command was run, None if that is here, not known, or gone."""
-    from p3s.family import sources
-
-    try:
-        command = study.command()
-    except P3SError:
-        return None
-    runs = [run for run in [*study.runs(), *study.timed_runs()]
-            if run.info.get("command") == command]
-    # a value of a parameter that was not traced: as the others
-    runs = runs or [run for each in sources(study) for run in each.runs()]
-    runs = [run for run in runs if run.info.get("directory")]
-    if not runs:
-        return None
-    latest = max(runs, key=lambda run: (run.path / "run.json").stat().st_mtime_ns)
-    there = Path(str(latest.info["directory"]))
-    return there if there.is_dir() and not there.samefile(Path.cwd()) else None
 
 
 def check_counts(study: Study | None, counts: Sequence[int]) -> None:
@@ -358,22 +342,28 @@ def _about(np: int, text: str) -> str:
     return text if text.startswith(f"np={np}:") else f"np={np}: {text}"
 
 
-def reasons(failed: Sequence[dict[str, Any]]) -> str:
-    """Return why counts failed in one line; counts that failed alike are put together."""
-    alike: dict[tuple[str, Any], tuple[list[int], str]] = {}
+def alike(failed: Sequence[dict[str, Any]]) -> list[tuple[list[int], str]]:
+    """Return why counts failed: those that failed in the same way, and their reason."""
+    found: dict[tuple[str, Any], tuple[list[int], str]] = {}
     for row in failed:
         np, text = row["np"], str(row["reason"]).removeprefix(f"np={row['np']}: ")
-        key = re.sub(r"\b0*\d+\b", "N", re.sub(r"np\d+\.r\d+", "", text))
-        alike.setdefault((key, row["exit_code"]), ([], text))[0].append(np)
-    rows = [(list(dict.fromkeys(counts)), text) for counts, text in alike.values()]
+        same = re.sub(r"np\d+\.r\d+", "", text).replace(" ranks", " rank")
+        key = re.sub(r"\b0*\d+\b", "N", same)
+        found.setdefault((key, row["exit_code"]), ([], text))[0].append(np)
+    return [(list(dict.fromkeys(counts)), text) for counts, text in found.values()]
+
+
+def reasons(failed: Sequence[dict[str, Any]]) -> str:
+    """Return why counts failed in one line; counts that failed alike are put together."""
     return "; ".join(
         f"np={', '.join(map(str, counts))}: {_of_all(text) if len(counts) > 1 else text}"
-        for counts, text in rows
+        for counts, text in alike(failed)
     )
 
 
 def _of_all(text: str) -> str:
-    """Return the reason of one count as that of several: the runs' places differ."""
+    """Return the reason of one count as that of several: sizes and the runs' places differ."""
+    text = re.sub(r" at \d+ ranks?\b|(?<=rank )(\d+) of \d+", r"\1", text)
     return re.sub(r"\bnp\d{4,}(\.r\d+)", r"np*\1", text)
 
 

@@ -24,7 +24,8 @@ from p3s.cli.common import (
     table,
 )
 from p3s.cli.grid import DIMS
-from p3s.cli.runs import elsewhere, program_of, trace_once
+from p3s.cli.runs import program_of, trace_once
+from p3s.commands import elsewhere
 from p3s.errors import UsageError
 from p3s.scores import work_off
 from p3s.study import Study

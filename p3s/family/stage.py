@@ -50,6 +50,7 @@ def build(root: Path, say: Callable[[str], None] = lambda text: None) -> dict[st
     fewer than two settings have one.
     """
     from p3s.characterize import load_table
+    from p3s.commands import another_value
     from p3s.model.stage import load
 
     study = Study.open(Path(root))
@@ -60,8 +61,8 @@ def build(root: Path, say: Callable[[str], None] = lambda text: None) -> dict[st
         names = ", ".join(setting_name(s) for s, _ in models) or "none"
         raise P3SError(
             f"{study.root}: laws of {', '.join(parameters(study))} need at least {MIN_SETTINGS} "
-            f"values with {MIN_COUNTS} process counts each, there is {names}; add some: "
-            f"p3s characterize -n ... --param ... -o {study.root} -- LAUNCHER")
+            f"values with {MIN_COUNTS} process counts each, there is {names}; add one: "
+            + another_value(study))
     loaded = [(s, load(at.root)) for s, at in models]
     units = {model["work_unit"] for _, model in loaded}
     if len(units) > 1:

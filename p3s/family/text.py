@@ -126,9 +126,12 @@ def _check(check: Mapping[str, Any]) -> str:
             f"work off by {100 * check['work']['mean_abs_error']:.1f} %")
 
 
-def doubts(family: Mapping[str, Any]) -> list[Reason]:
-    """Return why the laws are not to be trusted: what they missed where they were checked."""
-    advice = "trace another value of a parameter: p3s characterize --param"
+def doubts(family: Mapping[str, Any], another: str) -> list[Reason]:
+    """Return why the laws are not to be trusted: what they missed where they were checked.
+
+    ``another``: the command that traces another value of a parameter.
+    """
+    advice = f"trace another value of a parameter ({another})"
     out = []
     for part in family["parts"]:
         held = part["holdout"]

@@ -77,7 +77,7 @@ def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
     try:
         command = study.command()
     except P3SError:  # put together from runs that do not say it
-        command = ["LAUNCHER", "{np}"]
+        command = ["mpiexec", "-n", "{np}", "PROGRAM"]
     made = Study.create(root, command)
     made.update(moved_from="../..", machine=target.name)
     for path, text in ((made.model_path, _read(study.model_path)),

@@ -94,7 +94,7 @@ def fraction_open(model: Model, expr: Expr) -> bool:
     if not _divides(expr) or not symbols_of(expr) <= {"n", "p0", "p1", "p2", "p3"}:
         return False
     known = model["admissible"]
-    if not known["sure"]:  # all counts traced being powers of two is the user's choice as likely
+    if not known["sure"] and known["kind"] != "powers":  # counts may be the user's choice
         known = {**known, "kind": "any"}
     reach = 16 if known["kind"] == "powers" else 2
     for n in admissible.candidates(known, reach * max(model["counts"]) + 1):

@@ -120,7 +120,7 @@ def resolve(model: Mapping[str, Any], where: str) -> int:
              and any(_is_at(model, items[i]["site"], where) for i in p["items"])]
     if not found:
         raise P3SError(f"--trips {where}: no loop has a call of that site or function; "
-                       "p3s model STUDY shows them, phases can be named by their number")
+                       "p3s model without it shows them, phases can be named by their number")
     around = [k for k in found if all(j in set(_subtree(phases, k)) for j in found)]
     if not around:
         raise P3SError(f"--trips {where}: fits the loops of phases "

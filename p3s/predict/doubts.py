@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from p3s.commands import NO_STUDY, Commands
 from p3s.predict.outside import SHARE
 from p3s.predict.reasons import Reason
 from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
@@ -35,24 +36,42 @@ SAME_WORK, _GROWN = 0.8, 4
 WIDE = 4.0
 
 _UNKNOWN = frozenset({"unknown", "not seen", "not_seen"})
-#: What would make a part of the interval narrower.
-_NARROWER = {
-    "work": "trace another count (p3s next STUDY names the one that tells most)",
-    "cost": "trace with repeats (p3s characterize -r 3), or a smaller workload "
-            "(p3s characterize --far)",
-    "replay": "measure messages on nodes with a core for each rank (p3s predict --hosts), or "
-              "predict for a typical cluster (p3s predict --network NAME)",
-    "model": "run one of the predicted counts and compare (p3s validate STUDY -n COUNT)",
-    "residual": "trace the small counts again on quiet cores (p3s characterize -r 3)",
-}  # fmt: skip
+#: A typical network that is proposed where messages cannot be measured as in a run.
+_NETWORK = "infiniband-hdr"
+#: Repeats that tell a disturbed run from the others.
+_REPEATS = 3
 
 Row = Mapping[str, Any]
 
 
-def again(counts: int | Sequence[int]) -> str:
-    """Return the command that traces counts again with repeats, without its launcher."""
-    listed = str(counts) if isinstance(counts, int) else ",".join(map(str, counts))
-    return f"p3s characterize -n {listed} -r 3 -o STUDY -- LAUNCHER"
+def again(counts: int | Sequence[int], commands: Commands) -> str:
+    """Return the command that traces counts again with repeats."""
+    return commands.trace(counts, _REPEATS)
+
+
+def _another(commands: Commands) -> str:
+    return f"trace another count ({commands.next()} names the one that tells most)"
+
+
+def _measure(counts: Sequence[int], commands: Commands) -> str:
+    """Return what would give costs of messages that tell how fast a run is."""
+    typical = commands.predict(counts, "--network", _NETWORK)
+    return ("measure messages on nodes with a core for each rank (--hosts names them), or predict "
+            f"for a typical cluster ({typical})")  # fmt: skip
+
+
+def _narrower(part: str, row: Row, traced: Sequence[int], commands: Commands) -> str:
+    """Return what would make a part of a row's interval narrower."""
+    if part == "cost" and traced:
+        return (f"trace with repeats ({again(traced, commands)}), or add a smaller workload "
+                f"({commands.next(row['n'])} names one)")  # fmt: skip
+    if part == "replay":
+        return _measure([row["n"]], commands)
+    if part == "model":
+        return f"run at that count and compare ({commands.validate(row['n'])})"
+    if part == "residual" and traced:
+        return f"trace these counts again on quiet cores ({again(traced, commands)})"
+    return _another(commands)
 
 
 # ---- the model -----------------------------------------------------------------------------
@@ -107,7 +126,9 @@ def _not_modelled(head: Mapping[str, Any]) -> dict[str, float]:
             for what in ("time", "events")}  # fmt: skip
 
 
-def of_rules(heads: Iterable[Mapping[str, Any]]) -> list[Reason]:
+def of_rules(
+    heads: Iterable[Mapping[str, Any]], commands: Commands = NO_STUDY
+) -> list[Reason]:
     """Say when too much is left out, or has no rule; ``heads``: scaled.json of the counts."""
     reasons: dict[str, Reason] = {}
     for head in heads:
@@ -127,21 +148,28 @@ def of_rules(heads: Iterable[Mapping[str, Any]]) -> list[Reason]:
                 "no-rule",
                 f"{100 * rest:.1f} % of the program has no rule (limit "
                 f"{100 * UNKNOWN_LIMIT:.0f} %)",
-                "trace another count: p3s next STUDY names the one that tells most",
+                _another(commands),
             )
     return list(reasons.values())
 
 
-def of_reach(ratio: float) -> list[Reason]:
+def of_reach(
+    ratio: float, traced: Sequence[int] = (), commands: Commands = NO_STUDY
+) -> list[Reason]:
     """Say when the largest count is too far from the traced ones."""
     if ratio <= EXTRAPOLATION_LIMIT:
         return []
+    larger = commands.larger(max(traced, default=1))
     return [Reason("extrapolated",
                    f"the largest count is {ratio:.0f} times the largest traced one (limit "
-                   f"{EXTRAPOLATION_LIMIT:.0f})", "trace a larger count")]  # fmt: skip
+                   f"{EXTRAPOLATION_LIMIT:.0f})",
+                   f"trace a larger count ({commands.trace(larger)})" if larger else
+                   "a larger input might run at a larger count, to be traced")]  # fmt: skip
 
 
-def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[Reason]:
+def missed(
+    holdout: Any, limit: float = HOLDOUT_LIMIT, commands: Commands = NO_STUDY
+) -> list[Reason]:
     """Say when the model, fitted without the largest traced count, missed that count.
 
     ``limit`` is the share of its messages and of its collectives that must be equal.
@@ -151,7 +179,7 @@ def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[Reason]:
     if not holdout.get("possible", True):
         return [Reason("not-held-out",
                        f"the model could not be checked on a held-out count: {holdout.get('why')}",
-                       "trace more counts: p3s next STUDY names them")]  # fmt: skip
+                       f"trace more counts ({commands.next()} names them)")]  # fmt: skip
     wrong = []
     for key, name in (("p2p_triples", "message"), ("collectives", "collective")):
         pair = holdout.get(key)
@@ -168,33 +196,35 @@ def missed(holdout: Any, limit: float = HOLDOUT_LIMIT) -> list[Reason]:
         reasons.append(Reason(
             "holdout-missed",
             f"fitted without {left_out(holdout)} the model misses there {joined(wrong)}",
-            "trace another count: p3s next STUDY names the one that tells most"))  # fmt: skip
-    return reasons + work_missed(holdout)
+            _another(commands)))  # fmt: skip
+    return reasons + work_missed(holdout, commands)
 
 
-def work_missed(holdout: Mapping[str, Any]) -> list[Reason]:
+def work_missed(holdout: Mapping[str, Any], commands: Commands = NO_STUDY) -> list[Reason]:
     """Say when the work was off where a model was checked that was fitted without that count."""
     return _work_off(
         holdout, "holdout-work",
-        f"fitted without {left_out(holdout)} the model's computation there is off by")
+        f"fitted without {left_out(holdout)} the model's computation there is off by", commands)
 
 
-def _work_off(compared: Mapping[str, Any], code: str, words: str) -> list[Reason]:
+def _work_off(compared: Mapping[str, Any], code: str, words: str, commands: Commands
+              ) -> list[Reason]:
     off = work_off(compared.get("work"))
     if off is None or off <= WORK_LIMIT:
         return []
     n = int(compared.get("n") or 0)
-    advice = f"trace with repeats on quiet cores ({again(n)}), or a larger count"
+    advice = f"trace with repeats on quiet cores ({again(n, commands)}), or a larger count"
     if code == "validate-work":
-        advice = f"make it one of the traced counts ({again(n)}) and validate at another"
+        advice = f"make it one of the traced counts ({again(n, commands)}) and validate at another"
     return [Reason(code, f"{words} {100 * off:.0f} % (limit {100 * WORK_LIMIT:.0f} %)", advice)]
 
 
-def of_validation(result: Mapping[str, Any]) -> list[Reason]:
+def of_validation(result: Mapping[str, Any], commands: Commands = NO_STUDY) -> list[Reason]:
     """Say what a comparison with a run at a count that was not modelled speaks against."""
     n = int(result["n"])
     reasons = _work_off(
-        result, "validate-work", f"in the run at {processes(n)} computation was off by")
+        result, "validate-work", f"in the run at {processes(n)} computation was off by",
+        commands)
     missing = result.get("unmodelled")
     share = float(missing.get("share_of_time") or 0.0) if isinstance(missing, Mapping) else 0.0
     if share > UNKNOWN_LIMIT:
@@ -202,13 +232,13 @@ def of_validation(result: Mapping[str, Any]) -> list[Reason]:
             "left-out",
             f"in the run at {processes(n)} events that the model leaves out are "
             f"{100 * share:.0f} % of the time (limit {100 * UNKNOWN_LIMIT:.0f} %)",
-            f"make it one of the traced counts ({again(n)}); calls of kinds that are not modelled "
-            "stay out"))  # fmt: skip
+            f"make it one of the traced counts ({again(n, commands)}); calls of kinds that are "
+            "not modelled stay out"))  # fmt: skip
     return reasons
 
 
 # ---- the runs ------------------------------------------------------------------------------
-def of_runs(runs: Mapping[int, Measured]) -> list[Reason]:
+def of_runs(runs: Mapping[int, Measured], commands: Commands = NO_STUDY) -> list[Reason]:
     """Say at which counts measured times do not tell how fast the program is."""
     instead = "CPU work and estimated communication stand in for the run time"
     advice = "trace with a core for each rank to compare run times"
@@ -224,12 +254,14 @@ def of_runs(runs: Mapping[int, Measured]) -> list[Reason]:
                 "off-core",
                 f"at {processes(n)} the traced ranks computed without a core for "
                 f"{100 * run.off_core:.0f} % of the run (other load on the machine, sleeping, "
-                f"input or output): {instead}", f"trace it again on quiet cores ({again(n)})",
-                False))  # fmt: skip
+                f"input or output): {instead}",
+                f"trace it again on quiet cores ({again(n, commands)})", False))  # fmt: skip
     return reasons
 
 
-def contradicting(found: Mapping[int, tuple[str, float]], base: int) -> list[Reason]:
+def contradicting(
+    found: Mapping[int, tuple[str, float]], base: int, commands: Commands = NO_STUDY
+) -> list[Reason]:
     """Say which traced count contradicts the others, by what and how much.
 
     ``found``: count -> what is off, and how many times as long it takes; ``base``: the count that
@@ -241,8 +273,8 @@ def contradicting(found: Mapping[int, tuple[str, float]], base: int) -> list[Rea
             f"the run at {processes(n)} contradicts the others: its {what} is {ratio:.2g} times "
             "what they lead to expect, as in a disturbed run; it is no part of the baseline, "
             f"speedups relate to {processes(base)}",
-            f"trace it again ({again(n)}): repeats that agree are believed; or leave it out "
-            f"(p3s model STUDY --without {n})",
+            f"trace it again ({again(n, commands)}): repeats that agree are believed; or leave it "
+            f"out ({commands.of('model', '--without', str(n))})",
             False,
         )
         for n, (what, ratio) in sorted(found.items())
@@ -250,7 +282,9 @@ def contradicting(found: Mapping[int, tuple[str, float]], base: int) -> list[Rea
 
 
 # ---- the prediction ------------------------------------------------------------------------
-def of_communication(why_not: Mapping[int, str], rows: Sequence[Row]) -> list[Reason]:
+def of_communication(
+    why_not: Mapping[int, str], rows: Sequence[Row], commands: Commands = NO_STUDY
+) -> list[Reason]:
     """Say where communication does not tell how fast the program is.
 
     ``why_not``: why by count, "" where it tells. Where every such count was measured, the times do
@@ -265,13 +299,14 @@ def of_communication(why_not: Mapping[int, str], rows: Sequence[Row]) -> list[Re
         Reason(
             "not-representative",
             f"communication at {processes(where)} was not measured as in a run: {why}",
-            _NARROWER["replay"], bool(rests & set(where)),
+            _measure(where, commands), bool(rests & set(where)),
         )
         for why, where in counts.items()
     ]  # fmt: skip
 
 
-def of_simulation(followed: Mapping[int, Followed], rows: Sequence[Row]) -> list[Reason]:
+def of_simulation(followed: Mapping[int, Followed], rows: Sequence[Row],
+                  commands: Commands = NO_STUDY) -> list[Reason]:
     """Say where the simulation could not follow the messages of the model, or did not settle.
 
     ``followed``: by count. Where every such count was measured, the times do not rest on it.
@@ -279,7 +314,7 @@ def of_simulation(followed: Mapping[int, Followed], rows: Sequence[Row]) -> list
     share = {row["n"]: float(row["comm_s"] or 0.0) / row["model_s"] if row["model_s"] > 0 else 0.0
              for row in rows}
     rests = {row["n"] for row in rows if row["time_from"] != "measured"}
-    advice = "trace another count: p3s next STUDY names the one that tells most"
+    advice = _another(commands)
     lost = {n: f for n, f in followed.items() if f.lost > UNMATCHED_LIMIT}
     moving = {n: f for n, f in followed.items() if f.unsettled * share[n] > UNSETTLED_LIMIT}
     reasons = []
@@ -304,7 +339,9 @@ def of_simulation(followed: Mapping[int, Followed], rows: Sequence[Row]) -> list
     return reasons
 
 
-def of_residuals(residuals: Sequence[Row], rows: Sequence[Row], base: Row) -> list[Reason]:
+def of_residuals(
+    residuals: Sequence[Row], rows: Sequence[Row], base: Row, commands: Commands = NO_STUDY
+) -> list[Reason]:
     """Say where a run that tells took far longer, or far less, than the model says.
 
     Where the time of ``base`` is measured, speedups compare it with the model: there any model
@@ -331,8 +368,8 @@ def of_residuals(residuals: Sequence[Row], rows: Sequence[Row], base: Row) -> li
         f"at {processes(n)} {took} {worst['measured_s'] / max(worst['model_s'], 1e-12):.2g} times "
         f"as long as the model says (limit {RESIDUAL_LIMIT:g}): something is not modelled, or the "
         f"machine was busy with something else{_rests_on(base)}",
-        f"trace it again on quiet cores ({again(n)}); if it takes as long again, the report's list "
-        "of gaps says what is left out")]  # fmt: skip
+        f"trace it again on quiet cores ({again(n, commands)}); if it takes as long again, the "
+        "report's list of gaps says what is left out")]  # fmt: skip
 
 
 def _rests_on(base: Row) -> str:
@@ -343,7 +380,9 @@ def _rests_on(base: Row) -> str:
         f"{seconds(base['model_s'])})")
 
 
-def of_efficiency(rows: Sequence[Row], base: int) -> list[Reason]:
+def of_efficiency(
+    rows: Sequence[Row], base: int, commands: Commands = NO_STUDY
+) -> list[Reason]:
     """Say where the efficiency is above what can be believed."""
     found = [row for row in rows if row["efficiency"] > EFFICIENCY_LIMIT and not row["contradicts"]]
     if not found:
@@ -354,8 +393,8 @@ def of_efficiency(rows: Sequence[Row], base: int) -> list[Reason]:
         f"the efficiency is {100 * worst['efficiency']:.0f} % at {processes(worst['n'])} (limit "
         f"{100 * EFFICIENCY_LIMIT:.0f} %): the time at {processes(base)} is too long, or the "
         "others are too short",
-        f"trace {base} again with repeats on quiet cores ({again(base)}); what stays is the "
-        "program's own")]  # fmt: skip
+        f"trace {base} again with repeats on quiet cores ({again(base, commands)}); what stays is "
+        "the program's own")]  # fmt: skip
 
 
 def of_growth(rows: Sequence[Row], base: Row) -> list[Reason]:
@@ -379,7 +418,9 @@ def of_growth(rows: Sequence[Row], base: Row) -> list[Reason]:
         "other sizes (p3s predict --weak)", False)]  # fmt: skip
 
 
-def of_intervals(rows: Sequence[Row]) -> list[Reason]:
+def of_intervals(
+    rows: Sequence[Row], traced: Sequence[int] = (), commands: Commands = NO_STUDY
+) -> list[Reason]:
     """Say where an interval is so wide that the run time is not known."""
     found = [row for row in rows if _is_wide(row)]
     if not found:
@@ -392,7 +433,7 @@ def of_intervals(rows: Sequence[Row]) -> list[Reason]:
         "wide",
         f"the run time at {processes([row['n'] for row in found])} is not known: {where} lies "
         f"between {seconds(worst['low_s'])} and {seconds(worst['high_s'])}",
-        _NARROWER[widest])]  # fmt: skip
+        _narrower(widest, worst, traced, commands))]  # fmt: skip
 
 
 def _is_wide(row: Row) -> bool:
@@ -410,7 +451,9 @@ def _width(ends: Sequence[float]) -> float:
     return ends[1] / max(ends[0], 1e-300)
 
 
-def of_trends(phases: Iterable[Mapping[str, Any]], row: Row) -> list[Reason]:
+def of_trends(
+    phases: Iterable[Mapping[str, Any]], row: Row, commands: Commands = NO_STUDY
+) -> list[Reason]:
     """Say which phases' computation shows no clear trend; ``phases``: of the row's scaled.json."""
     found: dict[str, list[str]] = {}
     whole = float(row["compute_s"] or 0.0)
@@ -424,7 +467,7 @@ def of_trends(phases: Iterable[Mapping[str, Any]], row: Row) -> list[Reason]:
     return [
         Reason("no-trend",
                f"the computation of phase{'s' * (len(names) > 1)} {_few(names)} has no clear trend "
-               f"({why}): the interval covers the laws that fit", _NARROWER["work"], False)
+               f"({why}): the interval covers the laws that fit", _another(commands), False)
         for why, names in found.items()
     ]  # fmt: skip
 

@@ -16,8 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from p3s.commands import Commands
 from p3s.errors import P3SError, UsageError
 from p3s.predict.saved import Prediction
+from p3s.study import Study
 from p3s.words import joined, processes
 
 #: A longer condition is a mistake.
@@ -226,9 +228,10 @@ def _row(condition: Condition, side: Side, prediction: Prediction) -> Mapping[st
         return prediction.at(counts[0] if side.at == "smallest" else counts[-1])
     if side.at not in counts:
         where = prediction.source or "the prediction"
+        commands = Commands(Study(prediction.source.parent) if prediction.source else None)
         raise UsageError(
             f"{condition.text!r}: {where} does not have {processes(side.at)}, but "
-            f"{joined(counts)}; predict it first: p3s predict STUDY -n {side.at}"
+            f"{joined(counts)}; predict it first: {commands.predict(side.at)}"
         )
     return prediction.at(side.at)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
+from p3s.commands import Commands
 from p3s.predict import outside
 from p3s.words import mixed_clocks, processes
 
@@ -22,13 +23,14 @@ _MOST = 5
 def notes(
     rows: Sequence[Mapping[str, Any]], times: Mapping[int, PhaseTimes], replays: Replays,
     asked: Sequence[Mapping[str, Any]], share: Mapping[str, Mapping[str, float]], ratio: float,
+    commands: Commands,
 ) -> list[str]:
     """Return what is to be kept in mind about a prediction; ``asked``: rows that were not run."""
     head = times[rows[-1]["n"]].head
     return [
         *_of_replays(rows, replays, ratio),
         *_approximated(times),
-        *outside.notes(asked),
+        *outside.notes(asked, commands),
         *_soft_rules(share),
         *sentences(head),
         *tracing.sentence(head.get("tracing", {})),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from p3s.commands import Commands
 from p3s.predict.reasons import Reason
 from p3s.words import processes
 
@@ -33,21 +34,21 @@ def ratio_text(phase: Mapping[str, Any]) -> str:
     return f"{number} times the most work per iteration"
 
 
-def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def notes(rows: Sequence[Mapping[str, Any]], commands: Commands) -> list[str]:
     """Say where each process computes less, or more, per turn than was measured anywhere."""
     return [
         f"at {processes(row['n'])} each process computes {_texts(found)}: its"
-        " time is extrapolated (p3s next proposes runs that cover it)"
+        f" time is extrapolated ({commands.next(row['n'])} proposes runs that cover it)"
         for row in rows if (found := outside(row, NOTED))
     ]
 
 
-def doubts(rows: Sequence[Mapping[str, Any]]) -> list[Reason]:
+def doubts(rows: Sequence[Mapping[str, Any]], commands: Commands) -> list[Reason]:
     """Say where that is so far outside that the time means little."""
     return [
         Reason("outside",
                f"at {processes(row['n'])} each process computes {_texts(found)} (limit "
-               f"{LIMIT:.0f})", "add a smaller workload: p3s characterize --far")
+               f"{LIMIT:.0f})", f"add a smaller workload ({commands.next(row['n'])} names one)")
         for row in rows if (found := outside(row, LIMIT))
     ]  # fmt: skip
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.artefacts import crc_of
+from p3s.commands import NO_STUDY, Commands, of_traces
 from p3s.errors import P3SError
 from p3s.predict import doubts, notes, outside
 from p3s.predict.contradictions import contradictions
@@ -51,13 +52,15 @@ def predict(
     say: Say | None = None,
     done: Callable[[str, int], None] | None = None,
     elsewhere: bool = False,
+    commands: Commands | None = None,
 ) -> dict[str, Any]:
     """Predict time, interval, speedup and efficiency at ``counts`` and write prediction.json.
 
     Needs the scaled trace of every count in ``counts``, and what the estimator needs: a replay, or
     the file of a machine (default: that in the study). Traced counts among them are compared with
     what was measured, unless it was measured ``elsewhere`` than it is predicted for. ``stale``:
-    counts whose replays are not of their scaled traces. ``done`` is told what was simulated, as in
+    counts whose replays are not of their scaled traces. ``commands``: those that are proposed, if
+    not this study's. ``done`` is told what was simulated, as in
     estimates. Speedup is relative to the smallest count.
     """
     model = read_json(study.model_path, "p3s.model")
@@ -73,10 +76,11 @@ def predict(
     result = compose(
         choice.times, runs, replays_behind(study, choice.times), traced, threshold=threshold,
         holdout=model.get("holdout"), others=found, why=choice.why, admits=_admits(model),
-        validations=_validations(study),
+        validations=_validations(study), commands=commands or of_traces(study),
         network=network_of(study, choice.name, wanted, machine=machine, setting=setting),
     )  # fmt: skip
-    result["notes"] += filter(None, [not_used(model)])
+    back = of_traces(study).take_back(model.get("without", ()))
+    result["notes"] += filter(None, [not_used(model, back)])
     write_json(study.prediction_path, result)
     return result
 
@@ -104,7 +108,7 @@ def _admits(model: Mapping[str, Any]) -> Callable[[int], bool] | None:
     from p3s.model.grid.admissible import admits
 
     known = model.get("admissible")
-    return None if known is None else partial(admits, known)
+    return partial(admits, known) if known and known["failed"] else None
 
 
 def compose(
@@ -121,13 +125,15 @@ def compose(
     weak: bool = False,
     validations: Sequence[Mapping[str, Any]] = (),
     network: Mapping[str, str] | None = None,
+    commands: Commands = NO_STUDY,
 ) -> dict[str, Any]:
-    """Put phase times, measured runs and replays of all counts together; reads no files.
+    """Put phase times, measured runs and replays of all counts together.
 
     ``times``: by the chosen estimator, ``why`` it was chosen; ``others``: what all of them say.
     ``replays``: those that ``times`` rest on. ``admits``: whether the program takes a count.
     ``weak``: the work grows with the count. ``validations``: comparisons with other runs.
-    ``network``: whose costs of messages ``times`` rest on.
+    ``network``: whose costs of messages ``times`` rest on. ``commands``: those of the study, which
+    are proposed; nothing else is read from files.
     """
     if not times:
         raise P3SError("nothing to predict: no process count given")
@@ -152,18 +158,19 @@ def compose(
     share = doubts.verdict_share(last.head)
     why_not = {n: why_not_of(times[n], replays.get(n, {})) for n in counts if n > 1}
     reasons = [
-        *doubts.of_communication(why_not, rows),
-        *doubts.of_simulation({n: times[n].followed for n in counts}, rows),
-        *doubts.of_residuals(residual, rows, base),
-        *doubts.of_efficiency(rows, base["n"]),
+        *doubts.of_communication(why_not, rows, commands),
+        *doubts.of_simulation({n: times[n].followed for n in counts}, rows, commands),
+        *doubts.of_residuals(residual, rows, base, commands),
+        *doubts.of_efficiency(rows, base["n"], commands),
         *([] if weak else doubts.of_growth(rows, base)),
-        *doubts.of_intervals(rows),
-        *_of_model([made.head for made in times.values()], holdout, validations),
-        *doubts.of_reach(ratio),
-        *outside.doubts(asked),
-        *doubts.contradicting(odd, base["n"]),
-        *doubts.of_trends(last.phases, rows[-1]),
-        *doubts.of_runs(runs),
+        *doubts.of_intervals(rows, sorted(runs), commands),
+        *_of_model([made.head for made in times.values()], holdout, validations,
+                   commands),
+        *doubts.of_reach(ratio, traced, commands),
+        *outside.doubts(asked, commands),
+        *doubts.contradicting(odd, base["n"], commands),
+        *doubts.of_trends(last.phases, rows[-1], commands),
+        *doubts.of_runs(runs, commands),
     ]
     return {
         "schema": PREDICTION_SCHEMA,
@@ -187,7 +194,7 @@ def compose(
         "extrapolation_ratio": ratio if math.isfinite(ratio) else None,
         "reasons": [reason.to_json() for reason in _once(reasons)],
         "not_modelled": notes.not_modelled(last, replays.get(counts[-1], {})),
-        "notes": notes.notes(rows, times, replays, asked, share, ratio),
+        "notes": notes.notes(rows, times, replays, asked, share, ratio, commands),
     }  # fmt: skip
 
 
@@ -197,12 +204,13 @@ def _once(reasons: Sequence[Reason]) -> list[Reason]:
 
 
 def _of_model(
-    heads: Sequence[Mapping[str, Any]], holdout: Any, validations: Sequence[Mapping[str, Any]]
+    heads: Sequence[Mapping[str, Any]], holdout: Any, validations: Sequence[Mapping[str, Any]],
+    commands: Commands,
 ) -> list[Reason]:
     """Return what speaks against the model; of each code of a validation only what is new."""
-    found = [*doubts.of_rules(heads), *doubts.missed(holdout)]
+    found = [*doubts.of_rules(heads, commands), *doubts.missed(holdout, commands=commands)]
     codes = {reason.code for reason in found}
-    more = (reason for result in validations for reason in doubts.of_validation(result))
+    more = (reason for result in validations for reason in doubts.of_validation(result, commands))
     return found + [reason for reason in more if reason.code not in codes]
 
 

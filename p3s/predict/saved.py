@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from p3s.commands import Commands, count_to_predict
 from p3s.errors import Damaged, P3SError
 from p3s.predict.reasons import Reason, reasons_in, untrusted
 from p3s.schemas import first_problem, load_schema
@@ -144,10 +144,8 @@ def _file_of(path: Path) -> Path:
     study = Study(path)
     if not study.prediction_path.exists():
         study = Study.open(path)
-        name = shlex.quote(str(path))
-        raise P3SError(
-            f"{path}: no prediction yet; make one first: p3s predict {name} -n COUNTS"
-        )
+        make = Commands(study).predict(count_to_predict(study))
+        raise P3SError(f"{path}: no prediction yet; make one first: {make}")
     return study.prediction_path
 
 
@@ -159,10 +157,9 @@ def _refuse_old(file: Path) -> None:
             break
     else:
         return
-    raise P3SError(
-        f"{file}: made by an older P3S; make it again: "
-        f"p3s predict {shlex.quote(str(file.parent))} -n COUNTS"
-    )
+    study = Study(file.parent)
+    make = Commands(study).predict(count_to_predict(study))
+    raise P3SError(f"{file}: made by an older P3S; make it again: {make}")
 
 
 def _disorder(data: Mapping[str, Any]) -> str:

@@ -132,10 +132,17 @@ def read_head(scaled_dir: Path, n: int) -> dict[str, Any]:
     if unit not in _NS_UNITS and not all("compute_ns" in phase for phase in phases):
         raise P3SError(
             f"{path}: work is in {str(unit)[:40]}, and nothing says how long it takes; times need "
-            "a study in CPU or wall time, or native runs added to this one: p3s characterize "
-            f"--work cpu -n COUNTS -o {scaled_dir.parent.parent} -- LAUNCHER"
+            "a study in CPU or wall time, or native runs added to this one: " + _native(scaled_dir)
         )
     return head
+
+
+def _native(scaled_dir: Path) -> str:
+    """Return the command that adds native runs to the study of a scaled trace."""
+    from p3s.commands import of_traces
+
+    study = Study(scaled_dir.parent.parent)
+    return of_traces(study).trace(study.complete_counts(), work="cpu")
 
 
 def _positions(table: Any, path: Path, n: int, slot_of: dict[int, int]) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
+from p3s.commands import NO_STUDY, Commands
 from p3s.model import growth, text
 from p3s.model.grid import admissible
 from p3s.report.places import Places, joined_places
@@ -31,13 +32,17 @@ _NARROWEST, _WIDEST = 12, 46
 _LONG = 66
 
 
-def render(model: Mapping[str, Any], places: Places | None = None, everything: bool = False) -> str:
-    """Return the model as a page: grid, phases, verdicts, hold-out, what to run next."""
+def render(model: Mapping[str, Any], places: Places | None = None, everything: bool = False,
+           commands: Commands = NO_STUDY) -> str:
+    """Return the model as a page: grid, phases, verdicts, hold-out, what to run next.
+
+    ``commands``: those for its study, which are proposed.
+    """
     phases = phase_rules(model, places or {})
     shown, hidden = chosen_phases(phases, everything)
-    lines = [*_title(model, shown), ""]
+    lines = [*_title(model, shown, commands), ""]
     for phase in shown:
-        lines += [*_phase(phase, model, everything), ""]
+        lines += [*_phase(phase, model, everything, commands), ""]
     if hidden:
         lines += [f"{plural(len(hidden), 'more phase')} with {_shares_of(hidden)}: --all shows "
                   f"{'it' if len(hidden) == 1 else 'them'}", ""]  # fmt: skip
@@ -70,7 +75,8 @@ def chosen_rules(phase: PhaseRules, everything: bool) -> tuple[list[Rule], list[
 
 
 # ---- one phase ---------------------------------------------------------------------------------
-def _title(model: Mapping[str, Any], phases: Sequence[PhaseRules]) -> list[str]:
+def _title(model: Mapping[str, Any], phases: Sequence[PhaseRules], commands: Commands
+           ) -> list[str]:
     counts = model["counts"]
     unit = {"cpu_ns": "ns of CPU time", "wall_ns": "ns of wall time"}.get(
         model["work_unit"], model["work_unit"])
@@ -81,14 +87,16 @@ def _title(model: Mapping[str, Any], phases: Sequence[PhaseRules]) -> list[str]:
         at = ", ".join(f"{name}={value}" for name, value in derived["setting"].items())
         lines[0] = (f"Equations at {at}, by laws of the parameters from "
                     f"{', '.join(derived['from'])}. {lines[0]}")
-    lines += filter(None, [not_used(model)])
     lines.append(f"process grid: {text.grid_text(model)}")
     meanings = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
     lines.append("symbols: " + ", ".join(f"{name} {what}" for name, what in meanings))
-    return [line for each in lines for line in wrap(visible(each, 2000), WIDTH)]
+    unused = not_used(model, commands.take_back(model.get("without", ())))
+    return [*(line for each in lines for line in wrap(visible(each, 2000), WIDTH)),
+            *([visible(unused, 2000)] if unused else [])]
 
 
-def _phase(phase: PhaseRules, model: Mapping[str, Any], everything: bool) -> list[str]:
+def _phase(phase: PhaseRules, model: Mapping[str, Any], everything: bool, commands: Commands
+           ) -> list[str]:
     rules, hidden = chosen_rules(phase, everything)
     share = ", ".join(f"{what} {percent(phase.share[what])}" for what in SHARES)
     lines = wrap(f"phase {phase.phase}{phase.inside}: {phase.name}  ({share})", WIDTH)
@@ -99,7 +107,7 @@ def _phase(phase: PhaseRules, model: Mapping[str, Any], everything: bool) -> lis
     refused = model["phases"][phase.phase].get("trips")
     if refused:
         told = "stated by the user; " if phase.weight_verdict == "stated" else \
-            "p3s model STUDY --trips " + str(phase.phase) + "=COUNT states a number; "
+            f"--trips {phase.phase}=NUMBER of p3s model states a number; "
         lines += _indented(f"turns: {told}{visible(str(refused['reason']), 400)}", 2)
     lines += _indented(f"work of a rank in the run = {phase.work}  [{phase.work_sure}]", 2)
     lines += _indented(phase.no_trend, 4) if phase.no_trend else []
@@ -281,8 +289,8 @@ def notes(model: Mapping[str, Any], places: Places) -> list[str]:
     if "growth" in model:
         found += [visible(line, 600) for line in growth.text(model["growth"], _late(model, places))]
         late = 0
-    if model.get("admissible", {}).get("kind", "any") != "any":
-        found.append(visible(admissible.text(model["admissible"]), 400))
+    if "admissible" in model and (taken := admissible.text(model["admissible"])):
+        found.append(visible(taken, 400))
     if late:
         found.append(f"{plural(late, 'call was', 'calls were')} first seen at {processes(last)}, "
                      "the largest count traced: code that starts above it is not in the model")

@@ -97,7 +97,7 @@ def _weight_at(model: Mapping[str, Any], phase: Mapping[str, Any], n: int) -> st
 def _weight_reason(model: Mapping[str, Any], phase: Mapping[str, Any]) -> str:
     verdict, held = phase.get("weight_verdict"), model.get("holdout") or {}
     if verdict == "stated":
-        return "stated by the user: p3s model STUDY --trips"
+        return "stated by the user (p3s model --trips)"
     if verdict == "statistical":
         return "statistical: no exact law reproduces the traced counts"
     if verdict == "fitted":

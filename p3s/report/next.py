@@ -11,8 +11,11 @@ from p3s.report.text import percent, seconds, visible
 from p3s.words import figures, processes
 
 
-def render(model: Mapping[str, Any], command: str) -> str:
-    """Return the counts that would decide most, why, and the command; or that none would."""
+def render(model: Mapping[str, Any], command: str, validate: str = "") -> str:
+    """Return the counts that would decide most, why, and the command; or that none would.
+
+    ``validate``: the command that tests the model at a larger count, "" where there is none.
+    """
     wanted = model.get("next", [])
     open_ = open_share(model)
     if not wanted and open_:
@@ -20,9 +23,11 @@ def render(model: Mapping[str, Any], command: str) -> str:
             f"{open_} are ambiguous, but no count that the program is known to accept, up to some "
             "ten times the largest, would decide them.", WIDTH))  # fmt: skip
     if not wanted:
-        return "\n".join(wrap(
+        text = wrap(
             "No further count is known to decide anything: no rule of this model is open between "
-            "equally good ones. " + _rest(model), WIDTH))  # fmt: skip
+            "equally good ones. " + _rest(model), WIDTH)
+        return "\n".join(text + (["", f"A larger count still tests it: {validate}"] if validate
+                                 else []))
     lines = []
     for each in wanted:
         grid = f" ({'x'.join(map(str, each['dims']))})" if each.get("dims") else ""
@@ -57,7 +62,7 @@ def _rest(model: Mapping[str, Any]) -> str:
     weak = [f"{calls} {verdict}" for verdict, calls, *_ in verdict_rows(model)
             if verdict not in ("exact", "ambiguous") and calls != "0"]
     if not weak:
-        return "A larger count still tests the model: p3s validate STUDY -n COUNT."
+        return ""
     return (f"What is not exact ({', '.join(weak)} calls) may still become so with any further "
             "count the program accepts.")  # fmt: skip
 
@@ -65,7 +70,8 @@ def _rest(model: Mapping[str, Any]) -> str:
 def render_far(far: Mapping[str, Any], unit: str, command: str, arguments: str = "") -> str:
     """Return which smaller workload would show what a process does at the target, or why none.
 
-    command: what records it, with one word for its input; arguments: of the study's program now.
+    command: what records it, with the arguments of the study's program as they are now; "" where
+    it has none.
     """
     n = far["target"]
     lines: list[str] = []
@@ -84,9 +90,10 @@ def render_far(far: Mapping[str, Any], unit: str, command: str, arguments: str =
                   "than in any run so far.", WIDTH)
     for p in far["phases"]:
         ever = f" ({p['outside']:.3g} times less than ever)" if p["outside"] else ""
+        least, most = (_work(end, unit) for end in sorted(p["measured"]))
         lines += wrap(
             f"phase {p['phase']} {visible(str(p['name']), 60)}: {_work(p['work'], unit)}, measured "
-            f"from {_work(p['measured'][0], unit)} to {_work(p['measured'][1], unit)}{ever}", WIDTH,
+            f"from {least} to {most}{ever}", WIDTH,
             initial_indent="  ", subsequent_indent="    ")
     lines += wrap(
         f"An input of {_part(far['input'])} of the size gives each of {processes(far['at'])} what "
@@ -103,16 +110,13 @@ def render_far(far: Mapping[str, Any], unit: str, command: str, arguments: str =
         lines += wrap("But work is time in this study, and no message's size depends on the count: "
                       "what such runs stand for could not be told. Trace with --work instructions.",
                       WIDTH)
-    lines += wrap(_to_replace(command, arguments), WIDTH)
+    if not command:
+        return "\n".join([*lines, *wrap(
+            "The study's command has no arguments to change. If its input is in a file, or set "
+            "when the program is built, run it with such an input in another directory, or build: "
+            "p3s characterize --far adds these runs to the study.", WIDTH)])
+    lines += wrap(f"Make its arguments ({visible(arguments, 400)}) those of such an input:", WIDTH)
     return "\n".join([*lines, "", command])
-
-
-def _to_replace(command: str, arguments: str) -> str:
-    """Return what is to be put into the command, which has the input as its last word."""
-    word = command.rstrip(")").rpartition(" ")[2]
-    if not arguments:
-        return f"Put that input for {word} (the study's command has no arguments there):"
-    return f"Put its arguments for {word} (those of the study are {visible(arguments, 400)}):"
 
 
 def _work(work: float, unit: str) -> str:

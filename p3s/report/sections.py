@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from p3s.commands import Commands
 from p3s.errors import P3SError
 from p3s.model import text
 from p3s.report.equations import (
@@ -92,15 +93,17 @@ def equations_of(study: Study, model: Mapping[str, Any]) -> Equations:
     notes = [f"Fitted at {processes(model['counts'])}; shares are those at "
              f"{max(model['counts'])}; work is in {unit} before one call.",
              f"Process grid: {text.grid_text(model)}."]  # fmt: skip
-    if unused := not_used(model):
-        notes.append(unused.capitalize() + ".")
+    commands = Commands(study)
+    if unused := not_used(model, commands.take_back(model.get("without", ()))):
+        notes.append(unused[0].upper() + unused[1:] + ".")
     symbols = used_symbols(phases, int(model["grid"]["family"]["ndims"]))
     made, rules = [], 0
     for phase in [*shown, *hidden]:
         made.append(_phase(phase, phase in shown, maths if rules < MAX_MATHS else plain))
         rules += len(phase.rules)
     left = sum(bool(phase["items"]) for phase in model["phases"]) - len(few)
-    cut = f"The equations of {plural(left, 'more phase')}: p3s model STUDY --all." if left else ""
+    cut = f"The equations of {plural(left, 'more phase')}: {commands.of('model', '--all')}." \
+        if left else ""
     return Equations(
         [visible(note, 2000) for note in notes],
         [(visible(name), visible(what, 400)) for name, what in symbols], RULE_HEAD, made, cut,
@@ -152,12 +155,13 @@ def _row(rule: Rule, shown: Callable[[str], Maths]) -> list[Maths]:
     return [shown(cell) if 2 <= k <= 4 else plain(cell) for k, cell in enumerate(cells)]
 
 
-def instructions_of(model: Mapping[str, Any]) -> str:
+def instructions_of(study: Study, model: Mapping[str, Any]) -> str:
     """Return the instruction table (thesis, Table 5.2) as text; empty where it cannot be made."""
     from p3s.report.scic import table
 
     if len(model["items"]) > MAX_CALLS:
-        return f"The model has {len(model['items']):,} calls: p3s model STUDY --scic prints it."
+        line = Commands(study).of("model", "--scic")
+        return f"The model has {len(model['items']):,} calls: {line} prints it."
     try:
         return "\n".join(visible(line, 400) for line in table(model).split("\n")).rstrip()
     except P3SError:

@@ -33,7 +33,7 @@ class Figure:
 
 def reasons_of(prediction: Mapping[str, Any], of: str = "") -> list[Reason]:
     """Return the reasons of a prediction in printable words; texts begin with ``of``."""
-    return [Reason(words(each.code, 60), words(each.text, 600), words(each.advice, 400),
+    return [Reason(words(each.code, 60), words(each.text, 600), words(each.advice, 1000),
                    each.untrustworthy) for each in reasons_in(prediction, of)]  # fmt: skip
 
 
@@ -43,8 +43,8 @@ def reason_lines(reasons: Sequence[Reason]) -> list[str]:
     for reason in reasons:
         head = reason.code if reason.untrustworthy else "mind"
         lines += wrap(f"{head}: {reason.text}", WIDTH, subsequent_indent="    ")
-        lines += wrap(f"what to do: {reason.advice}", WIDTH, initial_indent="    ",
-                      subsequent_indent="    ") if reason.advice else []  # fmt: skip
+        if reason.advice:  # in one line: a command that is broken in two cannot be copied
+            lines.append(f"    what to do: {reason.advice}")
     return lines
 
 

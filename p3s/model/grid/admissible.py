@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from p3s.words import processes
@@ -27,7 +28,8 @@ def learn(counts: Sequence[int], failed: Sequence[int] = (), cart: bool = False,
     counts, failed: process counts that ran, and that did not (a refusal or another failure);
     cart: MPI gave the program its grid, which it does at any count; powers: its partners are
     there at powers of two only.
-    sure: failures or partners show the kind, else it is only that of all counts tried.
+    sure: failures show the kind, else it is only that of the partners, or of squares or cubes
+    which nobody would choose unasked; powers of two are chosen for any program.
     """
     failed = sorted(set(failed) - set(counts))
     k = math.gcd(*counts)
@@ -39,9 +41,9 @@ def learn(counts: Sequence[int], failed: Sequence[int] = (), cart: bool = False,
     if failed and telling:
         kind, sure = telling[0], True
     elif powers and "powers" in holds:
-        kind, sure = "powers", True
-    elif len(counts) >= _ENOUGH and not cart:
-        kind = next((name for name in ("cubes", "squares", "powers") if name in holds), "any")
+        kind = "powers"
+    elif len(counts) >= _ENOUGH and not cart and "powers" not in holds:
+        kind = next((name for name in ("cubes", "squares") if name in holds), "any")
     return {"kind": kind, "k": k, "sure": sure, "counts": sorted(counts), "failed": failed}
 
 
@@ -52,7 +54,7 @@ def relearn(known: Mapping[str, Any], ran: Sequence[int], failed: Sequence[int],
     refused = sorted({*known["failed"], *failed} - set(counts))
     if counts == known["counts"] and refused == known["failed"]:
         return dict(known)
-    return learn(counts, refused, cart, known["kind"] == "powers" and known["sure"])
+    return learn(counts, refused, cart, known["kind"] == "powers")
 
 
 def admits(known: Mapping[str, Any], n: int) -> bool:
@@ -62,11 +64,11 @@ def admits(known: Mapping[str, Any], n: int) -> bool:
 
 
 def text(known: Mapping[str, Any]) -> str:
-    """Return in words which counts the program accepts, as far as is known."""
+    """Return in words which counts the program accepts; "" where it failed at none."""
+    if not known["failed"]:
+        return ""
     name = _KINDS[known["kind"]][0].format(k=known["k"])
-    ran = f"ran at {_list(known['counts'])}"
-    if known["failed"]:
-        ran += f", failed at {_list(known['failed'])}"
+    ran = f"ran at {_list(known['counts'])}, failed at {_list(known['failed'])}"
     if known["kind"] == "any":
         return f"the program {ran}"
     return f"the program {ran}: " + (f"it seems to take {name} only" if known["sure"] else
@@ -76,7 +78,7 @@ def text(known: Mapping[str, Any]) -> str:
 def doubt(model: Mapping[str, Any], n: int) -> str | None:
     """Return why the program may not run at ``n`` processes, None where nothing says so."""
     known = model.get("admissible")
-    if known is None or admits(known, n):
+    if known is None or admits(known, n) or not known["failed"]:
         return None
     if n in known["failed"]:
         return f"the program failed at {processes(n)} when it was traced"
@@ -85,8 +87,33 @@ def doubt(model: Mapping[str, Any], n: int) -> str | None:
 
 
 def candidates(known: Mapping[str, Any], top: int) -> list[int]:
-    """Return counts from 3 to below ``top`` that the program is likely to take."""
-    return [n for n in range(3, top) if admits(known, n)]
+    """Return counts from 3 to below ``top`` that the program is likely to take.
+
+    Those of a kind end below a failure above all counts that ran which is of that kind, too.
+    """
+    largest, test = max(known["counts"], default=0), _KINDS[known["kind"]][1]
+    too_many = [n for n in known["failed"]
+                if known["kind"] != "any" and n > largest and test(n, known["k"])]
+    return [n for n in range(3, min([top, *too_many])) if admits(known, n)]
+
+
+def larger(known: Mapping[str, Any]) -> int | None:
+    """Return a count that the program is likely to take, about twice the largest that ran."""
+    largest = max(known["counts"])
+    above = [n for n in candidates(known, 8 * largest + 28) if n > largest]
+    return min((n for n in above if n >= 2 * largest), default=max(above, default=None))
+
+
+def probes(counts: Sequence[int]) -> list[int]:
+    """Return the two counts of which a program that takes some counts only most likely takes one.
+
+    The counts themselves where they are no more.
+    """
+    def either(pair: Iterable[int]) -> tuple[int, int]:
+        kinds = {name for n in pair for name, (_, test) in _KINDS.items() if test(n, 3)}
+        return len(kinds), -sum(pair)
+
+    return list(max(combinations(counts, 2), key=either, default=counts))
 
 
 def _list(counts: Sequence[int]) -> str:

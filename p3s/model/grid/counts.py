@@ -21,6 +21,8 @@ _HIDDEN = 2
 _NEAR, _SPREAD = 0.8, 3.0
 #: Counts that are combined; of more, some all over them.
 _POOL = 28
+#: Dimensions of the grids of programs that take counts of a kind only.
+_NDIMS = {"squares": 2, "cubes": 3}
 _WORDS = ("no", "one", "two", "three", "four")
 
 
@@ -33,22 +35,28 @@ def hidden(counts: Iterable[int], ndims: int, extents: ExtentsAt = dims_balanced
 def left_open(counts: Sequence[int], dims: Sequence[int] = USUAL,
               extents: ExtentsAt = dims_balanced, failed: Sequence[int] = ()) -> str:
     """Return what counts cannot show of a grid, and which can; "" where they show all of it."""
+    known = admissible.learn(counts, failed)
+    own = _NDIMS.get(known["kind"])  # a program of squares has no grid of three dimensions
+    dims = [ndims for ndims in dims if own in (None, ndims)]
     found = [(ndims, hidden(counts, ndims, extents)) for ndims in dims]
     if not any(many for _, many in found):
         return ""
     where = " and ".join(f"{_dimensions(many, ndims)} of a {ndims}-D grid"
                          for ndims, many in found if many)
-    tell = ",".join(map(str, telling(dims, extents, failed)))
+    tell = ",".join(map(str, telling(dims, extents, failed, counts)))
     return f"-n {','.join(map(str, counts))} leaves at most two ranks in {where}" + (
         f"; {tell} would tell" if tell else "")
 
 
 def telling(dims: Sequence[int] = USUAL, extents: ExtentsAt = dims_balanced,
-            failed: Sequence[int] = ()) -> list[int]:
-    """Return small good counts that show grids whole, [] where there are none."""
+            failed: Sequence[int] = (), like: Sequence[int] = ()) -> list[int]:
+    """Return small good counts that show grids whole, [] where there are none.
+
+    like: counts that the program takes, of whose kind, squares say, others are to be.
+    """
     least = (_HIDDEN + 1) ** max(dims)
     for top in (least, 2 * least, 4 * least):  # of a program that takes some counts only
-        found = choose(top, (), failed, dims, extents)
+        found = choose(top, (), failed, dims, extents, like)
         if found and not any(hidden(found, ndims, extents) for ndims in dims):
             return found
     return []
@@ -62,14 +70,15 @@ def _dimensions(many: int, ndims: int) -> str:
 
 
 def choose(top: int, ran: Sequence[int] = (), failed: Sequence[int] = (),
-           dims: Sequence[int] = USUAL, extents: ExtentsAt = dims_balanced) -> list[int]:
+           dims: Sequence[int] = USUAL, extents: ExtentsAt = dims_balanced,
+           like: Sequence[int] = ()) -> list[int]:
     """Return the counts up to ``top`` to trace beside those that ran, ascending; the fewest.
 
     Together they show grids of ``dims`` dimensions as far as any do, are four at least and not
     all powers of two, lie evenly, and are none that the program refuses, as far as those that it
-    failed at tell.
+    failed at, those that ran, and others ``like`` them tell.
     """
-    pool = [n for n in _pool(top, ran, failed) if n not in ran]
+    pool = [n for n in _pool(top, ran, failed, like) if n not in ran]
     best = _shown([*pool, *ran], dims, extents)
     for more in range(max(ENOUGH - len(set(ran)), 0), len(pool) + 1):
         sets = ([*ran, *each] for each in combinations(pool, more))
@@ -80,11 +89,11 @@ def choose(top: int, ran: Sequence[int] = (), failed: Sequence[int] = (),
     return pool
 
 
-def _pool(top: int, ran: Sequence[int], failed: Sequence[int]) -> list[int]:
+def _pool(top: int, ran: Sequence[int], failed: Sequence[int], like: Sequence[int]) -> list[int]:
     """Return the counts among which is chosen: those with many grids, else all that are taken."""
-    known = admissible.learn(sorted(set(ran)), sorted(set(failed)))
+    known = admissible.learn(sorted({*ran, *like}), sorted(set(failed)))
     likely = [n for n in range(1, top + 1) if n not in known["failed"]]
-    if known["sure"]:
+    if known["kind"] != "any":
         likely = [n for n in likely if admissible.admits(known, n)]
     elif ran and failed:  # no kind of counts: too small, or too large
         least, most = 0, top + 1

@@ -1,0 +1,302 @@
+"""Commands that P3S proposes: complete, so that they run as they are printed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from p3s.errors import P3SError
+from p3s.records import work_of
+from p3s.study import Study, read_json
+from p3s.words import command_line
+
+#: Limit of one run where the user gives none.
+TIMEOUT_S = 3600.0
+#: So many times the largest count is predicted where nothing else is known of a program.
+_TIMES = 16
+
+
+@dataclass(frozen=True)
+class Commands:
+    """The commands for a study; without one they name only what P3S is to do.
+
+    ``at``: the studies of counts that have their own, where a parameter grows with the count;
+    ``predicting``: the words that such a prediction begins with, and its options.
+    """
+
+    study: Study | None = None
+    at: Mapping[int, Study] = field(default_factory=dict)
+    predicting: Sequence[str] = ()
+
+    def of(self, name: str, *words: str) -> str:
+        """Return the command ``p3s NAME STUDY WORDS``."""
+        return command_line(["p3s", name, *self._root(), *words])
+
+    def next(self, target: int = 0) -> str:
+        """Return the command that names runs to make, for the prediction of ``target``."""
+        return self.of("next", *(["-n", str(target)] if target else []))
+
+    def validate(self, n: int) -> str:
+        """Return the command that compares the model with a run at ``n``."""
+        commands = Commands(self.at[n]) if n in self.at else self
+        return commands.of("validate", "-n", str(n))
+
+    def predict(self, counts: int | Sequence[int], *words: str) -> str:
+        """Return the command that predicts counts."""
+        start = ["p3s", *self.predicting] if self.predicting else [
+            "p3s", "predict", *self._root()]
+        return command_line([*start, "-n", _listed(counts), *words])
+
+    def larger(self, n: int) -> int | None:
+        """Return a count above ``n``, the largest that ran, that the program is likely to take.
+
+        None where it refused the next ones.
+        """
+        from p3s.model.grid.admissible import larger
+
+        known = self._model.get("admissible")
+        return larger(known) if known else 2 * n
+
+    def take_back(self, without: Sequence[int]) -> str:
+        """Return the command that takes counts back that were left out of the model."""
+        return self.of("model", "--with", _listed(without))
+
+    def trace(self, counts: int | Sequence[int], repeats: int = 1, work: str = "") -> str:
+        """Return the command that traces counts as the study's others were.
+
+        ``repeats``: at least so many runs of each; ``work``: in another unit than theirs.
+        """
+        wanted = [counts] if isinstance(counts, int) else list(counts)
+        study = self.at.get(wanted[0], self.study) if wanted else self.study
+        if study is None:
+            more = ["-r", str(repeats)] if repeats > 1 else []
+            return command_line(["p3s", "characterize", "-n", _listed(wanted), *more])
+        return shown(study, tracing(study, self._model, wanted, repeats, work))
+
+    @cached_property
+    def _model(self) -> dict[str, Any]:
+        with suppress(P3SError):
+            return read_json(self.study.model_path, "p3s.model") if self.study else {}
+        return {}
+
+    def _root(self) -> list[str]:
+        return [] if self.study is None else [str(self.study.root)]
+
+
+#: Where the study is not known: what is to be done without its name and launcher.
+NO_STUDY = Commands()
+
+
+def _listed(counts: int | Sequence[int]) -> str:
+    """Return counts as -n takes them."""
+    return str(counts) if isinstance(counts, int) else ",".join(map(str, counts))
+
+
+def of_traces(study: Study) -> Commands:
+    """Return the commands for the study that has the traces of one that was moved."""
+    moved = study.manifest_path.exists() and study.manifest().get("moved_from")
+    return Commands(Study(study.root.parents[1]) if moved else study)
+
+
+# ---- counts ------------------------------------------------------------------------------------
+def count_to_predict(study: Study) -> int:
+    """Return a count to predict: far above the traced ones, and one that the program takes."""
+    from p3s.far.propose import default_target
+
+    with suppress(P3SError, KeyError):
+        return default_target(read_json(study.model_path, "p3s.model"))
+    return _TIMES * max(study.counts(), default=4)
+
+
+def count_to_validate(study: Study, predicted: Sequence[int]) -> int | None:
+    """Return the smallest predicted count that was not traced, else a larger one if any."""
+    traced = study.complete_counts()
+    found = min((n for n in predicted if n not in traced), default=None)
+    return found or Commands(study).larger(max([*traced, *predicted], default=1))
+
+
+def counts_to_add(study: Study, needed: int) -> list[int]:
+    """Return counts to trace beside those that ran, so that there are ``needed`` at least."""
+    from p3s.model.grid.counts import ENOUGH, choose
+
+    ran, failed = study.counts(), study.failed_counts()
+    found: list[int] = []
+    for times in (2, 4, 8):
+        found = choose(times * max([*ran, 4]), ran, failed)
+        if len({*ran, *found}) >= max(needed, ENOUGH):
+            break
+    return found
+
+
+# ---- tracing ------------------------------------------------------------------------------------
+def tracing(study: Study, model: Mapping[str, Any], counts: Sequence[int], repeats: int = 1,
+            work: str = "") -> list[str]:
+    """Return the command that traces ``counts`` as the study's others were, as words.
+
+    Where they would share cores and the study's work is wall time, all counts are traced again.
+    """
+    every, how = (sorted(set(counts)), ["--work", work]) if work else units(study, model, counts)
+    repeats = 1 if "--no-times" in how else repeats
+    return ["p3s", "characterize", "-n", _listed(every), *how, *_options(study, repeats),
+            *_dims(study, model, every), "-o", _root(study), "--", *launcher(study)]  # fmt: skip
+
+
+def units(study: Study, model: Mapping[str, Any], counts: Sequence[int]
+          ) -> tuple[list[int], list[str]]:
+    """Return the counts to trace and the option that says how work is measured."""
+    from signature_runner.cores import cores
+
+    runs = [run for run in study.runs() if run.info]
+    wanted = sorted(set(counts))
+    if model.get("work_unit") == "instructions":
+        untimed = bool(runs) and not study.timed_runs()
+        return wanted, ["--work", "instructions", *["--no-times"] * untimed]
+    if list(work_of(runs)) == ["wall"]:
+        if any(run.info.get("oversubscribed") for run in runs):
+            return wanted, ["--work", "wall"]  # the user wanted it so
+        if wanted[-1] > cores():
+            return sorted({*wanted, *(run.np for run in runs)}), ["--work", "cpu"]
+    return wanted, []
+
+
+def another_value(study: Study) -> str:
+    """Return the command that traces another value of a study's parameters, as a line.
+
+    A value with too few counts comes first; else one that is twice the largest.
+    """
+    from p3s.family.settings import setting_name, settings_in
+    from p3s.family.stage import MIN_COUNTS
+
+    traced = settings_in(study)
+    counts = sorted({n for _, at in traced for n in at.complete_counts()}) or [2]
+    while len(counts) < MIN_COUNTS:
+        counts.append(2 * counts[-1])
+    few = [s for s, at in traced if len(at.signature_counts()) < MIN_COUNTS]
+    largest = {name: 2 * max(s[name] for s, _ in traced) for name in traced[0][0]} if traced else {}
+    words = setting_name(few[0] if few else largest).split(",")
+    at = traced[-1][1] if traced else study
+    root = study.root if elsewhere(at) is None else study.root.resolve()
+    return shown(at, ["p3s", "characterize", "-n", _listed(counts),
+                      *(word for each in words for word in ("--param", each) if each),
+                      "-o", str(root), "--", *launcher(study)])  # fmt: skip
+
+
+def most_repeats(study: Study) -> int:
+    """Return how many timed runs the study has at the count with most of them."""
+    runs = study.timed_runs() or study.runs()
+    counts = [run.np for run in runs if run.status == "complete"]
+    return max((counts.count(np) for np in set(counts)), default=1)
+
+
+def _options(study: Study, repeats: int) -> list[str]:
+    """Return the other options that the study's latest runs were made with."""
+    infos = [run.info for run in [*study.runs(), *study.timed_runs()]]
+    limit = max((int(info.get("limit_bytes") or 0) for info in infos), default=0)
+    counters: list[str] = next((info["counters"] for info in infos if info.get("counters")), [])
+    repeats = max(repeats, most_repeats(study))
+    return [*(["-r", str(repeats)] if repeats > 1 else []),
+            *(["--counters", ",".join(counters)] if counters else []),
+            *(["--limit", str(limit)] if limit else []), *_timeout(infos)]  # fmt: skip
+
+
+def _dims(study: Study, model: Mapping[str, Any], counts: Sequence[int]) -> list[str]:
+    """Return --dims for a program that gets its grid, where MPI_Dims_create deals another one."""
+    from signature_runner.placeholders import extents_at, extents_in, shape
+
+    words = launcher(study)
+    grids = model.get("grid", {}).get("dims", {})
+    given = [(run.np, run.info["dims"]) for run in study.runs() if run.info.get("dims")]
+    if not extents_in(words) or any(grids.get(str(n)) != dims for n, dims in given):
+        return []  # none is asked for, or in another order than the model has them
+    dims = {each["n"]: each["dims"] for each in model.get("next", []) if each["n"] in counts}
+    other = [f"{n}={shape(grid)}" for n, grid in dims.items()
+             if tuple(grid) != extents_at(words, n, {})]
+    return ["--dims", ",".join(other)] if other else []
+
+
+def _timeout(infos: Sequence[Mapping[str, Any]]) -> list[str]:
+    longest = max((float(info.get("timeout_s") or TIMEOUT_S) for info in infos), default=TIMEOUT_S)
+    return ["--timeout", f"{longest:g}"] if longest > TIMEOUT_S else []
+
+
+def launcher(study: Study) -> list[str]:
+    """Return the study's launcher command; of one that does not know it what it looks like."""
+    try:
+        return study.command()
+    except P3SError:  # put together from runs that do not say it
+        return ["mpiexec", "-n", "{np}", "PROGRAM"]
+
+
+def far(study: Study, counts: Sequence[int]) -> list[str]:
+    """Return the command that records a smaller workload, with the arguments that are to change.
+
+    Empty where the study's command has none: the input is in a file then, or in the program.
+    """
+    words = launcher(study)
+    if not arguments(study):
+        return []
+    infos = [run.info for run in [*study.runs(), *study.timed_runs()]]
+    return ["p3s", "characterize", "--far", "-n", _listed(counts), *_timeout(infos),
+            "-o", _root(study), "--", *words]  # fmt: skip
+
+
+def arguments(study: Study) -> str:
+    """Return the arguments of the study's program, which say what its input is."""
+    words = launcher(study)
+    return command_line(words[len(without_arguments(words)) :])
+
+
+def without_arguments(words: list[str]) -> list[str]:
+    """Return a launcher command up to its program (the script of an interpreter)."""
+    from signature_runner.command import parse
+
+    try:
+        program = parse(words, 2, there=False).program
+    except P3SError:  # the launcher is not on this machine
+        start = next((k + 1 for k, word in enumerate(words) if "{np}" in word), len(words) - 1)
+        program = tuple(words[start:])
+    keep = 1
+    if Path(program[0]).name.startswith("python"):
+        keep = next((k + 1 for k, word in enumerate(program) if word.endswith(".py")), 1)
+    return words[: len(words) - len(program) + keep]
+
+
+# ---- where --------------------------------------------------------------------------------------
+def elsewhere(study: Study) -> Path | None:
+    """Return where the study's command was run, None if that is here, not known, or gone."""
+    from p3s.family import sources
+
+    try:
+        command = study.command()
+    except P3SError:
+        return None
+    runs = [run for run in [*study.runs(), *study.timed_runs()]
+            if run.info.get("command") == command]
+    # a value of a parameter that was not traced: as the others
+    runs = runs or [run for each in sources(study) for run in each.runs()]
+    runs = [run for run in runs if run.info.get("directory")]
+    if not runs:
+        return None
+    latest = max(runs, key=lambda run: (run.path / "run.json").stat().st_mtime_ns)
+    there = Path(str(latest.info["directory"]))
+    return there if there.is_dir() and not there.samefile(Path.cwd()) else None
+
+
+def _root(study: Study) -> str:
+    """Return the study's directory as a command that is run where the others were names it."""
+    return str(study.root if elsewhere(study) is None else study.root.resolve())
+
+
+def shown(study: Study, words: Sequence[str]) -> str:
+    """Return a command with the study's launcher as a line that works from here.
+
+    A relative name in the study's command is one from where that was run.
+    """
+    there = elsewhere(study)
+    line = command_line(words)
+    return line if there is None else f"(cd {shlex.quote(str(there))} && {line})"

@@ -1,0 +1,168 @@
+"""Commands that P3S proposes are complete: they have the study, its launcher and counts."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_far_next import put_run
+from test_predict import times_at
+from test_reasons import run_of
+
+import p3s
+from p3s.artefacts import write_json
+from p3s.cli.common import progress
+from p3s.cli.costs import Request, basis_of
+from p3s.cli.main import run
+from p3s.cli.pipeline import too_few
+from p3s.commands import Commands, another_value, count_to_predict, count_to_validate, of_traces
+from p3s.family.settings import value_study
+from p3s.predict import compose
+from p3s.predict.reasons import reasons_in
+from p3s.study import Study
+from replay.settings import ReplaySettings
+
+WORDS = ["mpiexec", "--oversubscribe", "-n", "{np}", "./app", "in put"]
+#: What the user would have to replace in a command.
+_OPEN = re.compile(
+    r"p3s [a-z]+\b[^.;]*(?:\b(?:STUDY|LAUNCHER|COUNTS?|SMALLER_INPUT|NEW_DIR)\b|-n \.\.\.)")
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
+    """A study of runs at 2, 4, 8 named as the user typed it."""
+    monkeypatch.chdir(tmp_path)
+    made = Study.create(Path("my study"), WORDS)
+    for n in (2, 4, 8):
+        put_run(made, n, directory=str(tmp_path))
+    return made
+
+
+def test_no_command_in_a_message_leaves_words_to_be_replaced() -> None:
+    """Doc strings, help and usage (``metavar``) may: nothing is known there."""
+    package = Path(p3s.__file__).parent
+    found = []
+    for path in package.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        docs = {id(node.body[0].value) for node in ast.walk(tree)
+                if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef))
+                and node.body and isinstance(node.body[0], ast.Expr)}
+        helps = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.keyword)
+                 and node.arg in ("help", "metavar") for inner in ast.walk(node)}
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.JoinedStr, ast.Constant)) and id(node) not in docs | helps:
+                text = "".join(part.value if isinstance(part, ast.Constant) else "X"
+                               for part in node.values) \
+                    if isinstance(node, ast.JoinedStr) else node.value
+                if isinstance(text, str) and _OPEN.search(text):
+                    found.append(f"{path.name}: {text[:90]}")
+    assert not found
+
+
+def test_commands_have_the_study_as_it_was_typed_and_its_launcher(study: Study) -> None:
+    commands = Commands(study)
+    tail = "-o 'my study' -- mpiexec --oversubscribe -n {np} ./app 'in put'"
+    assert commands.trace(16, 3) == f"p3s characterize -n 16 -r 3 {tail}"
+    assert commands.trace([8, 2], work="cpu") == f"p3s characterize -n 2,8 --work cpu {tail}"
+    assert commands.next() == "p3s next 'my study'" and commands.next(64).endswith("-n 64")
+    assert commands.validate(16) == "p3s validate 'my study' -n 16"
+    assert commands.predict([16, 32]) == "p3s predict 'my study' -n 16,32"
+    assert count_to_predict(study) == 128
+    assert count_to_validate(study, [8, 64, 32]) == 32 and count_to_validate(study, [8]) == 16
+    limit = {"kind": "squares", "k": 1, "sure": False, "counts": [1, 4, 9], "failed": [16]}
+    write_json(study.model_path, {"schema": "p3s.model", "schema_version": 1, "admissible": limit})
+    assert Commands(study).larger(9) is None and count_to_validate(study, [8]) is None
+    assert Commands().trace(4, 3) == "p3s characterize -n 4 -r 3"
+
+
+def test_every_reason_proposes_what_can_be_run(study: Study) -> None:
+    """All that can be wrong at once."""
+    times = {n: replace(times_at(n, 1.0 / n**2, 3.0), why_not="all nodes are one machine")
+             for n in (2, 4, 8, 400)}  # fmt: skip
+    held = {"n": 8, "possible": True, "p2p_triples": {"true": 9, "predicted": 9, "equal": 0},
+            "work": {"each": [{"share": 1.0, "error": 0.4}], "total_error": 0.4}}  # fmt: skip
+    for each in times.values():
+        each.head.update(share={"unknown": {"events": 1}})
+        each.phases[0].update(outside=99.0, below=True)
+    checked = {"n": 16, "counts": [2, 4, 8], "unmodelled": {"share_of_time": 0.2},
+               "work": {"each": [{"share": 0.5, "error": -1.0}, {"share": 0.5, "error": 0.0}]}}
+    runs = {n: replace(run_of(n, 1.0), off_core=0.5) for n in (2, 4)}
+    result = compose(times, runs, {}, [2, 4, 8], holdout=held, validations=[checked],
+                     commands=Commands(study))  # fmt: skip
+    reasons = reasons_in(result)
+    assert len(reasons) > 8
+    for each in reasons:
+        found = re.findall(r"p3s [a-z]+[^()]*", each.advice)
+        assert all("'my study'" in command for command in found), each.advice
+        for command in found:
+            words = shlex.split(command)
+            assert ("--" in words) == (words[1] == "characterize")
+            assert words[-6:] == WORDS if "--" in words else True
+    assert any("p3s characterize" in each.advice for each in reasons)
+
+
+def test_a_deleted_run_is_to_be_traced_again(study: Study) -> None:
+    text = too_few(study, [2, 4])
+    assert "; to add some, run p3s characterize -n " in text and text.endswith("'in put'")
+    study.update()
+    for path in study.runs_dir(8).iterdir():
+        path.unlink()
+    study.runs_dir(8).rmdir()
+    study.update()
+    text = too_few(study, study.counts())
+    assert "the runs at 8 processes were deleted: to trace them again, run p3s characterize -n 8 " \
+        in text
+
+
+def test_another_value_of_a_parameter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = Study.create(Path("s"), ["mpiexec", "-n", "{np}", "./app", "{size}"])
+    root.update(parameters={"size": ["100"]})
+    at = Study.create(value_study(root, {"size": 100}).root, ["mpiexec", "-n", "{np}", "./app"])
+    for n in (2, 4):
+        put_run(at, n)
+    line = "p3s characterize -n 2,4,8 --param size=100 -o s -- mpiexec -n {np} ./app {size}"
+    assert another_value(root) == line  # it has too few counts
+    (at.root / "signature").mkdir()
+    for n in (2, 4, 8):
+        put_run(at, n)
+        at.signature_path(n).write_text("{}")
+    assert another_value(root) == line.replace("=100", "=200")
+
+
+def test_a_prediction_for_another_machine_proposes_runs_of_the_study(study: Study) -> None:
+    moved = Study.create(study.root / "on" / "box", WORDS)
+    moved.update(moved_from="../..")
+    assert of_traces(moved).next() == "p3s next 'my study'"
+
+
+def test_one_process_alone_is_predicted_without_a_replay(study: Study) -> None:
+    """It has nobody to talk to, whatever nodes there are to measure messages on."""
+    several = Request("auto", "", False, ReplaySettings(hosts=("n0", "n1")))
+    assert basis_of(several, {}, [1, 2], None).replay
+    assert not basis_of(several, {}, [1], None).replay
+    assert not basis_of(replace(several, settings=ReplaySettings()), {}, [1], None).replay
+
+
+def test_what_takes_long_says_what_it_is(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("p3s.cli.common._SLOW_S", 0.05)
+    for seconds, said in ((0.0, ""), (0.5, "looking ...\n")):
+        with progress(1) as bar, bar.slow("looking"):
+            time.sleep(seconds)
+        assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(("words", "hint"), [
+    (["characterize", "-n", "2,4", "--grid", "2"], "--grid, which belongs to p3s model;"),
+    (["predict", "x", "-n", "4", "--picture", "a"],
+     "--picture, which belongs to p3s report and compare;"),
+    (["model", "x", "--nonsense"], "--nonsense;")])
+def test_an_option_of_another_command(words: list[str], hint: str, capsys: Any) -> None:
+    assert run(words) == 2
+    assert f"No such option: {hint} see p3s {words[0]} --help" in capsys.readouterr().err
