@@ -126,7 +126,7 @@ def test_a_study_without_times_is_told_how_to_add_them(
                   ["model", str(untimed.root), "--compute"]):
         assert run(words) == 1
         last = capsys.readouterr().err.strip().splitlines()[-1]
-        assert "characterize --work cpu -n 4,8,16" in last and "instructions" in last
+        assert "characterize -n 4,8,16 --work cpu" in last and "instructions" in last
         assert "mpiexec -n {np} ./sweeps" in last
     assert not untimed.compute_path.exists()
     assert not untimed.replay_path(64).exists(), "nothing is replayed before"

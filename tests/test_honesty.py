@@ -182,9 +182,11 @@ def test_counts_are_learned_from_what_ran_and_what_failed():
     assert admissible.doubt(model, 36) is None
     assert "squares only" in admissible.doubt(model, 32)
     assert "failed at 8" in admissible.doubt(model, 8)
-    powers = admissible.learn([4, 8, 16], [])
-    assert powers["kind"] == "powers" and not powers["sure"]
-    assert "is not known" in admissible.doubt({"admissible": powers}, 12)
+    chosen = admissible.learn([4, 8, 16], [])  # nothing failed: the user chose them
+    assert chosen["kind"] == "any" and admissible.doubt({"admissible": chosen}, 12) is None
+    powers = admissible.learn([4, 8, 16], [6, 12])
+    assert powers["kind"] == "powers" and powers["sure"]
+    assert "powers of two only" in admissible.doubt({"admissible": powers}, 24)
     assert admissible.learn([4, 6, 12, 16], [9, 15])["kind"] == "multiples"
     assert admissible.doubt({"admissible": admissible.learn([2, 3, 4, 6])}, 5) is None
     assert admissible.doubt({}, 5) is None

@@ -142,7 +142,7 @@ def _native(scaled_dir: Path) -> str:
     from p3s.commands import of_traces
 
     study = Study(scaled_dir.parent.parent)
-    return of_traces(study).trace(study.complete_counts(), work="cpu")
+    return of_traces(study).trace(study.signature_counts(), work="cpu")
 
 
 def _positions(table: Any, path: Path, n: int, slot_of: dict[int, int]) -> Any:
