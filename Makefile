@@ -71,7 +71,7 @@ test-all: $(MPI)
 
 lint: $(READY)
 	$(BIN)/ruff check .
-	$(BIN)/mypy p3s signature_runner replay
+	$(BIN)/mypy p3s
 
 clean:
 	rm -rf $(VENV) $(STUDY) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -4,8 +4,8 @@
     python benchmarks/against_simgrid.py STUDY... -n 64 [--ranks-per-node 4] [--rate 12.5]
 
 Every study's scaled trace becomes the programs of its ranks (collectives as Open MPI's messages),
-SimGrid replays them (`smpirun -replay`) on the platform that p3s/export/platform.py makes of a
-network of 2 us and 12.5 GB/s (or --rate), and p3s.predict.dependency simulates the same steps on
+SimGrid replays them (`smpirun -replay`) on the platform that p3s/simgrid/platform.py makes of a
+network of 2 us and 12.5 GB/s (or --rate), and p3s.simulate simulates the same steps on
 that network.
 Prints run times, the share of it that is not computation, and ratios.
 """
@@ -27,12 +27,12 @@ sys.path = [*(path for path in sys.path if Path(path).resolve() != HERE), str(HE
 
 def main() -> None:
     """Print one line per study."""
-    from p3s.export.check import executable, steps_of_programs
-    from p3s.export.smpirun import replay
-    from p3s.export.whole import WholeRun
-    from p3s.predict.dependency.simulate import simulate
-    from p3s.predict.network import rough_network
-    from replay.collectives.library import library_of
+    from p3s.program.collectives.library import library_of
+    from p3s.program.whole import WholeRun
+    from p3s.program.whole_check import executable, steps_of_programs
+    from p3s.simgrid.smpirun import replay
+    from p3s.simulate.network import rough_network
+    from p3s.simulate.simulate import simulate
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("studies", nargs="+", type=Path)

@@ -25,10 +25,11 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0:1] = [str(ROOT)]
 
-from p3s.baseline import explicit, fit_series  # noqa: E402
+from benchmarks.regression import explicit  # noqa: E402
+from benchmarks.regression.parts import fit_parts  # noqa: E402
+from p3s.baseline import fit_series  # noqa: E402
 from p3s.baseline.families import FAMILIES, Data, fit  # noqa: E402
 from p3s.baseline.fromstudy import times_of_study  # noqa: E402
-from p3s.baseline.parts import fit_parts  # noqa: E402
 from p3s.baseline.times import from_mapping, series_of  # noqa: E402
 from p3s.baseline.weights import weights_of  # noqa: E402
 from p3s.errors import P3SError  # noqa: E402

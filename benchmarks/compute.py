@@ -103,8 +103,8 @@ def emulate(benches: Sequence[Bench]) -> None:
     """Count instructions at the small counts and with the smaller inputs, each once."""
     from p3s.cli.common import progress
     from p3s.cli.runs import trace_counts
+    from p3s.signature_runner.recording import Recording
     from p3s.study import Study
-    from signature_runner.recording import Recording
 
     for b in benches:
         for which, counts in (("own", COUNTS), *FAR.items()):
@@ -122,8 +122,8 @@ def emulate(benches: Sequence[Bench]) -> None:
 def measure(benches: Sequence[Bench], repeats: int) -> None:
     """Make all native runs in CPU time, in turns, and give them to the studies."""
     from p3s.cli.runs import trace_once
+    from p3s.signature_runner.recording import Recording
     from p3s.study import Study
-    from signature_runner.recording import Recording
 
     begin, made = time.monotonic(), 0
     for rep in range(repeats):
@@ -161,7 +161,7 @@ def measured(model: dict[str, Any], run: Path) -> np.ndarray:
     Calls belong to phases as in `p3s validate`; the last row is what no phase explains. What is
     computed before MPI_Init is no part of the run.
     """
-    from p3s.characterize.signature import join_files
+    from p3s.characterize.intact import join_files
     from p3s.characterize.tables import table_of
     from p3s.model.evaluate import generate
     from p3s.model.tree import assign

@@ -150,9 +150,9 @@ def one(what: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def processes(study: Path, numbers: list[int]) -> list[dict[str, Any]]:
     """Time the signatures of the largest count of a study by several processes."""
+    from p3s.host import mpi
     from p3s.study import Study
     from p3s.trace import read_run
-    from signature_runner import mpi
 
     install = next(i for i in mpi.find_mpi() if i.mpiexec and i.usable_oversubscribed)
     count = Study.open(study).counts()[-1]

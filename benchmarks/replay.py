@@ -121,8 +121,8 @@ def replayed(pattern: Pattern, cluster: Cluster, directory: Path, *, budget_s: f
              progress: Callable[[str], None] | None = None,
              ) -> tuple[dict[str, Any], dict[str, Estimate]]:
     """Replay the scaled trace of a pattern on the cluster."""
-    import replay
-    from replay.settings import ReplaySettings
+    from p3s import replay
+    from p3s.replay.settings import ReplaySettings
 
     scaled = pattern.write_trace(directory / "scaled" / f"np{pattern.n:06d}")
     out = directory / f"replay-{noise}" / f"np{pattern.n:06d}.json"

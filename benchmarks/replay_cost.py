@@ -36,9 +36,9 @@ from replay_jobs import (  # noqa: E402
     world_of,
 )
 
-from replay.engine.job import DONE, result_path, write_job  # noqa: E402
-from replay.engine.results import read_result  # noqa: E402
-from replay.plan.program import Code, Program  # noqa: E402
+from p3s.replay.engine.job import DONE, result_path, write_job  # noqa: E402
+from p3s.replay.engine.results import read_result  # noqa: E402
+from p3s.replay.plan.program import Code, Program  # noqa: E402
 
 TIMEOUT_S = 120.0
 SIZES = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22)
@@ -125,7 +125,7 @@ def emulation(length_us: int) -> Program:
 # ---- runs ------------------------------------------------------------------------------------
 def plain(mpi: Mpi, program: Path, words: Sequence[str]) -> list[float]:
     """Return the ns of every pass of the C program."""
-    from signature_runner.launch import _environment
+    from p3s.signature_runner.launch import _environment
 
     done = subprocess.run(
         [mpi.mpiexec, "-n", "2", str(program), *words], env=_environment(False, "replay-cost"),

@@ -41,7 +41,7 @@ CG_OPERATIONS, CG_ROWS = 3.31e13, 9_000_000
 
 def n_body(n: int) -> tuple[Any, int, float]:
     """Return a turn of the ring pipeline: 4 million bodies, 5,088 turns at 512 (tables 5.x)."""
-    from replay.order.builder import Builder
+    from steps_builder import Builder
 
     b = Builder(n)
     for turn in range(3):
@@ -55,7 +55,7 @@ def n_body(n: int) -> tuple[Any, int, float]:
 
 def sweep3d(n: int) -> tuple[Any, int, float]:
     """Return sweeps over a grid of ranks from one corner: 2,800 turns, neighbours +-1, +-x."""
-    from replay.order.builder import Builder
+    from steps_builder import Builder
 
     x = 1 << (n.bit_length() - 1) // 2
     b = Builder(n)
@@ -76,7 +76,7 @@ def sweep3d(n: int) -> tuple[Any, int, float]:
 
 def cg(n: int) -> tuple[Any, int, float]:
     """Return exchanges with partners 1, 2, 4, ...: 2,500 turns, class E (n a power of two)."""
-    from replay.order.builder import Builder
+    from steps_builder import Builder
 
     half = (n.bit_length() - 1) // 2
     nbytes = 8 * CG_ROWS >> half
@@ -103,8 +103,8 @@ LOOPS: dict[str, Callable[[int], tuple[Any, int, float]]] = {
 
 def sections_of(name: str, root: Path, n: int) -> Any:
     """Return the sections of a program at ``n`` ranks."""
-    from replay.order.sections import read_sections
-    from replay.steps import Section
+    from p3s.program.order.sections import read_sections
+    from p3s.simulate.steps import Section
 
     if name not in LOOPS:
         return read_sections(root / "scaled" / f"np{n:06d}")
@@ -116,14 +116,14 @@ def measure(name: str, root: Path, n: int, cores: int) -> dict[str, Any]:
     """Plan in this process; return seconds, steps, and what the plan says."""
     made = sections_of(name, root, n) if name in LOOPS else None
     begin, cpu = time.perf_counter(), time.process_time()
-    from p3s.predict.dependency.simulate import simulate
-    from p3s.predict.network import rough_network
-    from replay.collectives.expand import expand
-    from replay.collectives.library import library_of
-    from replay.plan.mapping import block
-    from replay.plan.plan import PlanSettings, make_plan
-    from replay.plan.show import plan_json
-    from replay.plan.topology import flat
+    from p3s.program.collectives.expand import expand
+    from p3s.program.collectives.library import library_of
+    from p3s.program.mapping import block
+    from p3s.program.topology import flat
+    from p3s.replay.plan.plan import PlanSettings, make_plan
+    from p3s.replay.plan.show import plan_json
+    from p3s.simulate.network import rough_network
+    from p3s.simulate.simulate import simulate
 
     sections = made or sections_of(name, root, n)
     read_s = time.perf_counter() - begin
@@ -195,7 +195,7 @@ def main() -> None:
             if name not in LOOPS:
                 from scale import make_study
 
-                from p3s.scale import write_scaled
+                from p3s.program import write_scaled
 
                 make_study(name, root, timed=True)
             for n in map(int, args.counts.split(",")):

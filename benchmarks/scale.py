@@ -37,7 +37,8 @@ def make_study(name: str, root: Path, timed: bool = False) -> None:
     """Model a program of the corpus."""
     import corpus
 
-    from p3s.characterize.signature import _write_tables, signature_json
+    from p3s.characterize.signature import signature_json
+    from p3s.characterize.store import write_tables
     from p3s.model import build
     from p3s.study import Study, write_json
 
@@ -45,7 +46,7 @@ def make_study(name: str, root: Path, timed: bool = False) -> None:
     for n in PROGRAMS[name]:
         table = corpus.table(getattr(corpus, name)(), n)
         study.signature_path(n).parent.mkdir(exist_ok=True)
-        _write_tables(table, study.signature_path(n))
+        write_tables(table, study.signature_path(n))
         write_json(study.signature_path(n), signature_json(table))
         if timed:
             from timed_study import times_of
@@ -55,7 +56,7 @@ def make_study(name: str, root: Path, timed: bool = False) -> None:
             _save(times_of(table, table.segments[:, 4].astype(float)), study.times_path(n))
     build(study.root)
     if timed:
-        from p3s.compute.stage import build as build_compute
+        from p3s.costs.stage import build as build_compute
 
         build_compute(study.root)
 
@@ -64,7 +65,7 @@ def measure(root: Path, n: int, some: bool) -> dict[str, Any]:
     """Scale to ``n`` processes in this process; return rows, seconds and peak memory."""
     begin, cpu = time.perf_counter(), time.process_time()
     from p3s.errors import P3SError
-    from p3s.scale import write_scaled
+    from p3s.program import write_scaled
 
     try:
         head = write_scaled(root, n, SOME if some else None)

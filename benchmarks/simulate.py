@@ -43,7 +43,7 @@ def table(pattern: str, n: int) -> tuple[list[int], np.ndarray, np.ndarray, list
 
     A partner's call is the place in the turn of the call on the other side, -1 for none.
     """
-    from replay.steps import Op
+    from p3s.simulate.steps import Op
 
     rows, columns = grid(n)
     at = np.arange(n)
@@ -71,7 +71,7 @@ def table(pattern: str, n: int) -> tuple[list[int], np.ndarray, np.ndarray, list
 
 def steps_of(pattern: str, n: int, turns: int, nbytes: int) -> Any:
     """Return the steps of ``turns`` turns, matched."""
-    from replay.steps import SENDS, Op, Steps
+    from p3s.simulate.steps import SENDS, Op, Steps
 
     ops, peer, other, done = table(pattern, n)
     calls = len(ops)
@@ -104,8 +104,8 @@ def measure(pattern: str, n: int, turns: int, cores: int, repeats: int, nbytes: 
     """Return calls, seconds, calls per second, and memory in MB, of this process."""
     from dataclasses import fields, replace
 
-    from p3s.predict.dependency.simulate import simulate
-    from p3s.predict.network import rough_network
+    from p3s.simulate.network import rough_network
+    from p3s.simulate.simulate import simulate
 
     network = rough_network()
     if not linked:
@@ -135,10 +135,10 @@ def fold(n: int, turns: int, slow: bool, nbytes: int) -> dict[str, Any]:
     """Return seconds, calls that were simulated, and memory in MB of a folded loop."""
     from dataclasses import replace
 
-    from p3s.predict.dependency.folded import Loop, folded
-    from p3s.predict.dependency.simulate import simulate
-    from p3s.predict.network import rough_network
-    from replay.steps import Section
+    from p3s.simulate.folded import Loop, folded
+    from p3s.simulate.network import rough_network
+    from p3s.simulate.simulate import simulate
+    from p3s.simulate.steps import Section
 
     network = replace(rough_network(), rate=float("inf"))
     node_of = np.zeros(n, dtype=np.int64)

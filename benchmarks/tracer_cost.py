@@ -20,10 +20,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from p3s.characterize.tables import point_table
+from p3s.host import mpi
+from p3s.signature_runner import build
+from p3s.signature_runner.launch import run_traced
 from p3s.trace import RunTrace, read_run
 from p3s.trace.dump import write_parquet
-from signature_runner import build, mpi
-from signature_runner.launch import run_traced
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from p3s.version import __version__
+
 if TYPE_CHECKING:
     from p3s.report.notebook import Prediction
 
 __all__ = ["Prediction", "__version__"]
-
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -9,8 +9,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from p3s import __version__
 from p3s.errors import Damaged, P3SError
+from p3s.version import __version__
 
 #: Version of every JSON artefact of a study.
 SCHEMA_VERSION = 1

@@ -13,7 +13,7 @@ from typing import Any
 from p3s.errors import P3SError
 from p3s.records import work_of
 from p3s.study import Study, read_json
-from p3s.words import command_line
+from p3s.text import command_line
 
 #: Limit of one run where the user gives none.
 TIMEOUT_S = 3600.0
@@ -106,7 +106,7 @@ def of_traces(study: Study) -> Commands:
 # ---- counts ------------------------------------------------------------------------------------
 def count_to_predict(study: Study) -> int:
     """Return a count to predict: far above the traced ones, and one that the program takes."""
-    from p3s.far.propose import default_target
+    from p3s.small_runs.propose import default_target
 
     with suppress(P3SError, KeyError):
         return default_target(read_json(study.model_path, "p3s.model"))
@@ -149,7 +149,7 @@ def tracing(study: Study, model: Mapping[str, Any], counts: Sequence[int], repea
 def units(study: Study, model: Mapping[str, Any], counts: Sequence[int]
           ) -> tuple[list[int], list[str]]:
     """Return the counts to trace and the option that says how work is measured."""
-    from signature_runner.cores import cores
+    from p3s.host.cores import cores
 
     runs = [run for run in study.runs() if run.info]
     wanted = sorted(set(counts))
@@ -169,8 +169,7 @@ def another_value(study: Study) -> str:
 
     A value with too few counts comes first; else one that is twice the largest.
     """
-    from p3s.family.settings import setting_name, settings_in
-    from p3s.family.stage import MIN_COUNTS
+    from p3s.settings import MIN_COUNTS, setting_name, settings_in
 
     traced = settings_in(study)
     counts = sorted({n for _, at in traced for n in at.complete_counts()}) or [2]
@@ -206,7 +205,7 @@ def _options(study: Study, repeats: int) -> list[str]:
 
 def _dims(study: Study, model: Mapping[str, Any], counts: Sequence[int]) -> list[str]:
     """Return --dims for a program that gets its grid, where MPI_Dims_create deals another one."""
-    from signature_runner.placeholders import extents_at, extents_in, shape
+    from p3s.host.placeholders import extents_at, extents_in, shape
 
     words = launcher(study)
     grids = model.get("grid", {}).get("dims", {})
@@ -253,7 +252,7 @@ def arguments(study: Study) -> str:
 
 def without_arguments(words: list[str]) -> list[str]:
     """Return a launcher command up to its program (the script of an interpreter)."""
-    from signature_runner.command import parse
+    from p3s.host.command import parse
 
     try:
         program = parse(words, 2, there=False).program
@@ -269,7 +268,7 @@ def without_arguments(words: list[str]) -> list[str]:
 # ---- where --------------------------------------------------------------------------------------
 def elsewhere(study: Study) -> Path | None:
     """Return where the study's command was run, None if that is here, not known, or gone."""
-    from p3s.family import sources
+    from p3s.settings import sources
 
     try:
         command = study.command()

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import P3SError, PartialResult, UsageError
+from p3s.host.placeholders import extents_of, shape
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, read_json, write_json
-from signature_runner.placeholders import extents_of, shape
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def check_runs(
     _check_units(root, study, [run for run in found if not run.timed])
     commands = {tuple(run.command) for run in found}
     if len(commands) > 1:
-        from p3s.words import differing
+        from p3s.text import differing
 
         first, second = sorted(commands)[:2]
         one, two = differing(first, second)
@@ -191,7 +191,7 @@ def _command(path: Path, info: dict[str, Any]) -> list[str]:
 def _launcher(info: dict[str, Any]) -> str:
     if info.get("launcher") == "srun":
         return "srun"
-    from signature_runner.mpi import describe
+    from p3s.host.mpi import describe
 
     # That of the program's MPI: plain mpiexec may be another one's.
     install = describe(str(info["mpicc"])) if info.get("mpicc") else None

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from p3s import __version__
 from p3s.artefacts import (
     SCHEMA_VERSION,
     as_json,
@@ -28,7 +27,8 @@ from p3s.artefacts import (
 )
 from p3s.errors import Damaged, P3SError, UsageError
 from p3s.records import RUN_SCHEMA, RunRecord, failed_in, runs_in
-from p3s.words import differing
+from p3s.text import differing
+from p3s.version import __version__
 
 __all__ = ["PREDICTION_VERSION", "REPLAY_SCHEMA", "REPLAY_VERSION", "RUN_SCHEMA",
            "SCHEMA_VERSION", "STUDY_SCHEMA", "RunRecord", "Study", "as_json", "is_old_replay",

@@ -30,7 +30,7 @@ def validate(study_dir: Path, run_dir: Path, n: int) -> dict[str, Any]:
     model leaves out, and run times; every event of the run counts in every number.
     """
     from p3s.artefacts import crc_of
-    from p3s.characterize.signature import join_files
+    from p3s.characterize.intact import join_files
     from p3s.characterize.tables import table_of
     from p3s.commands import Commands
     from p3s.errors import P3SError

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from replay.settings import ReplaySettings
+from p3s.replay.settings import ReplaySettings
 
 
 def run(
@@ -28,7 +28,7 @@ def run(
     measured is kept beside ``out_json`` (.parts) and not measured again. Returns the content of
     ``out_json``; raises P3SError.
     """
-    from replay.driver import run as drive
+    from p3s.replay.driver import run as drive
 
     return drive(scaled_dir, out_json, settings or ReplaySettings(), machine=machine,
                  progress=progress)

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
-from replay.settings import ReplaySettings
+from p3s.replay.settings import ReplaySettings
 
 if TYPE_CHECKING:
-    from p3s.predict.network import Network
-    from replay.collectives.library import Library
-    from replay.engine.results import ProgramResult
-    from replay.launch.launcher import Mpi
-    from replay.launch.run import Place
-    from replay.plan.plan import ReplayPlan
-    from replay.plan.program import Program
-    from replay.plan.world import World
-    from replay.scaled import ScaledTrace
+    from p3s.program.collectives.rules import Library
+    from p3s.program.scaled import ScaledTrace
+    from p3s.replay.engine.results import ProgramResult
+    from p3s.replay.launch.landing import Place
+    from p3s.replay.launch.launcher import Mpi
+    from p3s.replay.plan.plan import ReplayPlan
+    from p3s.replay.plan.program import Program
+    from p3s.replay.plan.world import World
+    from p3s.simulate.network import Network
 
 #: Share of the time budget that emulated computation may take.
 WORK_SHARE = 0.5
@@ -32,8 +32,6 @@ TIMED_SHARE = 0.4
 FIRST = {"link": 0, "trunk": 1, "pair": 2}
 #: On one machine all four nodes share its cores: at most this many ranks play one node.
 MOST_LOCAL_RANKS = 16
-#: Whose choice of algorithms is taken for a plan where no MPI is installed.
-USUAL_LIBRARY = ("openmpi", "4.1")
 
 Say = Callable[[str], None]
 
@@ -64,16 +62,16 @@ class Ran:
 def prepare(scaled_dir: Path, settings: ReplaySettings, *, machine: Path | None = None,
             say: Say | None = None) -> Prepared:
     """Plan the replay of a scaled trace; launches nothing. ``machine``: file for the estimates."""
-    from p3s.predict.dependency.simulate import simulate_anyway
-    from replay.collectives.expand import expand
-    from replay.collectives.library import library_of
-    from replay.launch.hosts import allocated_hosts
-    from replay.launch.launcher import find_mpi
-    from replay.order.sections import read_sections
-    from replay.plan.mapping import mapping_of
-    from replay.plan.plan import PlanSettings, make_plan
-    from replay.plan.topology import distances, read_topology
-    from replay.scaled import read_scaled
+    from p3s.host.hosts import allocated_hosts
+    from p3s.program.collectives.expand import expand
+    from p3s.program.collectives.library import USUAL_LIBRARY, library_of
+    from p3s.program.mapping import mapping_of
+    from p3s.program.order.sections import read_sections
+    from p3s.program.scaled import read_scaled
+    from p3s.program.topology import distances, read_topology
+    from p3s.replay.launch.launcher import find_mpi
+    from p3s.replay.plan.plan import PlanSettings, make_plan
+    from p3s.simulate.simulate import simulate_anyway
 
     if say is not None:
         say("planning")
@@ -106,7 +104,7 @@ def prepare(scaled_dir: Path, settings: ReplaySettings, *, machine: Path | None 
 
 def rough(machine: Path | None) -> Network:
     """Return costs of messages before anything is measured: the machine file's, or usual ones."""
-    from p3s.predict.network import network_from_machine, rough_network
+    from p3s.simulate.network import network_from_machine, rough_network
 
     if machine is not None and machine.exists():
         from p3s.machine.machinefile import Machine
@@ -131,10 +129,10 @@ def _ranks_per_node(settings: ReplaySettings, hosts: Sequence[str], n: int) -> i
 def run(scaled_dir: Path, out_json: Path, settings: ReplaySettings, *,
         machine: Path | None = None, progress: Say | None = None) -> dict[str, Any]:
     """Replay a scaled trace and write ``out_json`` and its table; see replay.run."""
-    from replay.costs.evaluate import evaluate, simulated
-    from replay.costs.result import write_result
-    from replay.launch.store import ResultStore
-    from replay.plan.plan import timed_programs
+    from p3s.replay.costs.evaluate import evaluate, simulated
+    from p3s.replay.costs.result import write_result
+    from p3s.replay.launch.store import ResultStore
+    from p3s.replay.plan.plan import timed_programs
 
     say = progress or _nothing
     ready = prepare(scaled_dir, settings, machine=machine, say=say)
@@ -196,13 +194,13 @@ def _measure(ready: Prepared, settings: ReplaySettings, out_json: Path,
              programs: Sequence[Program], placement_of: Sequence[int], *, budget_s: float,
              scale: float, say: Say) -> Ran:
     """Run the programs that are not measured yet, one launch per choice of hosts."""
-    from replay.launch.store import ResultStore
+    from p3s.replay.launch.store import ResultStore
 
     plan = ready.plan
     if not programs:
         return Ran({}, (), 0.0)
     if ready.mpi is None:
-        from replay.launch.launcher import find_mpi
+        from p3s.replay.launch.launcher import find_mpi
 
         find_mpi(settings.launcher)  # says what is missing
         raise P3SError("no MPI found to replay with; run `p3s doctor`")
@@ -228,10 +226,10 @@ def _measure(ready: Prepared, settings: ReplaySettings, out_json: Path,
 def _launch(store: Any, ready: Prepared, programs: Sequence[Program], hosts: list[str] | None,
             settings: ReplaySettings, *, budget_s: float, scale: float, say: Say) -> Ran:
     """Run programs on four hosts; what is stored is not run again."""
-    from replay.engine.inner import compile_inner
-    from replay.engine.job import JobSettings, write_job
-    from replay.launch.launcher import on_hosts
-    from replay.launch.run import run_job
+    from p3s.replay.engine.inner import compile_inner
+    from p3s.replay.engine.job import JobSettings, write_job
+    from p3s.replay.launch.launcher import on_hosts
+    from p3s.replay.launch.run import run_job
 
     world = ready.plan.world
     assert ready.mpi is not None

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import P3SError, UsageError
+from p3s.host import compiling, mpi
+from p3s.host.command import origin_of
+from p3s.host.cores import cores
+from p3s.signature_runner import build
+from p3s.signature_runner.claim import claim, this_launch
+from p3s.signature_runner.place import Place, launcher_above, place
+from p3s.signature_runner.recording import AUTO, CPU, INSTRUCTIONS, SHARING, Recording, preload
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, write_bytes, write_json
-from signature_runner import build, mpi
-from signature_runner.claim import claim, this_launch
-from signature_runner.command import origin_of
-from signature_runner.cores import cores
-from signature_runner.place import Place, launcher_above, place
-from signature_runner.recording import AUTO, CPU, INSTRUCTIONS, SHARING, Recording, preload
 
 _KNOWN_SCHEMA = "p3s.known-tracer"
 _RANK_FILE = re.compile(r"rank-(\d{6,})\.p3t")
@@ -81,7 +82,7 @@ def execute(program: Sequence[str], run_dir: Path | None, recording: Recording) 
         signal.signal(number, signal.SIG_DFL)
     loaded = preload(tracer.path, env.pop("LD_PRELOAD", ""))
     if recording.work == INSTRUCTIONS:
-        from signature_runner import emulate
+        from p3s.signature_runner import emulate
 
         emulate.execute(loaded, folder, program, env)
     try:
@@ -163,7 +164,7 @@ def _known_path(program: str, library: tuple[str, str] | None, above: str | None
     facts += [f"{n}={os.environ.get(n)}" for n in ("PATH", "LD_LIBRARY_PATH", "MPI4PY_MPIABI")]
     facts += [sys.executable, str(place().family)]
     digest = hashlib.sha256("\0".join(facts).encode("utf-8", "surrogateescape")).hexdigest()
-    return build.cache_dir() / f"known-{digest[:20]}.json"
+    return compiling.cache_dir() / f"known-{digest[:20]}.json"
 
 
 def tracer_for(program: str, here: Place) -> build.TracerBuild:
@@ -176,7 +177,7 @@ def tracer_for(program: str, here: Place) -> build.TracerBuild:
     known = _known_path(program, library, above)
     found, python = _recall(known)
     if found is None:
-        with build.locked("lookup"):
+        with compiling.locked("lookup"):
             found, python = _recall(known)
             if found is None:
                 found = build.ensure_tracer(None, program, above, here.family)
@@ -224,7 +225,7 @@ def _launch() -> str:
 def first_to_say(text: str) -> bool:
     """Tell whether no other rank of this launch has said ``text`` yet (of one node, at least)."""
     try:
-        folder = build.cache_dir()
+        folder = compiling.cache_dir()
         mark = hashlib.sha256(f"{_launch()} {text}".encode("utf-8", "replace")).hexdigest()
         for path in folder.glob("said-*"):
             if path.stat().st_mtime < time.time() - _FORGET_S:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
-import stat
-import subprocess
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.errors import P3SError
-from signature_runner import mpi
-from signature_runner.tracer import generate
+from p3s.host import mpi
+from p3s.host.compiling import c_compiler, cache_dir, compiled, locked, run_tool
+from p3s.signature_runner.tracer import generate
 
 _FOLDER = Path(__file__).parent / "tracer"
 _COUNTER = "p3s_count.c"  # a plugin of qemu, not part of the tracer
 _FLAGS = ("-O2", "-g", "-fPIC", "-fvisibility=hidden", "-std=gnu11", "-w")
-_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -32,71 +27,6 @@ class TracerBuild:
     mpi_family: str
     version: str
     mpicc: str
-
-
-def cache_dir() -> Path:
-    """Return the private cache directory (mode 0700), made if it is missing.
-
-    LD_PRELOAD cannot hold a space or a colon and an option of qemu no comma, so such a place is
-    passed over.
-    """
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    fallback = os.path.join(tempfile.gettempdir(), f"p3s-{os.getuid()}")
-    problems = []
-    for folder in (os.path.join(home, "p3s"), fallback):
-        if any(char in folder for char in " :,\t\n") or not os.path.isabs(folder):
-            problems.append(f"{folder}: a space, comma or colon in the path")
-            continue
-        try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            facts = os.lstat(folder)
-            if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
-                problems.append(f"{folder}: not a directory of yours")
-                continue
-            if facts.st_mode & 0o077:
-                os.chmod(folder, 0o700)
-            with tempfile.TemporaryFile(dir=folder):
-                return Path(folder)
-        except OSError as error:
-            problems.append(f"{folder}: {error.strerror}")
-    raise P3SError(
-        "no place for the compiled tracer (" + "; ".join(problems) + "); set XDG_CACHE_HOME to a"
-        " writable directory"
-    )
-
-
-@contextlib.contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Hold a lock of the cache, so that processes that need the same thing make it once.
-
-    A file system without locks is no error: then some work is done twice.
-    """
-    with open(cache_dir() / f"{name}.lock", "ab") as file:
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def run_tool(argv: list[str], what: str) -> str:
-    """Run a compiler or linker; P3SError with its first error line if it fails."""
-    try:
-        done = subprocess.run(
-            argv,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-            timeout=_TIMEOUT_S,
-            check=False,
-            start_new_session=True,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise P3SError(f"cannot {what} with {argv[0]}: {error}") from error
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
-        reason = (lines or done.stderr.strip().splitlines() or ["no message"])[0]
-        raise P3SError(f"cannot {what} with {argv[0]}: {reason.strip()}; run `p3s doctor`")
-    return done.stdout
 
 
 def source_paths() -> list[Path]:
@@ -182,21 +112,9 @@ def ensure_tracer(
 def ensure_counter() -> Path:
     """Return the plugin that counts instructions under qemu, compiling it if it is missing.
 
-    Errors: P3SError when there is no C compiler.
+    What qemu itself defines is resolved when it loads the plugin. Errors: P3SError when there is
+    no C compiler.
     """
-    source = _FOLDER / _COUNTER
-    text = source.read_bytes()
-    target = cache_dir() / f"counter-{hashlib.sha256(text).hexdigest()[:20]}.so"
-    if target.is_file():
-        return target
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        raise P3SError("no C compiler (cc) for the instruction counter; install gcc")
-    with locked("build"), tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as work:
-        library = os.path.join(work, target.name)
-        # What qemu itself defines is resolved when it loads the plugin.
-        flags = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-std=gnu11"]
-        run_tool([compiler, *flags, str(source), "-o", library], "compile the counter")
-        os.chmod(library, 0o700)
-        os.replace(library, target)
-    return target
+    flags = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-std=gnu11")
+    return compiled("counter.so", [_FOLDER / _COUNTER], flags,
+                    compiler=c_compiler("the instruction counter"), what="the counter")

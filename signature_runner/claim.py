@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.errors import P3SError
-from signature_runner import build
+from p3s.host import compiling
 
 #: File in the directory that says whose it is.
 NAME = ".launch"
@@ -119,7 +119,7 @@ def claim(folder: Path, launch: Launch | None) -> None:
     path = folder / (NAME if launch.everywhere else f"{NAME}-{host}")
     text = "\n".join((launch.name, host, str(pid), born(pid), ""))
     if _taken(path, text, launch):
-        with build.locked("claim"):  # of those that find an old one, one takes its place
+        with compiling.locked("claim"):  # of those that find an old one, one takes its place
             if _taken(path, text, launch, gone=True):
                 raise P3SError(
                     f"{folder}: another launch is about to write its captures there; choose"

@@ -10,10 +10,8 @@ from enum import Enum
 from pathlib import Path
 
 from p3s.errors import CAPTURES, P3SError
-from p3s.trace.capture import Capture, read_capture
-from signature_runner.command import Command, executable
-from signature_runner.deaths import first_of
-from signature_runner.mpi import (
+from p3s.host.command import Command, executable
+from p3s.host.mpi import (
     MPICH,
     OPENMPI,
     SLURM,
@@ -23,7 +21,8 @@ from signature_runner.mpi import (
     owner_of,
     remedy_for,
 )
-from signature_runner.output import (
+from p3s.signature_runner.deaths import first_of
+from p3s.signature_runner.output import (
     OUTPUTS,
     Words,
     crash_signal,
@@ -32,6 +31,7 @@ from signature_runner.output import (
     program_said,
     tail,
 )
+from p3s.trace.capture import Capture, read_capture
 
 
 @dataclass(frozen=True)

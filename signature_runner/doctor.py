@@ -12,9 +12,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 
 from p3s.errors import P3SError
-from signature_runner import build, emulate, mpi, trials
-from signature_runner.cores import cores
-from signature_runner.trials import FAIL, INFO, OK, WARN, Check
+from p3s.host import compiling, mpi
+from p3s.host.cores import cores
+from p3s.signature_runner import emulate, trials
+from p3s.signature_runner.trials import FAIL, INFO, OK, WARN, Check
 
 __all__ = ["FAIL", "INFO", "OK", "WARN", "Check", "checks"]
 
@@ -26,7 +27,7 @@ def checks(command: Sequence[str] = ()) -> list[Check]:
     launcher command with {np}, only that command's program is checked and started.
     """
     if command:
-        from signature_runner.examine import examine
+        from p3s.signature_runner.examine import examine
 
         return [_compiler(), _cache(), _directory(), *examine(command)]
     installs = mpi.find_mpi()
@@ -72,7 +73,7 @@ def _cores() -> Check:
 
 def _cache() -> Check:
     try:
-        return Check("cache", OK, str(build.cache_dir()))
+        return Check("cache", OK, str(compiling.cache_dir()))
     except P3SError as error:
         return Check("cache", FAIL, str(error), "set XDG_CACHE_HOME to a writable directory")
 

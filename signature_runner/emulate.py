@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from p3s.errors import P3SError
-from signature_runner import build
+from p3s.signature_runner import build
 
 # e_machine of an ELF file by the name the kernel gives the processor. Source: elf.h, uname(2).
 _MACHINES = {"x86_64": 62, "aarch64": 183, "ppc64le": 21, "riscv64": 243, "s390x": 22}

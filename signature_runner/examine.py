@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from p3s.errors import P3SError
-from signature_runner import command, launch, mpi
-from signature_runner.trials import FAIL, INFO, OK, WARN, Check
+from p3s.host import command, mpi
+from p3s.signature_runner import launch
+from p3s.signature_runner.trials import FAIL, INFO, OK, WARN, Check
 
 _RANKS = 2
 _TRY_S = 8.0

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from p3s.errors import P3SError, RunFailed
+from p3s.host import command, mpi
+from p3s.host.cores import cores
+from p3s.signature_runner import build, diagnose, emulate, stopping
+from p3s.signature_runner.deaths import Deaths
+from p3s.signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_preload
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, read_json, write_json
-from signature_runner import build, command, diagnose, emulate, mpi, plan, stopping
-from signature_runner.cores import cores
-from signature_runner.deaths import Deaths
-from signature_runner.recording import INSTRUCTIONS, SHARING, Recording, with_preload
+from p3s.trace import recording_plan as plan
 
 #: Called with "stdout" or "stderr" and a piece of text as it appears.
 OnOutput = Callable[[str, str], None]

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from p3s.errors import UsageError
-from signature_runner.plan import NAME as PLAN_NAME
-from signature_runner.plan import Plan
+from p3s.trace.recording_plan import NAME as PLAN_NAME
+from p3s.trace.recording_plan import Plan
 
 #: What the work between two MPI calls can be measured in.
 AUTO, WALL, CPU, INSTRUCTIONS = "auto", "wall", "cpu", "instructions"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from p3s.errors import P3SError
 from p3s.trace import layout
 from p3s.trace.capture import NAME, read_header
-from signature_runner.plan import Plan
+from p3s.trace.recording_plan import Plan
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.errors import P3SError
-from signature_runner import build, launch, mpi
+from p3s.host import compiling, mpi
+from p3s.signature_runner import launch
 
 OK, INFO, WARN, FAIL = "ok", "info", "warn", "fail"
 TIMEOUT_S = 60.0
@@ -138,7 +139,7 @@ def trace_c(install: mpi.MpiInstall) -> Check:
 
     def make(source: Path) -> Sequence[str]:
         program = str(source.with_suffix(""))
-        build.run_tool([install.mpicc, "-O1", str(source), "-o", program], "compile a test")
+        compiling.run_tool([install.mpicc, "-O1", str(source), "-o", program], "compile a test")
         return [program]
 
     fix = f"try `{install.mpiexec} -n 2 hostname`; if that fails, repair this MPI first"
@@ -165,7 +166,7 @@ def trace_fortran(install: mpi.MpiInstall, wrapper: str) -> Check:
         program = str(source.with_suffix(""))
         # Beside the source: a module file would be written to the current directory.
         words = [wrapper, "-J", str(source.parent), "-O1", str(source), "-o", program]
-        build.run_tool(words, "compile a Fortran test")
+        compiling.run_tool(words, "compile a Fortran test")
         return [program]
 
     fix = f"try `{wrapper} -show`; Fortran programs on this MPI cannot be traced until it works"

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from replay.collectives.writer import ADD, ADD_BOTH, STORE, Schedule
-from replay.steps import Op
+from p3s.program.collectives.writer import ADD, ADD_BOTH, STORE, Schedule
+from p3s.simulate.steps import Op
 
 State = list[list[int]]
 

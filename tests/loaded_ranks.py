@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from replay.plan.loaded import Loaded
-from replay.steps import Op, Steps
+from p3s.replay.plan.loaded import Loaded
+from p3s.simulate.steps import Op, Steps
 
 
 def load(steps: Steps, sides: tuple[Sequence[int], Sequence[int]],

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from p3s.predict.dependency.folded import Loop
-from replay.steps import SENDS, Floats, Op, Section, Steps
+from p3s.simulate.folded import Loop
+from p3s.simulate.steps import SENDS, Floats, Op, Section, Steps
 
 #: One turn: op, offset of the partner's place (rows, columns) or None, place of the partner's
 #: call, requests completed (places of this turn; negative: of the turn before).

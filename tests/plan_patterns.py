@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from replay.order.builder import Builder
-from replay.steps import Steps
+from steps_builder import Builder
+
+from p3s.simulate.steps import Steps
 
 
 def halo(side: int, nbytes: int = 32768, turns: int = 2, work_ns: float = 0.0) -> Steps:

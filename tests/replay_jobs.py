@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from replay.engine.inner import compile_inner
-from replay.engine.job import JobSettings, result_path, write_job
-from replay.engine.results import ProgramResult, read_result
-from replay.engine.witness import Witness
-from replay.plan.program import EVENT, FIELDS, Code, Pairing, Program
-from replay.plan.world import MEASURED, Process, World
+from p3s.replay.engine.inner import compile_inner
+from p3s.replay.engine.job import JobSettings, result_path, write_job
+from p3s.replay.engine.results import ProgramResult, read_result
+from p3s.replay.engine.witness import Witness
+from p3s.replay.plan.program import EVENT, FIELDS, Code, Pairing, Program
+from p3s.replay.plan.world import MEASURED, Process, World
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULTS = {"peer": -1, "tag": 0, "at_ns": -1, "sample": -1, "slot": -1, "comm": -1}
@@ -95,7 +95,7 @@ class Mpi:
 
 def mpis() -> list[Mpi]:
     """Return one usable MPI of each family that is here, the one of the tests first."""
-    from signature_runner import mpi
+    from p3s.host import mpi
 
     found: dict[str, Mpi] = {}
     for install in mpi.find_mpi():
@@ -130,8 +130,8 @@ def settings_of(mpi: Mpi, **values: object) -> JobSettings:
 def run_job(directory: Path, mpi: Mpi, size: int, *, worker: Sequence[str] = (),
             timeout_s: float = 60.0, sharing: bool = True) -> Ended:
     """Start the processes of a job that is written, and wait for their end."""
-    from signature_runner.launch import _environment
-    from signature_runner.mpi import library_of
+    from p3s.host.mpi import library_of
+    from p3s.signature_runner.launch import _environment
 
     library = library_of(str(compile_inner(mpi.mpicc)))
     env = {**_environment(sharing, "replay-jobs"), "PYTHONPATH": str(ROOT),
@@ -141,7 +141,7 @@ def run_job(directory: Path, mpi: Mpi, size: int, *, worker: Sequence[str] = (),
     words = [mpi.mpiexec, "-n", str(size), "/usr/bin/env",
              *(f"{name}={env[name]}" for name in ("PYTHONPATH", "P3S_REPLAY_MPI",
                                                   "MPI4PY_LIBMPI") if name in env),
-             sys.executable, "-P", *(worker or ("-m", "replay.engine.worker")), str(directory),
+             sys.executable, "-P", *(worker or ("-m", "p3s.replay.engine.worker")), str(directory),
              str(size)]
     with Witness(directory, size) as witness:
         process = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL,

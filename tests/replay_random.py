@@ -10,8 +10,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from replay.order.builder import Builder
-from replay.steps import Steps
+from steps_builder import Builder
+
+from p3s.simulate.steps import Steps
 
 _SENDS = ("MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Rsend", "MPI_Isend", "MPI_Issend",
           "MPI_Send_init", "MPI_Ssend_init")

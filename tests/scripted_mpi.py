@@ -12,7 +12,7 @@ import random
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from replay.plan.program import Code, Program
+from p3s.replay.plan.program import Code, Program
 
 #: How the next process is chosen: any; the same as long as it can; the lowest; the highest.
 TEMPERS = ("random", "stubborn", "lowest", "highest")

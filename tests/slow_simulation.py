@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from replay.steps import RECEIVES, Op
+from p3s.simulate.steps import RECEIVES, Op
 
 BEGIN, BOTH, EGRESS, TRUNK, INGRESS, CHOICE = range(6)
 SYNCHRONOUS = {Op.SSEND, Op.ISSEND, Op.START_SSEND}

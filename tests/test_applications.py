@@ -21,12 +21,12 @@ from pathlib import Path
 import pytest
 from conformance import check_sites
 
+from p3s.signature_runner import build
+from p3s.signature_runner.launch import run_traced
 from p3s.trace import ops, read_run
 from p3s.trace.callpath import call_path
 from p3s.trace.modules import Modules
 from p3s.trace.source import resolve, stack
-from signature_runner import build
-from signature_runner.launch import run_traced
 
 MPIEXEC = shutil.which("mpiexec.openmpi")
 MPICC = shutil.which("mpicc.openmpi")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p3s.baseline import explicit, threeterm
+from benchmarks.regression import explicit
+from benchmarks.regression.screening import best, screen
+from p3s.baseline import threeterm
 from p3s.baseline.counts import by_rule, cut, split
 from p3s.baseline.families import FAMILIES, Data, fit, text_of
 from p3s.baseline.model import check_solvers, fit_series
-from p3s.baseline.screening import best, screen
 from p3s.baseline.times import RunTime, from_mapping, series_of
 from p3s.baseline.weights import weights_of
 from p3s.errors import P3SError, UsageError

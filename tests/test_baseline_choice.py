@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from test_baseline import ABC, Q, data, noisy
 
+from benchmarks.regression.parts import fit_parts
 from p3s.baseline import threeterm
 from p3s.baseline.bootstrap import interval
 from p3s.baseline.choose import choose, held_out
 from p3s.baseline.families import FAMILIES, Data, fit
 from p3s.baseline.model import Baseline, fit_series
-from p3s.baseline.parts import fit_parts
 from p3s.baseline.times import Point, RunTime, from_mapping, series_of
 from p3s.baseline.weights import weights_of
 from p3s.errors import P3SError, UsageError

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from p3s.baseline.fromstudy import times_of_study
-from p3s.baseline.read import Times, read, write
-from p3s.baseline.times import RunTime
+from p3s.baseline.read import read, write
+from p3s.baseline.times import RunTime, Times
 from p3s.cli.main import run
 from p3s.errors import Damaged, P3SError
 from p3s.study import Study, write_json

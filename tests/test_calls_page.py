@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tracer_helpers import the_mpi
 
+from p3s.host import mpi
+from p3s.report.calls_page import page
+from p3s.signature_runner.tracer import generate, table
+from p3s.signature_runner.tracer.untouched import UNTOUCHED
 from p3s.trace import ops
-from signature_runner import mpi
-from signature_runner.tracer import generate, table
-from signature_runner.tracer.calls_page import page
-from signature_runner.tracer.untouched import UNTOUCHED
 
 PAGE = Path(__file__).parents[1] / "docs" / "mpi-calls.md"
 ALONE = {name for calls in UNTOUCHED.values() for name in calls}
@@ -36,7 +36,7 @@ def functions(text: str) -> set[str]:
 
 def test_the_page_is_what_the_table_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), (
-        "run: python -m signature_runner.tracer.calls_page docs/mpi-calls.md"
+        "run: python -m p3s.report.calls_page docs/mpi-calls.md"
     )
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from p3s.cli.common import one_line, parse_counts, table
+from p3s.cli.common import parse_counts
 from p3s.cli.main import run
 from p3s.errors import GateFailed, PartialResult, UsageError
 from p3s.study import Study
+from p3s.text import one_line, table
 
 COMMANDS = [
     "characterize", "exec", "add", "model", "scale", "replay", "predict", "report", "validate",
@@ -152,9 +153,9 @@ def test_json_errors_are_json_on_stdout(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def fake_doctor(monkeypatch: pytest.MonkeyPatch, behaviour: Callable[[], object]) -> None:
-    module = types.ModuleType("signature_runner.doctor")
+    module = types.ModuleType("p3s.signature_runner.doctor")
     module.checks = lambda words: behaviour()  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "signature_runner.doctor", module)
+    monkeypatch.setitem(sys.modules, "p3s.signature_runner.doctor", module)
 
 
 @pytest.mark.parametrize(
@@ -189,9 +190,9 @@ def test_every_ending_has_its_exit_code_and_one_line(
 def test_traceback_only_when_asked_for(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, types\n"
-        "m = types.ModuleType('signature_runner.doctor')\n"
+        "m = types.ModuleType('p3s.signature_runner.doctor')\n"
         "m.checks = lambda: 1 / 0\n"
-        "sys.modules['signature_runner.doctor'] = m\n"
+        "sys.modules['p3s.signature_runner.doctor'] = m\n"
     )
     path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     plain = p3s("doctor", PYTHONPATH=path, P3S_DEBUG="")

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from signature_runner.mpi import MpiInstall
+from p3s.host.mpi import MpiInstall
 
 SCRIPT = Path(__file__).resolve().parent.parent / ".ci" / "choose_mpi.py"
 

@@ -20,7 +20,7 @@ from p3s.cli.sampled import enough
 from p3s.errors import P3SError, UsageError
 from p3s.study import Study
 from p3s.trace.capture import read_header
-from signature_runner.plan import Enough
+from p3s.trace.recording_plan import Enough
 
 needs_mpi = [
     pytest.mark.mpi,

@@ -16,15 +16,15 @@ import pytest
 from handmade import phase, put_replay, put_scaled
 
 import p3s.characterize
-import p3s.scale
-from p3s.characterize.signature import VERSION
+import p3s.program
+from p3s.characterize.store import VERSION
 from p3s.cli.main import run
-from p3s.cli.pipeline import is_stale
 from p3s.cli.report import _say_outdated
 from p3s.errors import P3SError
+from p3s.pipeline import is_stale
 from p3s.predict.saved import Prediction
+from p3s.replay.settings import ReplaySettings
 from p3s.study import SCHEMA_VERSION, Study, write_json
-from replay.settings import ReplaySettings
 
 LAUNCH = ["mpiexec", "-n", "{np}", "./app", "-o", "out", "--json", "--", "-n", "7"]
 #: A replay at every count: the traces made here have no more in them than one needs.
@@ -159,8 +159,8 @@ class Stages:
 def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     stand_in = Stages()
 
-    monkeypatch.setattr("signature_runner.launch.run_traced", stand_in.run_traced)
-    monkeypatch.setattr("signature_runner.command.parse", stand_in.parse)
+    monkeypatch.setattr("p3s.signature_runner.launch.run_traced", stand_in.run_traced)
+    monkeypatch.setattr("p3s.host.command.parse", stand_in.parse)
     monkeypatch.setattr("replay.run", stand_in.replay)
     monkeypatch.setattr("p3s.cli.before._check_launch", lambda _: None)
     monkeypatch.setattr("p3s.cli.before.scaled_bytes", lambda *_: 0)
@@ -169,7 +169,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> Stages:
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize, raising=False)
     monkeypatch.setattr(p3s.characterize, "load_phases", lambda study_dir: {})
     monkeypatch.setattr("p3s.model.stage.build", stand_in.build)
-    monkeypatch.setattr(p3s.scale, "write_scaled", stand_in.write_scaled, raising=False)
+    monkeypatch.setattr(p3s.program, "write_scaled", stand_in.write_scaled, raising=False)
     monkeypatch.setattr("p3s.predict.prediction.measured", lambda study, np: None)
     return stand_in
 
@@ -303,7 +303,7 @@ def test_first_run_that_leaves_nothing_leaves_no_study(
     def cannot_start(*_: Any, **__: Any) -> Outcome:
         raise P3SError("./app: not found")
 
-    monkeypatch.setattr(sys.modules["signature_runner.launch"], "run_traced", cannot_start)
+    monkeypatch.setattr(sys.modules["p3s.signature_runner.launch"], "run_traced", cannot_start)
     assert characterize(root, "2,4,8") == 1 and not root.exists()
     assert run(["predict", str(root), "-n", "16", "--", *LAUNCH]) == 1 and not root.exists()
     root.mkdir()

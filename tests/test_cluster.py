@@ -19,9 +19,9 @@ from p3s.errors import Damaged, UsageError
 from p3s.machine.cluster import DEFAULT, ENDS, Cluster, cluster_of, names, typical
 from p3s.predict.estimated import TYPICAL
 from p3s.predict.estimators import Setting, available, estimate, estimate_many
-from p3s.predict.network import cluster_distances, network_from_cluster
-from p3s.predict.trunks import tree
 from p3s.schemas import load_schema
+from p3s.simulate.network import cluster_distances, network_from_cluster
+from p3s.simulate.switch_links import tree
 from p3s.study import write_json
 
 #: Figures of a file, each of which needs a source.

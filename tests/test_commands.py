@@ -20,13 +20,13 @@ from p3s.artefacts import write_json
 from p3s.cli.common import progress
 from p3s.cli.costs import Request, basis_of
 from p3s.cli.main import run
-from p3s.cli.pipeline import too_few
 from p3s.commands import Commands, another_value, count_to_predict, count_to_validate, of_traces
-from p3s.family.settings import value_study
+from p3s.pipeline import too_few
 from p3s.predict import compose
 from p3s.predict.reasons import reasons_in
+from p3s.replay.settings import ReplaySettings
+from p3s.settings import value_study
 from p3s.study import Study
-from replay.settings import ReplaySettings
 
 WORDS = ["mpiexec", "--oversubscribe", "-n", "{np}", "./app", "in put"]
 #: What the user would have to replace in a command.

@@ -15,7 +15,7 @@ import timed_study as ts
 from p3s.characterize.times import _save
 from p3s.cli.common import Progress
 from p3s.cli.main import run
-from p3s.cli.pipeline import ensure_compute, ensure_model, ensure_scaled
+from p3s.pipeline import ensure_compute, ensure_model, ensure_scaled
 from p3s.study import Study, read_json
 
 CELLS = 1 << 20
@@ -157,7 +157,7 @@ def test_a_fault_of_the_costs_leaves_the_equations(
     def fails(*_: Any) -> None:
         raise ZeroDivisionError("float division by zero")
 
-    monkeypatch.setattr("p3s.compute.stage.build", fails)
+    monkeypatch.setattr("p3s.costs.stage.build", fails)
     assert run(["model", str(study.root)]) == 70
     page = capsys.readouterr().out
     assert page.startswith("Equations fitted to") and "phase 1: Sendrecv+Allreduce" in page

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import timed_study as ts
 
-from p3s.compute.gather import (
+from p3s.costs.gather import (
     by_count,
     measured_at,
     own_points,
@@ -22,15 +22,15 @@ from p3s.compute.gather import (
     turned,
     x_scale,
 )
-from p3s.compute.laws import CostLaw
-from p3s.compute.points import Point
-from p3s.compute.stage import build, compute_json, load
+from p3s.costs.laws import CostLaw
+from p3s.costs.stage import build, compute_json, load
 from p3s.errors import P3SError
 from p3s.model.stage import load as load_model
 from p3s.predict.times import compute_seconds, read_head
-from p3s.scale import write_scaled
+from p3s.program import write_scaled
+from p3s.program.scaled import read_scaled
+from p3s.small_runs.points import Point
 from p3s.study import Study, read_json, write_json
-from replay.scaled import read_scaled
 
 CELLS = 1 << 22
 ITERS = 10
@@ -348,7 +348,7 @@ def test_a_damaged_compute_json_is_one_line(timed: Any, how: str) -> None:
 
 def test_ends_of_intervals_are_of_work_and_cost_together(timed: Any) -> None:
     """Half widths of work and of cost add in quadrature; ranks share their laws and add up."""
-    from p3s.compute.apply import Costs
+    from p3s.costs.apply import Costs
     from p3s.model.evaluate import generate
     from p3s.model.work.workload import rank_work
 

@@ -11,10 +11,10 @@ import pytest
 import timed_study as ts
 from test_compute_model import main_phase, put_compute
 
-from p3s.compute.gather import measured_at
-from p3s.compute.shared import factors_at, shared_work, steady
+from p3s.costs.gather import measured_at
+from p3s.costs.shared import factors_at, shared_work, steady
 from p3s.model.stage import load as load_model
-from p3s.scale import write_scaled
+from p3s.program import write_scaled
 
 COUNTS = (4, 8, 16, 32)
 BLOCK, CONTROL = 4e8, 3e5

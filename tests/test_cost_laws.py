@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from machine_model import Machine, Noise, Program, points
 
-from p3s.compute.laws import CostLaw, fit_cost
-from p3s.compute.prepare import usable_points
+from p3s.costs import lawtext
+from p3s.costs.laws import CostLaw, fit_cost
+from p3s.costs.prepare import usable_points
 from p3s.errors import P3SError
 
 QUIET = Noise(run=0.0, row=0.002, outlier=0.0)
@@ -37,7 +38,7 @@ def test_a_step_is_found_and_told():
     assert law.kind == "step"
     assert law.cost([1e8, 2e9]) == pytest.approx([0.4, 0.8], rel=0.01)
     assert law.columns[1].first == pytest.approx(29.0, abs=0.3)
-    levels = [float(t) for t in re.findall(r"([0-9.]+) (?:below|above)", law.text())]
+    levels = [float(t) for t in re.findall(r"([0-9.]+) (?:below|above)", lawtext.text(law))]
     assert levels == pytest.approx([0.4, 0.8], rel=0.02)
     assert law.cost(1e6) == pytest.approx(0.4, rel=0.01)
 
@@ -118,7 +119,7 @@ def test_points_that_tell_nothing_are_refused(change, word):
     law = fit_cost([replace(p, **change) for p in study(Machine(0.5))], unit="instruction")
     assert law.refused and word in law.refused and "\n" not in law.refused
     assert np.all(law.cost([1e3, 1e9]) == 0) and law.outside(1e3) == 1
-    assert "unknown" in law.text()
+    assert "unknown" in lawtext.text(law)
     assert CostLaw.from_json(json.loads(json.dumps(law.to_json()))).refused == law.refused
 
 
@@ -146,8 +147,9 @@ def test_json_gives_the_same_law():
     assert again.cost(x) == pytest.approx(law.cost(x), rel=1e-4)
     for one, other in zip(again.interval(x), law.interval(x), strict=True):
         assert one == pytest.approx(other, rel=1e-4)
-    assert again.text() == law.text() and again.kind == law.kind
-    assert again.to_json() == law.to_json() and law.latex().count("{") == law.latex().count("}")
+    assert lawtext.text(again) == lawtext.text(law) and again.kind == law.kind
+    assert again.to_json() == law.to_json()
+    assert lawtext.latex(law).count("{") == lawtext.latex(law).count("}")
 
 
 @pytest.mark.parametrize("change", [

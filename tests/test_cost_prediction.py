@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from machine_model import Case, Machine, Noise, Program, points, random_case, runs
 
-from p3s.compute.laws import fit_cost
-from p3s.compute.thesis import fit_power
+from p3s.costs.laws import fit_cost
+from p3s.costs.thesis import fit_power
 
 
 @dataclass(frozen=True)

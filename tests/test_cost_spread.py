@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from p3s.characterize.times import QUANTILES
-from p3s.compute.spread import EVEN, Distribution, Spread, between_ranks, between_turns
+from p3s.costs.spread import EVEN, Distribution, Spread, between_ranks, between_turns
 from p3s.errors import P3SError
 
 

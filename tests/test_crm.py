@@ -13,8 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from p3s.compute.points import Point
-from p3s.compute.thesis import (
+from p3s.costs.thesis import (
     Crm,
     PowerLaw,
     crm,
@@ -24,6 +23,7 @@ from p3s.compute.thesis import (
     total_is_constant,
 )
 from p3s.errors import P3SError
+from p3s.small_runs.points import Point
 
 #: Table 6.2: processes, weight, shift of the weight.
 TABLE_6_2 = ((4, 251, 1), (9, 753, 2), (16, 1255, 3), (25, 1506, 4), (36, 1757, 5), (49, 2008, 6),

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from steps_builder import Builder
 
 from p3s.errors import P3SError
-from p3s.predict.dependency import build
-from p3s.predict.dependency.schedule import schedule
-from p3s.predict.dependency.simulate import Simulated, simulate, simulate_anyway
-from p3s.predict.network import Curve, Network, Path, line
-from replay.order.builder import Builder
-from replay.steps import Steps
+from p3s.simulate import build
+from p3s.simulate.network import Curve, Network, Path, line
+from p3s.simulate.schedule import schedule
+from p3s.simulate.simulate import Simulated, simulate, simulate_anyway
+from p3s.simulate.steps import Steps
 
 L, G, S, R, POST = 1000.0, 0.5, 40.0, 60.0, 10.0
 EAGER = 1000

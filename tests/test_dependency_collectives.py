@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from steps_builder import Builder
 
-from p3s.predict.dependency.simulate import simulate
-from p3s.predict.network import Network, Path, line
-from replay.collectives.expand import expand
-from replay.collectives.library import library_of
-from replay.order.builder import Builder
+from p3s.program.collectives.expand import expand
+from p3s.program.collectives.library import library_of
+from p3s.simulate.network import Network, Path, line
+from p3s.simulate.simulate import simulate
 
 CALLS = ("Barrier", "Bcast", "Reduce", "Allreduce", "Gather", "Scatter", "Allgather", "Alltoall",
          "Reduce_scatter_block", "Scan", "Exscan")

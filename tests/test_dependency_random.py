@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from slow_simulation import Simulation
+from steps_builder import Builder
 
 from p3s.errors import P3SError
-from p3s.predict.dependency.simulate import simulate, simulate_anyway
-from p3s.predict.network import Curve, Network, Path
-from replay.order.builder import Builder
+from p3s.simulate.network import Curve, Network, Path
+from p3s.simulate.simulate import simulate, simulate_anyway
 
 RANKS = 8
 

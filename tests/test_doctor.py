@@ -14,8 +14,9 @@ from test_exec import P3S, Done, run
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
 from p3s.errors import P3SError
-from signature_runner import doctor, mpi, trials
-from signature_runner.launch import run_traced
+from p3s.host import mpi
+from p3s.signature_runner import doctor, trials
+from p3s.signature_runner.launch import run_traced
 
 pytestmark = [
     pytest.mark.mpi,

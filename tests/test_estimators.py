@@ -14,7 +14,7 @@ import pytest
 from machines import synthetic
 from replay_patterns import PATTERNS, Trace, halo, ring, wave
 
-from p3s.compute.spread import Distribution, Spread
+from p3s.costs.spread import Distribution, Spread
 from p3s.errors import P3SError
 from p3s.machine.network import ranges
 from p3s.predict.estimated import ESTIMATORS

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from loops import AHEAD, HALO, SWEEP, loop_of, turns_of
 
-from p3s.predict.dependency.folded import folded
-from p3s.predict.dependency.simulate import simulate
-from p3s.predict.dependency.turns import alike, closed, part
-from p3s.predict.network import rough_network
+from p3s.simulate.folded import folded
+from p3s.simulate.network import rough_network
+from p3s.simulate.simulate import simulate
+from p3s.simulate.turns import alike, closed, part
 
 NETWORK = rough_network()
 UNLIMITED = replace(NETWORK, rate=float("inf"))

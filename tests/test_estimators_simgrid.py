@@ -11,8 +11,8 @@ from replay_patterns import halo, ring, wave
 from test_estimators import study_of
 
 from p3s.errors import P3SError
-from p3s.export import smpirun
 from p3s.predict.estimators import Setting, available, estimate
+from p3s.simgrid import smpirun
 
 needs_simgrid = pytest.mark.skipif(shutil.which("smpirun") is None,
                                    reason="SimGrid (smpirun) is not installed")

@@ -19,10 +19,10 @@ import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
 from p3s.errors import UsageError
+from p3s.host import mpi
+from p3s.signature_runner.place import Place, place
 from p3s.study import Study, read_json, write_json
 from p3s.trace import read_run
-from signature_runner import mpi
-from signature_runner.place import Place, place
 
 mpi_only = [
     pytest.mark.mpi,
@@ -104,7 +104,7 @@ class TestExec:
     def test_both_orders_record_the_same(
         self, captured: Path, program: str, tmp_path: Path
     ) -> None:
-        from signature_runner.launch import run_traced
+        from p3s.signature_runner.launch import run_traced
 
         install = the_mpi()
         assert install is not None and install.mpiexec is not None
@@ -378,7 +378,7 @@ def test_a_study_has_one_unit_of_work(
     tmp_path: Path,
 ) -> None:  # fmt: skip
     from p3s.cli.recording import settle
-    from signature_runner.recording import Recording
+    from p3s.signature_runner.recording import Recording
 
     study = _study(tmp_path, runs)
     if expected is None:

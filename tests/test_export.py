@@ -12,27 +12,29 @@ from pathlib import Path
 import corpus
 import numpy as np
 import pytest
+from steps_builder import Builder
 
-from p3s.characterize.signature import _write_tables, signature_json
+from p3s.characterize.signature import signature_json
+from p3s.characterize.store import write_tables
 from p3s.cli.main import run as p3s
 from p3s.errors import P3SError, UsageError
-from p3s.export import goal, simgrid
-from p3s.export.check import executable, steps_of_programs
+from p3s.export import goal
 from p3s.export.place import check_free, new_directory, new_file
-from p3s.export.platform import lines_of, settings, write_platform
-from p3s.export.program import programs_of_steps
 from p3s.export.scaled import Options, to_goal, to_simgrid
-from p3s.export.whole import WholeRun
 from p3s.model import build
-from p3s.predict.network import Curve, Network, line, rough_network
-from p3s.predict.network import Path as PathOf
-from p3s.scale import write_scaled
+from p3s.program import write_scaled
+from p3s.program.calls import programs_of_steps
+from p3s.program.collectives.expand import expand
+from p3s.program.collectives.library import library_of
+from p3s.program.order.sections import read_sections
+from p3s.program.whole import WholeRun
+from p3s.program.whole_check import executable, steps_of_programs
+from p3s.simgrid import format as simgrid
+from p3s.simgrid.platform import lines_of, settings, write_platform
+from p3s.simulate.network import Curve, Network, line, rough_network
+from p3s.simulate.network import Path as PathOf
+from p3s.simulate.steps import Op
 from p3s.study import Study, write_json
-from replay.collectives.expand import expand
-from replay.collectives.library import library_of
-from replay.order.builder import Builder
-from replay.order.sections import read_sections
-from replay.steps import Op
 
 
 def overlapped(rec: corpus.Recorder) -> None:
@@ -75,7 +77,7 @@ def studies(tmp_path_factory):
             for count in counts:
                 table = corpus.table(program, count)
                 study.signature_path(count).parent.mkdir(exist_ok=True)
-                _write_tables(table, study.signature_path(count))
+                write_tables(table, study.signature_path(count))
                 write_json(study.signature_path(count), signature_json(table))
             build(study.root)
             write_scaled(study.root, n)
@@ -378,8 +380,8 @@ def test_goal_by_hand(tmp_path: Path) -> None:
 
 @needs_simgrid
 def test_simgrid_replays_it_as_the_simulation_does() -> None:
-    from p3s.export.smpirun import replay
-    from p3s.predict.dependency.simulate import simulate
+    from p3s.simgrid.smpirun import replay
+    from p3s.simulate.simulate import simulate
 
     network = rough_network(inside_latency_ns=2000, inside_rate=12.5, inside_eager_bytes=16384)
     node_of = np.arange(2)
@@ -397,8 +399,8 @@ def test_simgrid_replays_it_as_the_simulation_does() -> None:
 @pytest.mark.parametrize("name", [pytest.param("halo", marks=pytest.mark.slow), "exchange",
                                   "overlapped"])
 def test_simgrid_agrees_on_whole_runs(name, studies) -> None:
-    from p3s.export.smpirun import replay
-    from p3s.predict.dependency.simulate import simulate
+    from p3s.simgrid.smpirun import replay
+    from p3s.simulate.simulate import simulate
 
     study, n = studies(name)
     steps = steps_of_programs(WholeRun(study.scaled_dir(n), LIBRARY, messages_only).programs(), n)
@@ -412,7 +414,7 @@ def test_simgrid_agrees_on_whole_runs(name, studies) -> None:
 
 @needs_simgrid
 def test_a_trace_that_waits_for_ever_is_an_error() -> None:
-    from p3s.export.smpirun import replay
+    from p3s.simgrid.smpirun import replay
 
     b = Builder(2)
     b.add(0, "MPI_Recv", 1, 8)

@@ -10,11 +10,11 @@ import pytest
 import size_programs as s
 
 from p3s.errors import P3SError
-from p3s.family.align import alike, laws_of
-from p3s.family.derive import Fitted, all_equal, leave_out, model_at
-from p3s.family.work import fit_family_work
 from p3s.model.compare import compare
 from p3s.model.fit import build_model
+from p3s.parameters.align import alike, laws_of
+from p3s.parameters.derive import Fitted, all_equal, leave_out, model_at
+from p3s.parameters.work import fit_family_work
 
 ANY, POWERS, SQUARES = (4, 6, 9), (4, 8, 16), (4, 9, 16, 25)
 

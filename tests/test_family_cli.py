@@ -15,7 +15,7 @@ from endings import only_work
 from tracer_helpers import compile_c, the_mpi
 
 from p3s.cli.main import run
-from p3s.compute.stage import load as load_compute
+from p3s.costs.stage import load as load_compute
 from p3s.study import Study
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

@@ -7,8 +7,10 @@ from fractions import Fraction as F
 import pytest
 
 from p3s.errors import P3SError, UsageError
-from p3s.family.paramlaws import EXACT, FITTED, OPEN, Number, find_number, value_at
-from p3s.family.settings import (
+from p3s.laws.symbolic import to_text
+from p3s.parameters.paramlaws import EXACT, FITTED, OPEN, Number, find_number, value_at
+from p3s.parameters.weak import parse_laws, settings_along
+from p3s.settings import (
     check_command,
     filled,
     one_setting,
@@ -18,8 +20,6 @@ from p3s.family.settings import (
     settings_of,
     value_text,
 )
-from p3s.family.weak import parse_laws, settings_along
-from p3s.laws.expr import to_text
 
 
 def law(points):

@@ -10,11 +10,11 @@ import pytest
 from test_far_cli import far, fingerprint, launch, refused
 from tracer_helpers import compile_c, the_mpi
 
-from p3s.characterize.signature import load_table
+from p3s.characterize.store import load_table
 from p3s.cli.main import run
-from p3s.far.builds import same_places
-from p3s.far.match import points_of
 from p3s.model.stage import load
+from p3s.small_runs.builds import same_places
+from p3s.small_runs.match import points_of
 from p3s.study import Study
 
 pytestmark = pytest.mark.mpi

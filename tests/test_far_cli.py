@@ -12,10 +12,10 @@ import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
 from p3s.cli.main import run
-from p3s.compute.points import Point
-from p3s.far.match import points_of
-from p3s.far.record import name_for
 from p3s.model.stage import load
+from p3s.small_runs.match import points_of
+from p3s.small_runs.points import Point
+from p3s.small_runs.record import name_for
 from p3s.study import Study
 
 pytestmark = pytest.mark.mpi

@@ -16,10 +16,10 @@ from corpus import Recorder, block
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.far.lookup import Role, ladder, ranks_like
-from p3s.far.match import Found, match_tables, matched_all
-from p3s.far.times import Spent
 from p3s.model.fit import build_model
+from p3s.small_runs.lookup import Role, ladder, ranks_like
+from p3s.small_runs.match import Found, match_tables, matched_all
+from p3s.small_runs.times import Spent
 
 Program = Callable[[Recorder], None]
 
@@ -371,7 +371,7 @@ def test_what_one_workload_shows_holds_for_the_others(monkeypatch: pytest.Monkey
             raise P3SError("another program")
         return by_name[name], "by call site"
 
-    monkeypatch.setattr("p3s.far.match.matched", found)
+    monkeypatch.setattr("p3s.small_runs.match.matched", found)
     out = matched_all(study, model)
     assert str(out["far/w3"]) == "another program"
     (group,) = of_phase(out["far/w2"][0][16], model, "Send")

@@ -11,7 +11,7 @@ import pytest
 from corpus import Recorder
 
 from p3s.characterize.tables import PointTable
-from p3s.far.places import FUNCTION, LINE, SITE, STRUCTURE, Same, correspond, known, used
+from p3s.small_runs.places import FUNCTION, LINE, SITE, STRUCTURE, Same, correspond, known, used
 from p3s.trace.source import Where
 
 Program = Callable[[Recorder], None]
@@ -201,7 +201,7 @@ def test_points_are_those_of_the_same_build() -> None:
     from test_far_match import matched as looked_up
     from test_far_match import ring, times_of
 
-    from p3s.far.match import match_tables
+    from p3s.small_runs.match import match_tables
 
     def work(size: int, n: int, rank: int) -> float:
         return 100 * size / n

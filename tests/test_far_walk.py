@@ -10,9 +10,18 @@ from corpus import Recorder
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
-from p3s.far.check import refuse
-from p3s.far.walk import FALLING, REACHED, STEADY, UNKNOWN, costs, counts_upward, minimum, stop
 from p3s.model.grid import admissible
+from p3s.small_runs.check import refuse
+from p3s.small_runs.walk import (
+    FALLING,
+    REACHED,
+    STEADY,
+    UNKNOWN,
+    costs,
+    counts_upward,
+    minimum,
+    stop,
+)
 
 
 def test_the_walk_keeps_to_the_admissible_counts() -> None:

@@ -19,9 +19,9 @@ import pytest
 from tracer_helpers import PROGRAMS, compile_c, the_mpi
 
 from p3s.errors import P3SError
+from p3s.host import mpi
+from p3s.signature_runner.launch import run_traced
 from p3s.trace import read_run
-from signature_runner import mpi
-from signature_runner.launch import run_traced
 
 pytestmark = [
     pytest.mark.mpi,

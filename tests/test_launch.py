@@ -18,10 +18,11 @@ from capture_writer import small
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
 from p3s.errors import CAPTURES, P3SError
+from p3s.host import compiling, mpi
+from p3s.host.command import Command
+from p3s.signature_runner import build, diagnose
+from p3s.signature_runner.launch import cores, run_traced
 from p3s.trace.capture import read_header
-from signature_runner import build, diagnose, mpi
-from signature_runner.command import Command
-from signature_runner.launch import cores, run_traced
 
 pytestmark = [
     pytest.mark.mpi,
@@ -343,7 +344,7 @@ def test_last_words_before_a_signal_are_no_reason(
 
 def test_a_killed_p3s_leaves_no_launcher_behind(dies: Path, tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from signature_runner.launch import run_traced;"
+        "import sys; from pathlib import Path; from p3s.signature_runner.launch import run_traced;"
         "run_traced(sys.argv[2:], 2, Path(sys.argv[1]), timeout_s=60)"
     )
     run_dir = tmp_path / "run"
@@ -414,7 +415,7 @@ def test_a_cache_that_preload_cannot_name_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "with space"))
-    assert " " not in str(build.cache_dir())
+    assert " " not in str(compiling.cache_dir())
 
 
 def test_a_compiler_that_is_none(tmp_path: Path) -> None:

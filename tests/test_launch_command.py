@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from p3s.errors import P3SError, UsageError
-from signature_runner import command, mpi, placeholders
+from p3s.host import command, mpi, placeholders
 
 FAMILIES = {
     "mpiexec.openmpi": mpi.OPENMPI,

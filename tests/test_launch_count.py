@@ -17,10 +17,11 @@ from test_launch import launcher
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
 from p3s.errors import P3SError
+from p3s.host import mpi
+from p3s.signature_runner import build, emulate
+from p3s.signature_runner.launch import run_traced
+from p3s.signature_runner.recording import Recording
 from p3s.trace import read_run
-from signature_runner import build, emulate, mpi
-from signature_runner.launch import run_traced
-from signature_runner.recording import Recording
 
 QEMU = shutil.which(f"qemu-{platform.machine()}")
 needs_qemu = [

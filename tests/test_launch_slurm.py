@@ -13,8 +13,8 @@ from slurm_cluster import Cluster, missing
 from test_exec import P3S, run
 from tracer_helpers import PROGRAMS
 
+from p3s.host import compiling, mpi
 from p3s.trace import read_run
-from signature_runner import build, mpi
 
 pytestmark = [
     pytest.mark.mpi,
@@ -51,7 +51,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         if install.family == request.param and install.usable_oversubscribed and machine:
             target = tmp_path_factory.mktemp("bin") / "dies"
             source = str(PROGRAMS / "dies.c")
-            build.run_tool([install.mpicc, source, "-o", str(target)], "compile")
+            compiling.run_tool([install.mpicc, source, "-o", str(target)], "compile")
             return [f"--mpi={WAYS[request.param]}", str(target)]
     pytest.skip(f"no {request.param} for srun")
 

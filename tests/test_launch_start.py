@@ -14,11 +14,12 @@ from test_launch import launcher
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi
 
 from p3s.errors import P3SError, UsageError
+from p3s.host import mpi
+from p3s.host.cores import cores, quota
+from p3s.signature_runner import build
+from p3s.signature_runner.launch import run_traced
+from p3s.signature_runner.recording import COUNTERS, Recording, recording
 from p3s.trace import read_run
-from signature_runner import build, mpi
-from signature_runner.cores import cores, quota
-from signature_runner.launch import run_traced
-from signature_runner.recording import COUNTERS, Recording, recording
 
 pytestmark = [
     pytest.mark.mpi,

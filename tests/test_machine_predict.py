@@ -13,10 +13,10 @@ from handmade import put_replay
 from machines import CYCLES, synthetic, true_cost
 
 from p3s.cli.main import run
-from p3s.compute.stage import compute_json
-from p3s.machine.elsewhere import base_path, common_error, place_of
+from p3s.costs.stage import compute_json
 from p3s.machine.machinefile import Machine
 from p3s.model.stage import load as load_model
+from p3s.predict.other_machine import base_path, common_error, place_of
 from p3s.study import Study, read_json, write_json
 
 CELLS, ITERS, COUNTS = 1 << 24, 10, (4, 8, 16, 32)
@@ -52,7 +52,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def measured(model: Any, table: Any) -> Any:
-    from p3s.compute.gather import measured_at
+    from p3s.costs.gather import measured_at
 
     ns = table.segments[:, 4] * cost(ts.x_of(CELLS, table.np), 3.0, CACHES)
     return measured_at(model, ts.times_of(table, ns, noise=0.01))
@@ -67,7 +67,7 @@ def study(made: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Study:
         rows = [(r, p["phase"], 1e3, 0.9e3, 1.1e3) for r in range(n) for p in phases]
         put_replay(study, n, rows, nodes=["node0", "node0"])
 
-    monkeypatch.setattr("p3s.cli.pipeline.run_replay", replayed)
+    monkeypatch.setattr("p3s.pipeline.run_replay", replayed)
     monkeypatch.setattr("p3s.cli.before._check_launch", lambda _: None)
     found = made["study"]
     assert isinstance(found, Study)
@@ -137,7 +137,7 @@ def test_what_is_missing_is_said_before_anything_is_measured(
     def never(*_: Any) -> None:
         raise AssertionError("replayed")
 
-    monkeypatch.setattr("p3s.cli.pipeline.run_replay", never)
+    monkeypatch.setattr("p3s.pipeline.run_replay", never)
     target = made["root"] / "slow.json"
     args = ["predict", str(study.root), "-n", "1000", "--machine"]
     own = study.root / "machine.json"

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from machines import CYCLES, synthetic, true_cost
 
-from p3s.compute.laws import CostLaw, fit_cost
-from p3s.compute.points import Point
+from p3s.costs import lawtext
+from p3s.costs.laws import CostLaw, fit_cost
+from p3s.costs.transfer import move, transferred
 from p3s.errors import P3SError
 from p3s.machine.explain import resident_sizes, unknown_sizes
 from p3s.machine.factor import factor_of
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Machine
-from p3s.machine.transfer import move, transferred
+from p3s.small_runs.points import Point
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -147,7 +148,7 @@ def test_laws_fitted_to_points_are_moved_too() -> None:
         factor = factor_of(law, base.machine("base", 0.01, seed),
                            target.machine("target", 0.01, seed + 1))  # fmt: skip
         moved = transferred(law, factor)
-        assert CostLaw.from_json(moved.to_json()).text()
+        assert lawtext.text(CostLaw.from_json(moved.to_json()))
         x = np.array([8e8 / 64, 8e8 / 16, 8e8 / 2])
         real = np.array([truth.cost(target, v) for v in x])
         low, high = moved.interval(x)

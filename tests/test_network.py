@@ -11,7 +11,7 @@ import pytest
 from machines import synthetic
 
 from p3s.errors import Damaged, P3SError
-from p3s.predict.network import Curve, Network, Path, line, network_from_machine, rough_network
+from p3s.simulate.network import Curve, Network, Path, line, network_from_machine, rough_network
 
 
 def machine(hosts: tuple[str, str] = ("n0", "n1"), **changes: Any) -> dict[str, Any]:

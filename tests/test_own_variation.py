@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p3s.compute.spread import EVEN, Distribution, apart
+from p3s.costs.spread import EVEN, Distribution, apart
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 

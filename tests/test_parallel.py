@@ -18,7 +18,7 @@ from p3s.characterize.part import Part, join, part_of
 from p3s.characterize.phases import phases_json
 from p3s.characterize.structure import structure
 from p3s.characterize.tables import table_of
-from signature_runner.recording import SHARING
+from p3s.signature_runner.recording import SHARING
 
 PROGRAMS = [corpus.jacobi2d(), corpus.ring(), corpus.halo3d(), corpus.cg(), corpus.wavefront()]
 

@@ -15,7 +15,7 @@ from handmade import put_replay
 from machines import synthetic
 
 from p3s.cli.main import run
-from p3s.compute.stage import compute_json
+from p3s.costs.stage import compute_json
 from p3s.errors import P3SError
 from p3s.model.stage import load as load_model
 from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
@@ -33,7 +33,7 @@ NETWORK: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Study:
     """A study of a ring with an allreduce, in instructions that cost 0.3 ns, nothing replayed."""
-    from p3s.compute.gather import measured_at
+    from p3s.costs.gather import measured_at
 
     root = tmp_path_factory.mktemp("m")
     study, tables = ts.put_study(root / "study", ts.sweeps(CELLS, 10), COUNTS)
@@ -64,7 +64,7 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         put(study, n)
         seen.append(n)
 
-    monkeypatch.setattr("p3s.cli.pipeline.run_replay", replayed)
+    monkeypatch.setattr("p3s.pipeline.run_replay", replayed)
     monkeypatch.setattr("p3s.cli.before._check_launch", lambda _: None)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})  # no process per count
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
@@ -247,7 +247,7 @@ def test_a_launch_that_cannot_be_is_said_before_anything_is_written(
     def no_mpi(_: Any) -> Any:
         raise P3SError("no mpiexec on PATH")
 
-    monkeypatch.setattr("replay.launch.launcher.find_mpi", no_mpi)
+    monkeypatch.setattr("p3s.replay.launch.launcher.find_mpi", no_mpi)
     for words in (HOSTS, ("--estimator", "thesis")):
         assert before_and_after(study, *words) == 1
         said = capsys.readouterr().err

@@ -16,18 +16,19 @@ from p3s.artefacts import crc_of
 from p3s.errors import P3SError
 from p3s.predict import compose, predict
 from p3s.predict.contradictions import contradictions
-from p3s.predict.dependency.folded import Folded, Settling
 from p3s.predict.doubts import missed, of_validation
-from p3s.predict.estimated import Communication, Followed
+from p3s.predict.estimated import Communication
 from p3s.predict.estimators.several import from_bytes, to_bytes
 from p3s.predict.measured import Measured
 from p3s.predict.reasons import CODES, Reason, in_short, reasons_in, untrusted
 from p3s.predict.saved import Prediction
 from p3s.predict.times import PhaseTimes
+from p3s.program.order.unstick import moved_earlier
 from p3s.scores import work_off
+from p3s.simulate.folded import Folded, Settling
+from p3s.simulate.followed import Followed
 from p3s.study import Study, write_json
-from p3s.words import joined, plural, processes
-from replay.order.unstick import moved_earlier
+from p3s.text import joined, plural, processes
 
 Json = dict[str, Any]
 

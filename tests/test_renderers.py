@@ -32,7 +32,7 @@ from p3s.report.png import write_png
 from p3s.report.points import points_of
 from p3s.report.spreadsheet import columns_csv, counts_csv, phases_csv
 from p3s.report.terminal import curve, render
-from p3s.report.text import seconds
+from p3s.text import seconds
 
 Json = dict[str, Any]
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from steps_builder import Builder
 
 from p3s.errors import P3SError
-from replay.collectives.choose import (
+from p3s.program.collectives.choose import (
     ALGORITHMS,
     ROOTED,
     SHARED,
@@ -22,12 +23,12 @@ from replay.collectives.choose import (
     most_common,
     schedule,
 )
-from replay.collectives.expand import FIRST_TAG, expand
-from replay.collectives.library import MPICH, OPENMPI, Library, Rule, library_of
-from replay.collectives.tuned import tuned
-from replay.order.builder import Builder
-from replay.order.pairs import pair
-from replay.steps import Op, Steps
+from p3s.program.collectives.expand import FIRST_TAG, expand
+from p3s.program.collectives.library import library_of
+from p3s.program.collectives.rules import MPICH, OPENMPI, Library, Rule
+from p3s.program.collectives.tuned import tuned
+from p3s.program.order.pairs import pair
+from p3s.simulate.steps import Op, Steps
 from tests.collective_proof import prove
 
 LIBRARY = Library(OPENMPI, (4, 1))

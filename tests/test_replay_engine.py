@@ -10,13 +10,13 @@ import pytest
 from replay_jobs import Mpi, Script, measure, mpis, program_of, run_job, settings_of, world_of
 
 from p3s.errors import P3SError
-from replay.engine import clocks
-from replay.engine.collect import Collector, part_of, recorded
-from replay.engine.inner import Timings
-from replay.engine.job import DONE, PLACES, read_job, result_path, write_job
-from replay.engine.results import ProgramResult, read_result, save_result
-from replay.plan.program import Code, Collective, Pairing, Program
-from replay.stats import is_narrow, median_interval
+from p3s.replay.engine import clocks
+from p3s.replay.engine.collect import Collector, part_of, recorded
+from p3s.replay.engine.inner import Timings
+from p3s.replay.engine.job import DONE, PLACES, read_job, result_path, write_job
+from p3s.replay.engine.results import ProgramResult, read_result, save_result
+from p3s.replay.plan.program import Code, Collective, Pairing, Program
+from p3s.replay.stats import is_narrow, median_interval
 
 FOUND = mpis()
 both = pytest.mark.parametrize("mpi", FOUND, ids=[mpi.family for mpi in FOUND])
@@ -220,7 +220,7 @@ def test_a_spent_budget_leaves_programs_out_but_none_of_a_kind(tmp_path: Path) -
 
 OTHER_KERNELS = """
 import os, sys
-from replay.engine import clocks, worker
+from p3s.replay.engine import clocks, worker
 
 clocks.kernel = lambda: "machine " + os.environ.get("OMPI_COMM_WORLD_RANK",
                                                     os.environ.get("PMI_RANK", "0"))

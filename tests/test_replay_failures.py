@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from replay_jobs import Ended, Mpi, Script, mpis, program_of, run_job, settings_of, world_of
 
-from replay.engine.job import DONE, result_path, write_job
-from replay.engine.results import read_result
-from replay.engine.watchdog import pending
-from replay.plan.program import Code, Program
+from p3s.replay.engine.job import DONE, result_path, write_job
+from p3s.replay.engine.results import read_result
+from p3s.replay.engine.watchdog import pending
+from p3s.replay.plan.program import Code, Program
 
 pytestmark = pytest.mark.mpi
 FOUND = mpis()
@@ -29,7 +29,7 @@ TRIALS = 20
 WORKER = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from replay.engine import worker
+from p3s.replay.engine import worker
 
 def fault():
     Path({mark!r}).write_text(repr(time.time()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from p3s.errors import P3SError
-from replay.launch.hosts import expand_hosts
+from p3s.host.hosts import expand_hosts
 
 
 @pytest.mark.parametrize(("text", "hosts"), [

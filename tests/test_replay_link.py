@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from replay.costs.calls import INTERPOLATED, MEASURED, NONE, call_costs, interpolated
-from replay.costs.link import Flood, fit_link
-from replay.costs.messages import PAIR, TRACE, message_costs, observations
-from replay.engine.results import ProgramResult
-from replay.plan.classes import CallClass, MessageClass
-from replay.plan.program import Code
-from replay.stats import interval_rank, median_interval
+from p3s.replay.costs.calls import INTERPOLATED, MEASURED, NONE, call_costs, interpolated
+from p3s.replay.costs.link import Flood, fit_link
+from p3s.replay.costs.messages import PAIR, TRACE, message_costs, observations
+from p3s.replay.engine.results import ProgramResult
+from p3s.replay.plan.classes import CallClass, MessageClass
+from p3s.replay.plan.program import Code
+from p3s.replay.stats import interval_rank, median_interval
 from tests.replay_made import event, program_of, world_of
 
 

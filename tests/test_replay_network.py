@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from steps_builder import Builder
 
-from p3s.predict.dependency.simulate import simulate
-from p3s.predict.network import Curve, Network, Path
-from replay.costs.estimate import phase_times, places
-from replay.costs.network import Costs, network_of
-from replay.order.builder import Builder
-from replay.plan.classes import MessageClass
-from replay.plan.micro import link_programs, pair_programs
-from replay.plan.program import Code, Program
-from replay.steps import Section, Steps
+from p3s.replay.costs.estimate import phase_times, places
+from p3s.replay.costs.network import Costs, network_of
+from p3s.replay.plan.classes import MessageClass
+from p3s.replay.plan.micro import link_programs, pair_programs
+from p3s.replay.plan.program import Code, Program
+from p3s.simulate.network import Curve, Network, Path
+from p3s.simulate.simulate import simulate
+from p3s.simulate.steps import Section, Steps
 from tests.replay_made import event, program_of, result_of, world_of
 
 SIZES = (8, 1024, 8192, 16384, 32768, 65000, 131072)

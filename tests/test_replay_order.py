@@ -11,21 +11,22 @@ import corpus
 import numpy as np
 import pytest
 from replay_patterns import Trace, halo, ring, wave
+from steps_builder import Builder, steps_of_lists
 
-from p3s.characterize.signature import _write_tables, signature_json
+from p3s.characterize.signature import signature_json
+from p3s.characterize.store import write_tables
 from p3s.errors import P3SError
 from p3s.model import build
-from p3s.scale import write_scaled
+from p3s.program import write_scaled
+from p3s.program.order.completions import wanted
+from p3s.program.order.links import first_in_first_out
+from p3s.program.order.pairs import pair
+from p3s.program.order.reasons import unmatched
+from p3s.program.order.sections import read_sections, sections_of, take
+from p3s.program.order.unstick import ends, unstuck
+from p3s.program.scaled import ScaledTrace, read_scaled
+from p3s.simulate.steps import RECEIVES, REQUESTS, SENDS, WAITS, Op, Section, Steps
 from p3s.study import Study, write_json
-from replay.order.builder import Builder, steps_of_lists
-from replay.order.completions import wanted
-from replay.order.links import first_in_first_out
-from replay.order.pairs import pair
-from replay.order.reasons import unmatched
-from replay.order.sections import read_sections, sections_of, take
-from replay.order.unstick import ends, unstuck
-from replay.scaled import ScaledTrace, read_scaled
-from replay.steps import RECEIVES, REQUESTS, SENDS, WAITS, Op, Section, Steps
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def scaled(root: Path, program: corpus.Program, counts: tuple[int, ...], n: int)
     for count in counts:
         table = corpus.table(program, count)
         study.signature_path(count).parent.mkdir(exist_ok=True)
-        _write_tables(table, study.signature_path(count))
+        write_tables(table, study.signature_path(count))
         write_json(study.signature_path(count), signature_json(table))
     build(root)
     write_scaled(root, n)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from plan_patterns import halo, ring
+from steps_builder import Builder
 
-from replay.collectives.expand import expand
-from replay.collectives.library import library_of
-from replay.order.builder import Builder
-from replay.plan.choose import (
+from p3s.program.collectives.expand import expand
+from p3s.program.collectives.library import library_of
+from p3s.program.mapping import block, cyclic
+from p3s.program.topology import distances, flat
+from p3s.replay.plan.choose import (
     alike_nodes,
     choose,
     cover_all,
@@ -17,13 +19,11 @@ from replay.plan.choose import (
     needs_of,
     traffic,
 )
-from replay.plan.classes import classify, node_loads, power_of_two, size_bins
-from replay.plan.loaded import Whole, load
-from replay.plan.logical import logical_time, messages
-from replay.plan.mapping import block, cyclic
-from replay.plan.noise import noise_of
-from replay.plan.topology import distances, flat
-from replay.steps import Op
+from p3s.replay.plan.classes import classify, node_loads, power_of_two, size_bins
+from p3s.replay.plan.loaded import Whole, load
+from p3s.replay.plan.logical import logical_time, messages
+from p3s.replay.plan.noise import noise_of
+from p3s.simulate.steps import Op
 
 
 def planned(steps, mapping, full=None, origin=None):

@@ -7,26 +7,26 @@ import json
 import numpy as np
 import pytest
 from plan_patterns import halo, ring
+from steps_builder import Builder
 
 from p3s.errors import P3SError
-from p3s.predict.dependency.simulate import simulate
-from p3s.predict.network import rough_network
-from replay.collectives.expand import expand
-from replay.collectives.library import library_of
-from replay.order.builder import Builder
-from replay.plan.check import check
-from replay.plan.mapping import block, cyclic
-from replay.plan.plan import PlanSettings, make_plan, timed_programs
-from replay.plan.show import (
+from p3s.program.collectives.expand import expand
+from p3s.program.collectives.library import library_of
+from p3s.program.mapping import block, cyclic
+from p3s.program.topology import flat, read_topology
+from p3s.replay.plan.check import check
+from p3s.replay.plan.plan import PlanSettings, make_plan, timed_programs
+from p3s.replay.plan.show import (
     plan_json,
     plan_text,
     played_by,
     seconds,
     why_not_representative,
 )
-from replay.plan.topology import flat, read_topology
-from replay.plan.world import BLACK_HOLE, MEASURED, NOISE
-from replay.steps import LeftOut, Section
+from p3s.replay.plan.world import BLACK_HOLE, MEASURED, NOISE
+from p3s.simulate.network import rough_network
+from p3s.simulate.simulate import simulate
+from p3s.simulate.steps import LeftOut, Section
 
 NETWORK = rough_network()
 

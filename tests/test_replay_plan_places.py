@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from p3s.errors import P3SError
-from replay.plan.mapping import block, cyclic, mapping_of, read_rank_file
-from replay.plan.places import place, placement_of
-from replay.plan.topology import distances, flat, node_hosts, read_topology
+from p3s.program.mapping import block, cyclic, mapping_of, read_rank_file
+from p3s.program.topology import distances, flat, node_hosts, read_topology
+from p3s.replay.plan.places import place, placement_of
 
 SLURM = """
 # two racks of two switches

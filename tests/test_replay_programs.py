@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from loaded_ranks import load
 from scripted_mpi import SMALL_BYTES, TEMPERS, ScriptError, execute
+from steps_builder import Builder
 
 from p3s.errors import P3SError
-from replay.order.builder import Builder
-from replay.plan.build import Noise, build_program, needs_hole
-from replay.plan.build_holes import AHEAD
-from replay.plan.check import check, describe
-from replay.plan.classes import MessageClass
-from replay.plan.direct import fits
-from replay.plan.loaded import Loaded
-from replay.plan.micro import link_programs, pair_programs
-from replay.plan.program import TAG_NOISE, Code, Program
-from replay.plan.settle import WHY_TEXT, Settled, Why, settled
-from replay.plan.world import MEASURED, NOISE, World, lay_out
-from replay.steps import Steps
+from p3s.replay.plan.build import Noise, build_program, needs_hole
+from p3s.replay.plan.build_holes import AHEAD
+from p3s.replay.plan.check import check, describe
+from p3s.replay.plan.classes import MessageClass
+from p3s.replay.plan.direct import fits
+from p3s.replay.plan.loaded import Loaded
+from p3s.replay.plan.micro import link_programs, pair_programs
+from p3s.replay.plan.program import TAG_NOISE, Code, Program
+from p3s.replay.plan.settle import WHY_TEXT, Settled, Why, settled
+from p3s.replay.plan.world import MEASURED, NOISE, World, lay_out
+from p3s.simulate.steps import Steps
 
 
 def one_node(steps: Steps) -> tuple[Loaded, World]:

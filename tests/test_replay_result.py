@@ -9,24 +9,24 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from steps_builder import Builder
 
 from p3s.artefacts import read_json
-from p3s.predict.dependency.simulate import simulate
+from p3s.program.topology import flat
+from p3s.replay.costs.calls import COMPOSED, MEASURED, NONE, CallCost
+from p3s.replay.costs.estimate import places
+from p3s.replay.costs.evaluate import evaluate, simulated
+from p3s.replay.costs.result import write_result
+from p3s.replay.costs.thesis import charged, composed, thesis_sum
+from p3s.replay.costs.whole import whole_times
+from p3s.replay.engine.results import ProgramResult
+from p3s.replay.plan.classes import CallClass, MessageClass
+from p3s.replay.plan.program import Code
+from p3s.replay.stats import Estimate
+from p3s.report.replayed import result_text
+from p3s.simulate.simulate import simulate
+from p3s.simulate.steps import LeftOut, Section
 from p3s.study import REPLAY_VERSION
-from replay.costs.calls import COMPOSED, MEASURED, NONE, CallCost
-from replay.costs.estimate import places
-from replay.costs.evaluate import evaluate, simulated
-from replay.costs.result import write_result
-from replay.costs.text import result_text
-from replay.costs.thesis import charged, composed, thesis_sum
-from replay.costs.whole import whole_times
-from replay.engine.results import ProgramResult
-from replay.order.builder import Builder
-from replay.plan.classes import CallClass, MessageClass
-from replay.plan.program import Code
-from replay.plan.topology import flat
-from replay.stats import Estimate
-from replay.steps import LeftOut, Section
 from tests.replay_made import event, program_of, result_of, world_of
 from tests.test_replay_network import PAUSE, network
 

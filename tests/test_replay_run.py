@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from replay_patterns import Trace, butterfly, collectives, halo, ring, wave
 
-import replay
+from p3s import replay
 from p3s.errors import P3SError
+from p3s.replay import ReplaySettings
 from p3s.study import REPLAY_VERSION, read_json
-from replay import ReplaySettings
 
 pytestmark = pytest.mark.mpi
 SETTINGS = ReplaySettings(cores_per_node=2, budget_s=0.5)
@@ -21,7 +21,7 @@ SETTINGS = ReplaySettings(cores_per_node=2, budget_s=0.5)
 @pytest.fixture(scope="module", autouse=True)
 def needs_mpi() -> None:
     """Skip where there is no MPI at all."""
-    from signature_runner import mpi
+    from p3s.host import mpi
 
     if not any(install.mpiexec for install in mpi.find_mpi()):
         pytest.skip("no MPI with mpicc and mpiexec here")

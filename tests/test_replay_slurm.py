@@ -13,7 +13,7 @@ import pytest
 import slurm_cluster
 from replay_patterns import halo
 
-from replay.launch.slurm import Batch, batch_script, submit
+from p3s.replay.launch.slurm import Batch, batch_script, submit
 
 ROOT = Path(__file__).resolve().parents[1]
 MPIEXEC = Path("/usr/bin/mpiexec.openmpi")
@@ -24,8 +24,8 @@ TIMEOUT_S = 240.0
 CODE = """
 import json, sys
 from pathlib import Path
-import replay
-from replay.launch.hosts import allocated_hosts
+from p3s import replay
+from p3s.host.hosts import allocated_hosts
 settings = replay.ReplaySettings(cores_per_node=2, budget_s=4.0, launcher=tuple(sys.argv[3:]))
 result = replay.run(Path(sys.argv[1]), Path(sys.argv[2]), settings)
 print(json.dumps({"hosts": allocated_hosts(), "measured": result["measured_share"]}))

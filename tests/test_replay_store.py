@@ -15,15 +15,15 @@ import pytest
 from replay_jobs import ROOT, Script, program_of
 
 from p3s.errors import P3SError
-from replay.engine.results import ProgramResult, save_result
-from replay.launch.hosts import allocated_hosts
-from replay.launch.landing import Place, check_landing, landing_problem
-from replay.launch.launcher import Mpi, on_hosts, write_hosts
-from replay.launch.run import _Output
-from replay.launch.slurm import Batch, batch_script, time_limit
-from replay.launch.store import ResultStore
-from replay.plan.program import Code, Program
-from replay.plan.world import BLACK_HOLE, MEASURED, Process, World
+from p3s.host.hosts import allocated_hosts
+from p3s.replay.engine.results import ProgramResult, save_result
+from p3s.replay.launch.landing import Place, check_landing, landing_problem
+from p3s.replay.launch.launcher import Mpi, on_hosts, write_hosts
+from p3s.replay.launch.run import _Output
+from p3s.replay.launch.slurm import Batch, batch_script, time_limit
+from p3s.replay.launch.store import ResultStore
+from p3s.replay.plan.program import Code, Program
+from p3s.replay.plan.world import BLACK_HOLE, MEASURED, Process, World
 
 HOSTS = ("a", "b", "c", "d")
 OPENMPI = Mpi(("mpiexec", "--mca", "x", "y"), "openmpi", "4.1.4", "mpicc", "openmpi")
@@ -208,7 +208,7 @@ def test_what_a_killed_job_has_measured_is_taken_over(tmp_path: Path) -> None:
         sys.path[:0] = sys.argv[2:]
         from pathlib import Path
         from test_replay_store import _finish
-        from replay.launch.store import ResultStore
+        from p3s.replay.launch.store import ResultStore
         with ResultStore(Path(sys.argv[1])).job(["a", "b"]) as directory:
             _finish(directory, 1)
             print("ready", flush=True)

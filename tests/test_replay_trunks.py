@@ -8,24 +8,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from steps_builder import Builder
 from test_replay_network import classes, network
 
-from p3s.predict.dependency.simulate import simulate
-from p3s.predict.network import Network
-from p3s.predict.trunks import Trunks
-from replay.costs.estimate import phase_times, places
-from replay.costs.link import Link
-from replay.costs.network import Costs, network_of
-from replay.costs.result import network_entry
-from replay.costs.text import trunk_lines
-from replay.costs.trunks import Fabric, Flow, Known, known, link_name, nothing_known
-from replay.order.builder import Builder
-from replay.plan.check import check
-from replay.plan.micro import link_programs, pair_programs, trunk_programs
-from replay.plan.places import flows_of, place
-from replay.plan.topology import Topology, read_topology, slurm
-from replay.plan.world import World, lay_out
-from replay.steps import Section, Steps
+from p3s.program.topology import Topology, read_topology, slurm
+from p3s.replay.costs.estimate import phase_times, places
+from p3s.replay.costs.link import Link
+from p3s.replay.costs.network import Costs, network_of
+from p3s.replay.costs.result import network_entry
+from p3s.replay.costs.trunks import Fabric, Flow, Known, known, link_name, nothing_known
+from p3s.replay.plan.check import check
+from p3s.replay.plan.micro import link_programs, pair_programs, trunk_programs
+from p3s.replay.plan.places import flows_of, place
+from p3s.replay.plan.world import World, lay_out
+from p3s.report.replayed import trunk_lines
+from p3s.simulate.network import Network
+from p3s.simulate.simulate import simulate
+from p3s.simulate.steps import Section, Steps
+from p3s.simulate.switch_links import Trunks
 from tests.replay_made import result_of, world_of
 
 SLOTS = 4

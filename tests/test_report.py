@@ -22,9 +22,9 @@ from p3s.report.curve import axes_of
 from p3s.report.html import render as render_html
 from p3s.report.png import write_png
 from p3s.report.terminal import curve, render
-from p3s.report.text import factor, percent, seconds, visible
 from p3s.report.view import Point, build_view, points_of, verdict_of
 from p3s.study import REPLAY_VERSION, write_json
+from p3s.text import factor, percent, seconds, visible
 
 
 def row(n: int, time_s: float, base: float, **more: Any) -> dict[str, Any]:

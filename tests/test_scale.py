@@ -14,15 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from p3s.characterize import load_table
-from p3s.characterize.signature import _write_tables, signature_json
+from p3s.characterize.signature import signature_json
+from p3s.characterize.store import write_tables
 from p3s.errors import P3SError
 from p3s.model import build
 from p3s.model.grid.grids import GridFamily
 from p3s.model.partners.members import Communicators
 from p3s.model.stage import load
-from p3s.scale import events_of, scaled_dir, write_scaled
+from p3s.program import events_of, scaled_dir, write_scaled
+from p3s.program.scaled import _head
 from p3s.study import Study, write_json
-from replay.scaled import _head
 
 SCHEMA = {
     "rank": pa.int32(), "phase": pa.int32(), "index": pa.int32(), "op": pa.string(),
@@ -41,7 +42,7 @@ def study(tmp_path_factory):
     for n in (2, 4, 8, 16):
         table = corpus.table(corpus.cg(), n)
         made.signature_path(n).parent.mkdir(exist_ok=True)
-        _write_tables(table, made.signature_path(n))
+        write_tables(table, made.signature_path(n))
         write_json(made.signature_path(n), signature_json(table))
     build(root)
     return made
@@ -163,7 +164,7 @@ def test_a_count_that_the_grid_does_not_admit_is_refused(tmp_path):
     for n in (4, 9, 16):
         table = corpus.table(corpus.halo9(), n)
         made.signature_path(n).parent.mkdir(exist_ok=True)
-        _write_tables(table, made.signature_path(n))
+        write_tables(table, made.signature_path(n))
         write_json(made.signature_path(n), signature_json(table))
     build(made.root)
     with pytest.raises(P3SError, match="48"):

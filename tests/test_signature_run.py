@@ -15,16 +15,16 @@ from test_kill import Killer, ledger
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, the_mpi, trace
 
 from p3s.errors import P3SError
+from p3s.signature_runner.launch import RunOutcome, run_traced
+from p3s.signature_runner.recording import Recording
+from p3s.signature_runner.stopping import Saturation
 from p3s.trace import RankTrace, RunTrace, read_run
 from p3s.trace.capture import read_capture
 from p3s.trace.check import check
 from p3s.trace.dump import text
+from p3s.trace.recording_plan import Enough, KnownCall, Plan, Row
 from p3s.trace.recover import recover
 from p3s.trace.where import Place
-from signature_runner.launch import RunOutcome, run_traced
-from signature_runner.plan import Enough, KnownCall, Plan, Row
-from signature_runner.recording import Recording
-from signature_runner.stopping import Saturation
 
 with_mpi = [
     pytest.mark.mpi,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from p3s.errors import P3SError, UsageError
 from p3s.export.place import new_directory, new_file
 from p3s.study import SCHEMA_VERSION, Study, read_json, write_bytes, write_json
-from p3s.words import differing
+from p3s.text import differing
 
 COMMAND = ["mpiexec", "-n", "{np}", "./app", "-o", "x y"]
 

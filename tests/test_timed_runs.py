@@ -20,9 +20,9 @@ from p3s.characterize import load_table
 from p3s.characterize.times import load_times, stale
 from p3s.cli.main import run
 from p3s.errors import P3SError
+from p3s.signature_runner.recording import Recording
 from p3s.study import Study, read_json, write_json
 from p3s.trace.where import places_at
-from signature_runner.recording import Recording
 
 UNITS = {"instructions": "instructions", "cpu": "cpu_ns", "wall": "wall_ns", "auto": "cpu_ns"}
 
@@ -52,9 +52,9 @@ class Runs(Stages):
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     stand_in = Runs()
     stand_in.refuses = {}
-    monkeypatch.setattr("signature_runner.launch.run_traced", stand_in.run_traced)
-    monkeypatch.setattr("signature_runner.command.parse", stand_in.parse)
-    monkeypatch.setattr("signature_runner.emulate.emulator", lambda: "qemu")
+    monkeypatch.setattr("p3s.signature_runner.launch.run_traced", stand_in.run_traced)
+    monkeypatch.setattr("p3s.host.command.parse", stand_in.parse)
+    monkeypatch.setattr("p3s.signature_runner.emulate.emulator", lambda: "qemu")
     monkeypatch.setattr(p3s.characterize, "characterize", stand_in.characterize)
     monkeypatch.setattr(p3s.characterize, "load_phases", lambda study_dir: {})
     return stand_in
@@ -184,7 +184,7 @@ def test_first_run_that_cannot_start_leaves_no_study(
     def cannot_start(*_: Any, **__: Any) -> Outcome:
         raise P3SError("./app: not found")
 
-    monkeypatch.setattr(sys.modules["signature_runner.launch"], "run_traced", cannot_start)
+    monkeypatch.setattr(sys.modules["p3s.signature_runner.launch"], "run_traced", cannot_start)
     assert characterize(root, "2,4,8", "--work", "instructions") == 1 and not root.exists()
 
 

@@ -10,10 +10,10 @@ from capture_writer import INSTRUCTIONS, WALL, Writer
 
 from p3s.characterize import characterize
 from p3s.characterize.clock import QUANTILES, times_of
-from p3s.characterize.disturbed import floor_ns, notes
+from p3s.characterize.disturbed import floor_ns
 from p3s.characterize.parallel import from_bytes, to_bytes
 from p3s.characterize.part import join, part_of
-from p3s.characterize.times import Times, load_times, make_times, stale
+from p3s.characterize.times import Times, load_times, make_times, notes, stale
 from p3s.errors import Damaged, P3SError
 from p3s.gather import check_runs, put_runs
 from p3s.study import RUN_SCHEMA, SCHEMA_VERSION, Study, write_json

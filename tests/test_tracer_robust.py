@@ -12,10 +12,10 @@ import pytest
 from tracer_helpers import PROGRAMS, TIMEOUT_S, compile_c, recorded, the_mpi, trace
 
 from p3s.errors import P3SError
+from p3s.signature_runner import build
+from p3s.signature_runner.launch import run_traced
+from p3s.signature_runner.recording import recording
 from p3s.trace import read_run
-from signature_runner import build
-from signature_runner.launch import run_traced
-from signature_runner.recording import recording
 
 pytestmark = [
     pytest.mark.mpi,

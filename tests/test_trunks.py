@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from slow_simulation import Simulation
+from steps_builder import Builder
 from test_dependency_random import RANKS, hops, network, pattern
 
 from p3s.errors import Damaged, P3SError
-from p3s.predict.dependency.simulate import Simulated, simulate
-from p3s.predict.network import Network, Path, line
-from p3s.predict.trunks import Trunks, routes
-from replay.order.builder import Builder
+from p3s.simulate.network import Network, Path, line
+from p3s.simulate.simulate import Simulated, simulate
+from p3s.simulate.switch_links import Trunks, routes
 
 #: Leaves 0, 1 below 3; 2 below 4; 3 and 4 below 5.
 UP = (3, 3, 4, 5, 5, -1)

@@ -8,10 +8,10 @@ from pathlib import Path
 import corpus
 import numpy as np
 
-from p3s.characterize.events import Sequences, first_rows, node_of_row, nodes_of
+from p3s.characterize.events import Sequences, nodes_of
 from p3s.characterize.part import join, part_of
-from p3s.characterize.signature import _read_sequences, _write_tables
-from p3s.characterize.tables import PointTable
+from p3s.characterize.store import _read_sequences, write_tables
+from p3s.characterize.tables import PointTable, first_rows, node_of_row
 from p3s.model.order.turns import with_turns
 
 
@@ -100,7 +100,7 @@ def test_too_many_events_leave_no_sequences() -> None:
 def test_sequences_survive_the_signature_files(tmp_path: Path) -> None:
     t = corpus.table(multipartition(), 9)
     path = tmp_path / "np0009.json"
-    _write_tables(t, path)
+    write_tables(t, path)
     again = _read_sequences(path.with_suffix(".events.parquet"))
     assert list(again) == list(t.sequences)
     assert all(np.array_equal(again[r], t.sequences[r]) for r in again)

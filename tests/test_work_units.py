@@ -11,15 +11,16 @@ import pytest
 from handmade import phase, put_scaled
 
 from p3s.characterize import load_table
-from p3s.characterize.signature import _write_tables, signature_json
+from p3s.characterize.signature import signature_json
+from p3s.characterize.store import write_tables
 from p3s.characterize.tables import PointTable, point_table
 from p3s.errors import P3SError
 from p3s.model.fit import build_model, fit_model
 from p3s.predict.times import read_head
 from p3s.report.equations import render
 from p3s.study import Study, read_json, write_json
+from p3s.text import mixed_clocks
 from p3s.trace import Call, RankTrace, RunTrace
-from p3s.words import mixed_clocks
 
 
 def run(n: int, unit: str) -> SimpleNamespace:
@@ -41,7 +42,7 @@ def test_one_unit_goes_all_the_way(tmp_path: Path) -> None:
         assert fit_model(made)["work_unit"] == unit
         signature = signature_json(made[0])
         assert (signature["work_unit"], signature["work"]) == (unit, int(made[0].work.sum()))
-        _write_tables(made[0], path)
+        write_tables(made[0], path)
         write_json(path, signature)
         again = load_table(tmp_path, 4)
         assert again.work_unit == unit and again.work.tolist() == made[0].work.tolist()
@@ -92,7 +93,7 @@ def test_a_signature_of_version_one_is_refused_in_one_line(tmp_path: Path) -> No
     made = tables("cpu_ns", "cpu_ns", "cpu_ns")[0]
     path = study.signature_path(4)
     path.parent.mkdir()
-    _write_tables(made, path)
+    write_tables(made, path)
     write_json(path, {**signature_json(made), "schema_version": 1})
     with pytest.raises(P3SError, match="p3s.signature version 1, but p3s .* reads version 4") as e:
         load_table(tmp_path, 4)

@@ -9,7 +9,8 @@ from typing import Any
 import corpus
 import numpy as np
 
-from p3s.characterize.signature import _write_tables, signature_json
+from p3s.characterize.signature import signature_json
+from p3s.characterize.store import write_tables
 from p3s.characterize.tables import PointTable, point_table
 from p3s.characterize.times import QUANTILES, Times
 from p3s.model import build
@@ -85,7 +86,7 @@ def put_study(root: Path, program: corpus.Program, counts: Sequence[int] = COUNT
     for table in tables:
         path = study.signature_path(table.np)
         path.parent.mkdir(exist_ok=True)
-        _write_tables(table, path)
+        write_tables(table, path)
         write_json(path, signature_json(table))
     if fit:
         build(study.root)

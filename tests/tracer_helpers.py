@@ -7,9 +7,9 @@ import os
 import subprocess
 from pathlib import Path
 
+from p3s.host import mpi
+from p3s.signature_runner.launch import run_traced
 from p3s.trace import RunTrace, read_run
-from signature_runner import mpi
-from signature_runner.launch import run_traced
 
 PROGRAMS = Path(__file__).parent / "programs"
 TIMEOUT_S = 60.0

@@ -71,9 +71,9 @@ class Builder:
         """Compile P3S's tracer for the simulator's mpi.h, once, and return its objects."""
         if self._tracer:
             return self._tracer
-        from signature_runner import mpi
-        from signature_runner.build import source_paths
-        from signature_runner.tracer import generate
+        from p3s.host import mpi
+        from p3s.signature_runner.build import source_paths
+        from p3s.signature_runner.tracer import generate
 
         text = mpi.preprocess("smpicc", "#include <mpi.h>\n")
         if text is None:

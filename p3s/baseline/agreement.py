@@ -10,7 +10,7 @@ from p3s.baseline.bands import Band, band, percent, seconds
 from p3s.baseline.fromstudy import measured_of
 from p3s.baseline.model import TESTED_RATIO
 from p3s.errors import P3SError
-from p3s.words import processes
+from p3s.text import processes
 
 #: Relative difference from which the two disagree.
 DISAGREE = 0.25

@@ -10,7 +10,7 @@ from p3s.baseline.families import text_of
 from p3s.baseline.model import TESTED_RATIO, Baseline, Said, fit_series
 from p3s.baseline.times import from_mapping
 from p3s.errors import P3SError
-from p3s.words import processes
+from p3s.text import processes
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,8 @@ def _used(fitted: Fitted) -> int:
     names = {"three-term": "abc", "amdahl": ("serial", "parallel")}.get(fitted.family)
     if names is None:
         return fitted.n_params
-    return max(1, sum(fitted.parameters[name] > 0 for name in names))
+    result: int = max(1, sum(fitted.parameters[name] > 0 for name in names))
+    return result
 
 
 def _configurations(points: Sequence[Point], fitted: Fitted, rng: np.random.Generator,

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from p3s.baseline.read import Times, read, write
-from p3s.baseline.times import RunTime
+from p3s.baseline.read import read, write
+from p3s.baseline.times import RunTime, Times
 from p3s.errors import Damaged, P3SError, UsageError
-from signature_runner.placeholders import shape, with_extents
+from p3s.host.placeholders import shape, with_extents
 
 Say = Callable[[str], None]
 
@@ -111,7 +111,7 @@ def _machine() -> str:
 
 def _once(command: Sequence[str], n: int, timeout_s: float | None,
           pattern: re.Pattern[str] | None) -> RunTime:
-    from signature_runner.launch import run_traced
+    from p3s.signature_runner.launch import run_traced
 
     begin = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     with tempfile.TemporaryDirectory(prefix="p3s-baseline-") as directory:

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from p3s.baseline.read import Times
-from p3s.baseline.times import RunTime
+from p3s.baseline.times import RunTime, Times
 from p3s.errors import P3SError
 from p3s.study import Study
 

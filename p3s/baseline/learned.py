@@ -116,7 +116,8 @@ def _fit_forest(z: Array, y: Array, importance: Array) -> dict[str, Any]:
 
 def _forest(p: Mapping[str, Any], z: Array) -> Array:
     z = z.astype(np.float32).astype(np.float64)  # scikit-learn compares single precision
-    return np.mean([_tree(tree, z) for tree in p["trees"]], axis=0)
+    result: Array = np.mean([_tree(tree, z) for tree in p["trees"]], axis=0)
+    return result
 
 
 def _tree(tree: Mapping[str, Any], z: Array) -> Array:

@@ -19,7 +19,7 @@ from p3s.baseline.families import FAMILIES, Array, Data, Fitted, fit, text_of
 from p3s.baseline.times import REDUCTIONS, Point, Series
 from p3s.baseline.weights import WEIGHTS, weights_of
 from p3s.errors import Damaged, P3SError, UsageError
-from p3s.words import plural, processes
+from p3s.text import plural, processes
 
 BASELINE_SCHEMA = "p3s.baseline"
 BASELINE_VERSION = 1

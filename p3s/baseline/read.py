@@ -8,11 +8,10 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from p3s.baseline.times import COMPONENTS, TOTAL, RunTime, check_time
+from p3s.baseline.times import COMPONENTS, TOTAL, RunTime, Times, check_time
 from p3s.errors import Damaged, P3SError
 
 TIMES_SCHEMA = "p3s.times"
@@ -34,15 +33,6 @@ _VALUE = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([a-zA-Zµ]*
 _HEAD = re.compile(r"(.*?)(?:[\s_]+|\s*[\[(]\s*)(s|sec|seconds|ms|us|µs|ns|min|h)\s*[\])]?")
 
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Times:
-    """All runs of a source, sentences about them, and what else it tells (command, machine)."""
-
-    runs: tuple[RunTime, ...]
-    notes: tuple[str, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read(path: Path) -> Times:

@@ -98,7 +98,8 @@ def turnover(abc: Array) -> float | None:
     if c == 0:
         return math.sqrt(b / a)
     if b == 0:
-        return (c / (2 * a)) ** (2 / 3)
+        result: float | None = (c / (2 * a)) ** (2 / 3)
+        return result
     from scipy.optimize import brentq
 
     # Each negative term alone would be overcome at these: together at no more than twice that.

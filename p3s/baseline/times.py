@@ -9,7 +9,7 @@ from typing import Any
 
 from p3s.errors import P3SError, UsageError
 from p3s.scores import spread
-from p3s.words import processes
+from p3s.text import processes
 
 TOTAL = "total"
 #: What a run's time may be: all of it, or the parts that are extrapolated separately.
@@ -200,3 +200,12 @@ def check_time(seconds: float, where: str) -> None:
             "longer than any run" if seconds > _LONGEST else "shorter than any run")
     raise P3SError(f"{where}: the time is {what} ({seconds:g} s); a run takes time: leave the row "
                    "out, or its time empty where the run failed")
+
+
+@dataclass(frozen=True)
+class Times:
+    """All runs of a source, sentences about them, and what else it tells (command, machine)."""
+
+    runs: tuple[RunTime, ...]
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)

@@ -220,7 +220,8 @@ def runs(starts: Ints, lengths: Ints) -> Ints:
     """Return the numbers start, start + 1, ... of each run, one run after the other."""
     total = int(lengths.sum())
     shift = starts - (np.cumsum(lengths) - lengths)
-    return np.arange(total, dtype=np.int64) + np.repeat(shift, lengths)
+    result: Ints = np.arange(total, dtype=np.int64) + np.repeat(shift, lengths)
+    return result
 
 
 def number(own: Queue, expected: Ints, reach: Reach) -> Ints:

@@ -6,18 +6,17 @@ Nothing here changes a time: the least over the repeats is what the cost is take
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3s.characterize import clock
-from p3s.words import plural
+from p3s.text import plural
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from p3s.characterize.part import Part
-    from p3s.characterize.times import Times
 
     Floats = NDArray[np.float64]
 
@@ -28,8 +27,6 @@ _OFF_CORE = 0.10
 _OVER_LEAST, _NOISE_NS = 0.10, 300
 #: Times per second of the run that a rank with a core of its own may lose it, and in all.
 _PREEMPTED_PER_S, _PREEMPTED = 50.0, 10
-#: Share of the time that may have no partner in the signature before it is said.
-_UNMATCHED = 0.01
 #: A segment of fewer instructions than this computes nothing that could be timed.
 _EMPTY_INSTRUCTIONS = 300
 #: Fewer occurrences tell nothing about the mean; a larger one is no empty segment's.
@@ -97,29 +94,3 @@ def floor_ns(count: Floats, took: Floats, instructions: Floats | None) -> float:
     return max(least, 0.0) if least <= _MOST_NS else 0.0
 
 
-def notes(times: Times | None) -> list[str]:
-    """Return what is to be said of the times of one count, each in one line."""
-    if times is None:
-        return []
-    said = []
-    if times.unmatched > _UNMATCHED:
-        said.append(f"{100 * times.unmatched:.0f} % of the computation time is in steps that the"
-                    " signature does not have as often: it is in no cost")
-    bad = [(k, run["disturbed"]) for k, run in enumerate(times.runs) if run["disturbed"]]
-    if bad:
-        (first, why), total = bad[0], len(times.runs)
-        which = f"run {first + 1} of {total} was" if total > 1 else "the run was"
-        if 1 < len(bad) == total:
-            which = f"all {total} runs were"
-        more = f"; {len(bad) - 1} more too" if 1 < len(bad) < total else ""
-        advice = "; more runs tell: -r 3" if total == 1 else ""
-        said.append(f"{which} disturbed: {why[0]}{more}{advice}")
-    return said
-
-
-def as_json(times: Times | None) -> dict[str, Any]:
-    """Return what the commands say of the times of one count."""
-    if times is None:
-        return {}
-    return {"runs": [dict(run) for run in times.runs], "unmatched": times.unmatched,
-            "unit": times.unit}

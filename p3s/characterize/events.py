@@ -7,13 +7,8 @@ equal codes: those are kept once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from p3s.characterize.tables import PointTable
 
 Ints = NDArray[np.int64]
 #: Events kept of one process count, of ranks that differ; of longer runs there are only samples.
@@ -84,19 +79,6 @@ def distinct(sequences: dict[int, np.ndarray]) -> list[tuple[list[int], np.ndarr
     for rank, codes in sequences.items():
         found.setdefault(id(codes), ([], codes))[0].append(rank)
     return list(found.values())
-
-
-def node_of_row(t: PointTable) -> Ints:
-    """Return the number of the node (``t.nodes``) of each row of a table."""
-    number = {node: k for k, node in enumerate(t.nodes)}
-    of_group = np.array([number[(g.site, g.op)] for g in t.groups], dtype=np.int64)
-    return of_group[t.group]
-
-
-def first_rows(t: PointTable) -> dict[int, int]:
-    """Return rank -> its first row; a rank's rows follow each other."""
-    ranks, first = np.unique(t.rank, return_index=True)
-    return dict(zip(ranks.tolist(), first.tolist(), strict=True))
 
 
 def nodes_of(codes: np.ndarray, first: int, of_row: Ints) -> Ints:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from p3s.characterize.calltable import SEND, call_table, present_ranks
+from p3s.text import plural
 from p3s.trace import ops
-from p3s.words import plural
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

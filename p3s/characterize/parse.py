@@ -36,7 +36,7 @@ class Nest:
     @property
     def levels(self) -> int:
         """The depth of the deepest node."""
-        return self.around.shape[1] - 1
+        return int(self.around.shape[1]) - 1
 
 
 def nest_of(root: Loop, nodes: int) -> Nest:
@@ -81,7 +81,8 @@ class Parsed:
     def begins(self, level: int) -> NDArray[np.bool_]:
         """Tell which events begin a turn of their loop at a level (1: outermost loops)."""
         deep = self.nest.depth[self.node] >= level
-        return deep & ((self.common < level) | ((self.common == level) & self.turned))
+        closes = (self.common < level) | ((self.common == level) & self.turned)
+        return np.asarray(deep & closes)
 
     def enters(self, level: int) -> NDArray[np.bool_]:
         """Tell which events enter their loop at a level from outside."""

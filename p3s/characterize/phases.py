@@ -31,7 +31,7 @@ Turns = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def write_phases(study_dir: Path) -> Json:
     """Write signature/phases.json of a study from its signatures; return it."""
-    from p3s.characterize.signature import load_table
+    from p3s.characterize.store import load_table
     from p3s.study import Study, write_json
 
     study = Study.open(Path(study_dir))

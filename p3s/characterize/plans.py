@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
-from p3s.words import processes
-from signature_runner.plan import Enough, KnownCall, Plan, Row
+from p3s.text import processes
+from p3s.trace.recording_plan import Enough, KnownCall, Plan, Row
 
 if TYPE_CHECKING:
     import numpy as np

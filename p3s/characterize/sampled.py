@@ -17,7 +17,7 @@ import numpy as np
 
 from p3s.characterize.plans import Weights
 from p3s.errors import P3SError
-from signature_runner.plan import WORK, Plan
+from p3s.trace.recording_plan import WORK, Plan
 
 if TYPE_CHECKING:
     from p3s.study import Study

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import numpy as np
@@ -123,9 +123,9 @@ def table_of(parts: Sequence[Part], wall_ns: Sequence[int | None], where: str) -
 
 def _differing(parts: Sequence[Part], with_partner: bool = False) -> tuple[str, ...]:
     """Return the calls whose number per rank (and partner) is not the same in all repeats."""
-    seen: list[dict[tuple, int]] = []
+    seen: list[dict[tuple[Any, ...], int]] = []
     for part in parts if len(parts) > 1 else ():
-        number: dict[tuple, int] = {}
+        number: dict[tuple[Any, ...], int] = {}
         for rank, group, count in zip(part.table["rank"].tolist(), part.table["group"].tolist(),
                                       part.table["count"].tolist(), strict=True):
             g = part.groups[group]
@@ -137,7 +137,21 @@ def _differing(parts: Sequence[Part], with_partner: bool = False) -> tuple[str, 
                          seen[0].items() ^ other.items()}))
 
 
-def _row_keys(groups: Sequence[Group], table: dict[str, np.ndarray]) -> list[tuple]:
+def _row_keys(groups: Sequence[Group], table: dict[str, np.ndarray]) -> list[tuple[Any, ...]]:
     return [(int(r), f"{g.site}:{g.op}", g.comm, g.peer, g.tag, g.root, int(b))
             for r, gi, b in zip(table["rank"], table["group"], table["nbytes"], strict=True)
             for g in (groups[gi],)]
+
+
+def node_of_row(t: PointTable) -> np.ndarray:
+    """Return the number of the node (``t.nodes``) of each row of a table."""
+    number = {node: k for k, node in enumerate(t.nodes)}
+    of_group = np.array([number[(g.site, g.op)] for g in t.groups], dtype=np.int64)
+    result: np.ndarray = of_group[t.group]
+    return result
+
+
+def first_rows(t: PointTable) -> dict[int, int]:
+    """Return rank -> its first row; a rank's rows follow each other."""
+    ranks, first = np.unique(t.rank, return_index=True)
+    return dict(zip(ranks.tolist(), first.tolist(), strict=True))

@@ -21,8 +21,8 @@ from p3s.characterize.disturbed import disturbances, floor_ns
 from p3s.errors import Damaged
 
 if TYPE_CHECKING:
+    from p3s.characterize.intact import JoinRun
     from p3s.characterize.part import Part
-    from p3s.characterize.signature import JoinRun
     from p3s.characterize.tables import PointTable
     from p3s.study import RunRecord, Study
 
@@ -77,7 +77,8 @@ def make_times(study: Study, np: int, join_run: JoinRun | None = None) -> Times 
     beside them (timed/). join_run: as characterize has it. Raises P3SError when the signature is
     not there or damaged.
     """
-    from p3s.characterize.signature import intact_runs, join_files, load_table
+    from p3s.characterize.intact import intact_runs, join_files
+    from p3s.characterize.store import load_table
 
     table = load_table(study.root, np)
     shared = frozenset(site.partition("#")[0] for site, _ in table.nodes if "#" in site)
@@ -206,7 +207,7 @@ def _save(times: Times, path: Path) -> None:
 
     import pyarrow as pa
 
-    from p3s.characterize.signature import parquet_bytes
+    from p3s.characterize.store import parquet_bytes
     from p3s.study import write_bytes, write_json
 
     columns = {name: getattr(times, name) for name in (*COLUMNS, *_VALUES)}
@@ -295,3 +296,35 @@ def _run_dirs(path: Path) -> list[str]:
         return [str(run["dir"]) for run in json.loads(path.read_bytes())["runs"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []  # damaged: reading it says so
+
+
+#: Share of the time that may have no partner in the signature before it is said.
+_UNMATCHED = 0.01
+
+
+def notes(times: Times | None) -> list[str]:
+    """Return what is to be said of the times of one count, each in one line."""
+    if times is None:
+        return []
+    said = []
+    if times.unmatched > _UNMATCHED:
+        said.append(f"{100 * times.unmatched:.0f} % of the computation time is in steps that the"
+                    " signature does not have as often: it is in no cost")
+    bad = [(k, run["disturbed"]) for k, run in enumerate(times.runs) if run["disturbed"]]
+    if bad:
+        (first, why), total = bad[0], len(times.runs)
+        which = f"run {first + 1} of {total} was" if total > 1 else "the run was"
+        if 1 < len(bad) == total:
+            which = f"all {total} runs were"
+        more = f"; {len(bad) - 1} more too" if 1 < len(bad) < total else ""
+        advice = "; more runs tell: -r 3" if total == 1 else ""
+        said.append(f"{which} disturbed: {why[0]}{more}{advice}")
+    return said
+
+
+def as_json(times: Times | None) -> dict[str, Any]:
+    """Return what the commands say of the times of one count."""
+    if times is None:
+        return {}
+    return {"runs": [dict(run) for run in times.runs], "unmatched": times.unmatched,
+            "unit": times.unit}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from p3s.words import processes
+from p3s.text import processes
 
 if TYPE_CHECKING:
     from p3s.trace import RankTrace

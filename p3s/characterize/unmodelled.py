@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from p3s.characterize.tables import PointTable
+from p3s.text import plural, processes
 from p3s.trace.ops import kind_of
-from p3s.words import plural, processes
 
 
 def unmodelled_calls(tables: Sequence[PointTable]) -> list[dict[str, Any]]:

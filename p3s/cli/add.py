@@ -15,8 +15,8 @@ from p3s.cli.common import (
     out,
     quoted,
     say,
-    table,
 )
+from p3s.text import table
 
 EPILOG = """Words after -- are a launcher command that runs the same, for p3s validate.
 
@@ -42,8 +42,8 @@ def add(
     Nothing is added unless every rank of every run is complete.
     """
     from p3s.characterize import characterize
-    from p3s.cli.runs import MIN_COUNTS
     from p3s.gather import check_runs, put_runs
+    from p3s.pipeline import MIN_COUNTS
 
     found = check_runs(study_dir, list(run_dirs), launcher_words(ctx) or None)
     study = put_runs(study_dir, found, force=force)

@@ -13,19 +13,18 @@ from p3s.cli.common import (
     check_template,
     emit_json,
     launcher_words,
-    one_line,
     out,
     progress,
     quoted,
     say,
-    table,
 )
 from p3s.cli.grid import DIMS, parse_dims
 from p3s.errors import P3SError, UsageError
+from p3s.text import one_line, table
 
 if TYPE_CHECKING:
     from p3s.baseline.model import Baseline, Said
-    from p3s.baseline.read import Times
+    from p3s.baseline.times import Times
 
 EPILOG = """\b
 Example:

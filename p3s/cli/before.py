@@ -9,8 +9,9 @@ from pathlib import Path
 
 from p3s.cli.common import check_template
 from p3s.cli.costs import AUTO, REPLAYED, Request, several_nodes
-from p3s.cli.runs import MIN_COUNTS, check_counts, program_of
+from p3s.cli.runs import check_counts, program_of
 from p3s.errors import P3SError, UsageError
+from p3s.pipeline import MIN_COUNTS
 from p3s.study import Study
 
 #: Free space below which nothing is begun: signatures, model and scaled traces of small programs.
@@ -28,8 +29,8 @@ def check_request(root: Path, counts: Sequence[int], request: Request,
     ``machine``, ``base``: of the command line. A study need not be there yet.
     """
     from p3s.machine.cluster import cluster_of
-    from p3s.scale.write import MOST_RANKS
-    from replay.collectives.library import rules_of
+    from p3s.program.collectives.library import rules_of
+    from p3s.program.generate import MOST_RANKS
 
     if counts[-1] > MOST_RANKS:
         raise UsageError(f"-n {counts[-1]}: more than {MOST_RANKS:,} processes cannot be predicted")
@@ -46,8 +47,8 @@ def check_request(root: Path, counts: Sequence[int], request: Request,
 
 def _check_machines(study: Study, machine: Path | None, base: Path | None) -> None:
     """Raise P3SError where a machine file that is named is not there, or that of the runs."""
-    from p3s.machine.elsewhere import base_path
     from p3s.machine.machinefile import Machine
+    from p3s.predict.other_machine import base_path
 
     if machine is not None:
         Machine.load(machine)
@@ -73,7 +74,7 @@ def _check_estimator(study: Study, counts: Sequence[int], request: Request,
 
 def _check_launch(request: Request) -> None:
     """Raise P3SError where no replay can be launched."""
-    from replay.launch.launcher import find_mpi
+    from p3s.replay.launch.launcher import find_mpi
 
     try:
         find_mpi(request.settings.launcher)
@@ -93,8 +94,8 @@ def check_launcher(root: Path, words: Sequence[str], counts: Sequence[int]) -> N
 def check_study(study: Study) -> None:
     """Raise P3SError where a study holds too few process counts to be modelled."""
     from p3s.cli.params import has_parameters
-    from p3s.cli.pipeline import too_few
-    from p3s.family import sources
+    from p3s.pipeline import too_few
+    from p3s.settings import sources
 
     if has_parameters(study.root):
         return  # each value is a study of its own

@@ -13,13 +13,11 @@ from p3s.cli.common import (
     check_template,
     emit_json,
     header,
-    one_line,
     out,
     parse_counts,
     progress,
     quoted,
     say,
-    table,
 )
 from p3s.cli.far import FAR, UP_TO
 from p3s.cli.grid import DIMS
@@ -27,6 +25,7 @@ from p3s.cli.params import VALUES
 from p3s.cli.recording import COUNTERS, LIMIT, TIMES, WORK
 from p3s.cli.sampled import CONFIDENCE, SIGNATURE, STOP, TURNS, WIDTH
 from p3s.errors import UsageError
+from p3s.text import one_line, table
 
 if TYPE_CHECKING:
     from p3s.cli.runs import Traced
@@ -93,11 +92,12 @@ def characterize(
     from p3s.cli.grid import check_dims, keep_dims, parse_dims
     from p3s.cli.params import characterize as with_params
     from p3s.cli.params import refuse_without
-    from p3s.cli.runs import MIN_COUNTS, check_counts, program_of, reasons, trace_counts
+    from p3s.cli.runs import check_counts, program_of, reasons, trace_counts
     from p3s.cli.sampled import enough as settings_of
     from p3s.cli.sampled import refuse_alone, run_signature
+    from p3s.pipeline import MIN_COUNTS
+    from p3s.signature_runner.recording import recording
     from p3s.study import Study
-    from signature_runner.recording import recording
 
     words = list(command or [])
     check_template(words)
@@ -226,7 +226,7 @@ def _table(rows: list[dict[str, Any]]) -> str:
 
 def _grid(row: dict[str, Any]) -> str:
     """Return the extents that the program was given."""
-    from signature_runner.placeholders import shape
+    from p3s.host.placeholders import shape
 
     return next((shape(run["dims"]) for run in row["runs"] if "dims" in run), "-")
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, quoted, say, table
-from p3s.words import plural
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, quoted, say
+from p3s.text import one_line, plural, table
 
 if TYPE_CHECKING:
     from p3s.trace.check import RankCheck, RunCheck

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,10 +13,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
+from p3s import progress as progress_
 from p3s.errors import P3SError, UsageError
+from p3s.text import one_line
 
 if TYPE_CHECKING:
     from p3s.predict.reasons import Reason
+    from p3s.study import Study
 
 #: No study goes above this; larger numbers are typing errors.
 MAX_COUNT = 1 << 24
@@ -44,17 +46,6 @@ def launcher_words(ctx: typer.Context) -> list[str]:
     return list(ctx.meta.get("p3s.launcher", []))
 
 
-def one_line(text: str) -> str:
-    """Return text as one printable line: control characters cannot reach the terminal."""
-    out = []
-    for char in " ".join(str(text).split()):
-        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
-            out.append(char.encode("unicode_escape", "backslashreplace").decode("ascii"))
-        else:
-            out.append(char)
-    return "".join(out)
-
-
 def say(text: str = "") -> None:
     """Print one line for the user on stderr."""
     try:
@@ -78,6 +69,14 @@ def say_reasons(reasons: Iterable[Reason], what: str = "prediction", *, told: bo
     for reason in () if told else found:
         say(f"p3s: no trustworthy {what} ({reason.code}): {reason.sentence}")
     return 3
+
+
+def say_doubts(study: Study, counts: Sequence[int]) -> None:
+    """Say which counts the program may not run at, where what it was traced at tells."""
+    from p3s.pipeline import doubted
+
+    for n, why in doubted(study, counts).items():
+        say(f"n={n}: {why}")
 
 
 def quoted(path: Path) -> str:
@@ -177,25 +176,11 @@ def check_template(words: Sequence[str]) -> None:
         )
 
 
-def table(rows: Sequence[Sequence[str]], head: Sequence[str], left: int = 1) -> str:
-    """Lay out rows as aligned text: the first ``left`` columns left, all others right."""
-    lines = [list(head), *[[one_line(cell) for cell in row] for row in rows]]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    text = []
-    for line in lines:
-        cells = [
-            cell.ljust(width) if i < left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        text.append("  ".join(cells).rstrip())
-    return "\n".join(text)
-
-
 #: A job without a bar says what it is doing once it has taken so long.
 _SLOW_S = 2.0
 
 
-class Progress:
+class Progress(progress_.Progress):
     """Steps of a longer job: a bar when stderr is a terminal, one plain line per step if not."""
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
@@ -233,6 +218,10 @@ class Progress:
             self._bar.console.print(one_line(text), markup=False, highlight=False)
         else:
             say(text)
+
+    def note(self, text: str) -> None:
+        """Say something that the user should know."""
+        say(f"note: {text}")
 
 
 @contextmanager

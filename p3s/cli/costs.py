@@ -9,8 +9,8 @@ from pathlib import Path
 import typer
 
 from p3s.errors import P3SError, UsageError
+from p3s.replay.settings import ReplaySettings
 from p3s.study import Study, read_json
-from replay.settings import ReplaySettings
 
 #: Any estimator: the one that says most.
 AUTO = "auto"
@@ -146,14 +146,14 @@ def between_hosts(machine: Path) -> bool:
 
 def several_nodes(settings: ReplaySettings) -> bool:
     """Tell whether there are nodes to replay on: named ones, a launcher's, or those of a job."""
-    from replay.launch.hosts import allocated_hosts
+    from p3s.host.hosts import allocated_hosts
 
     return bool(settings.hosts or settings.launcher) or len(set(allocated_hosts())) > 1
 
 
 def representative(study: Study, n: int) -> bool:
     """Tell whether there is a replay at a count that tells how fast the program is."""
-    from p3s.cli.pipeline import replay_is_missing
+    from p3s.pipeline import replay_is_missing
 
     return not replay_is_missing(study, n) and bool(study.replay(n).get("representative"))
 

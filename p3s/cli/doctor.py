@@ -10,10 +10,10 @@ from p3s.cli.common import (
     emit_json,
     header,
     launcher_words,
-    one_line,
     out,
     say,
 )
+from p3s.text import one_line
 
 __all__ = ["EPILOG", "WithLauncher", "doctor"]
 
@@ -33,7 +33,7 @@ def doctor(ctx: typer.Context, json_: bool = JSON_OPTION) -> int:
     Traces small programs at 2 ranks and counts their events. With a launcher command, it starts
     that program at 2 ranks for some seconds instead.
     """
-    from signature_runner.doctor import checks
+    from p3s.signature_runner.doctor import checks
 
     found = list(checks(launcher_words(ctx)))
     failed = [check for check in found if check.status == "fail"]

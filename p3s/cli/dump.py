@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, say, table, write_out
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, say, write_out
 from p3s.errors import UsageError
-from p3s.words import plural
+from p3s.text import one_line, plural, table
 
 if TYPE_CHECKING:
     from p3s.trace import RunTrace

@@ -32,8 +32,8 @@ def exec_(
     For launchers that `p3s characterize` cannot start. Each rank becomes the program; what was
     captured is put into a study by `p3s add`.
     """
-    from signature_runner.attach import execute, first_to_say
-    from signature_runner.recording import recording
+    from p3s.signature_runner.attach import execute, first_to_say
+    from p3s.signature_runner.recording import recording
 
     try:
         execute(list(program or []), run_dir, recording(work, counters, limit))

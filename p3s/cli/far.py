@@ -13,23 +13,22 @@ from p3s.cli.common import (
     Progress,
     emit_json,
     header,
-    one_line,
     out,
     parse_counts,
     progress,
     quoted,
     say,
-    table,
 )
 from p3s.commands import Commands, counts_to_add, most_repeats
 from p3s.errors import P3SError, UsageError
 from p3s.study import Study
+from p3s.text import one_line, table
 
 if TYPE_CHECKING:
     from p3s.characterize.tables import PointTable
-    from p3s.far.places import Same
-    from p3s.far.walk import PhaseCost
-    from signature_runner.recording import Recording
+    from p3s.signature_runner.recording import Recording
+    from p3s.small_runs.places import Same
+    from p3s.small_runs.walk import PhaseCost
 
 FAR = typer.Option(
     False, "--far", help="The command is the same program with a smaller input (far points)."
@@ -53,8 +52,8 @@ class _Far:
     def add(self, other: Study, np: int, check: bool = True) -> None:
         """Take in one count of the smaller workload; P3SError where it is no far point."""
         from p3s.characterize import load_table
-        from p3s.far.builds import same_places
-        from p3s.far.check import refuse
+        from p3s.small_runs.builds import same_places
+        from p3s.small_runs.check import refuse
 
         table = load_table(other.root, np)
         same = self.same.get(np) or same_places(self.study, other, self.own, table)
@@ -67,14 +66,14 @@ class _Far:
 
     def costs(self) -> list[PhaseCost]:
         """Return the cost per unit of every relevant phase over the counts so far."""
-        from p3s.far.walk import costs
+        from p3s.small_runs.walk import costs
 
         return costs(self.own, self.tables, self.times, self.own_times) if self.tables else []
 
 
 def _times(study: Study, t: PointTable, same: Same | None = None
            ) -> Mapping[tuple[str, str], float] | None:
-    from p3s.far.times import spent
+    from p3s.small_runs.times import spent
 
     found = spent(study, t, t.nodes, same)
     return None if found is None else found.of_place(t.nodes)
@@ -104,9 +103,9 @@ def record_far(root: Path | None, words: Sequence[str], counts: Sequence[int], u
     Without ``counts`` they are walked upwards; without ``repeats`` there are as many as the study
     has, because the least of several times is less than one time.
     """
-    from p3s.far.builds import save
-    from p3s.far.places import as_words
-    from p3s.far.record import check_command, commit, name_for, staged
+    from p3s.small_runs.builds import save
+    from p3s.small_runs.places import as_words
+    from p3s.small_runs.record import check_command, commit, name_for, staged
 
     if root is None:
         raise UsageError("--far: say with -o which study it is a smaller workload of")
@@ -141,8 +140,8 @@ def record_far(root: Path | None, words: Sequence[str], counts: Sequence[int], u
 def _same_unit(study: Study, asked: Recording, counts: Sequence[int]) -> Recording:
     """Return how the runs are recorded: work in the unit of the study; UsageError for another."""
     from p3s.cli.recording import of_study
+    from p3s.host.cores import cores
     from p3s.records import work_of
-    from signature_runner.cores import cores
 
     own = of_study(study).work
     if asked.work not in ("auto", own):
@@ -168,8 +167,8 @@ def _own(study: Study) -> _Far:
 
 def _walk(study: Study, far: _Far, up_to: int) -> list[int]:
     """Return the counts to try, upwards from the study's smallest."""
-    from p3s.far.walk import counts_upward
     from p3s.model.grid import admissible
+    from p3s.small_runs.walk import counts_upward
     from p3s.study import read_json
 
     traced = [t.np for t in far.own]
@@ -187,8 +186,9 @@ def _record(new: Study, far: _Far, words: Sequence[str], wanted: Sequence[int], 
             repeats: int, timeout_s: float, recording: Recording, bar: Progress
             ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
     """Run the counts one by one, each checked at once: a wrong workload is not run at all."""
-    from p3s.cli.runs import RunFailed, trace_counts
-    from p3s.far.walk import stop
+    from p3s.cli.runs import trace_counts
+    from p3s.errors import RunFailed
+    from p3s.small_runs.walk import stop
 
     rows: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
@@ -225,9 +225,9 @@ def _matched(study: Study) -> dict[str, Any] | None:
 
     The runs are in place by now: what is wrong with the model is said, and is no failure.
     """
-    from p3s.cli.pipeline import is_stale
-    from p3s.far.summary import write
     from p3s.model.stage import load
+    from p3s.pipeline import is_stale
+    from p3s.small_runs.summary import write
 
     signatures = [study.signature_path(np) for np in study.signature_counts()]
     if is_stale(study.model_path, signatures):
@@ -243,8 +243,8 @@ def _tell(study: Study, name: str, rows: Sequence[Mapping[str, Any]],
           failed: Sequence[dict[str, Any]], problems: Sequence[str], costs: Sequence[PhaseCost],
           matched: Mapping[str, Any] | None, places: str, json_: bool) -> int:
     from p3s.cli.runs import reasons
-    from p3s.far.places import HOW, SITE
     from p3s.report.far import render, status_text
+    from p3s.small_runs.places import HOW, SITE
 
     next_command = f"p3s model {quoted(study.root)}"
     minima = [each.to_json() for each in costs]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, out, say, table
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, say
 from p3s.errors import GateFailed, UsageError
-from p3s.words import plural
+from p3s.text import plural, table
 
 if TYPE_CHECKING:
     from p3s.predict.gate import Finding, Value
@@ -125,7 +125,7 @@ def _text(name: str, value: Value) -> str:
     import math
 
     from p3s.predict.gate import COST, RATIO, TIME
-    from p3s.report.text import factor, percent, seconds
+    from p3s.text import factor, percent, seconds
 
     share = name.removeprefix("base.").startswith(("efficiency", "unknown"))
 

@@ -11,8 +11,8 @@ import typer
 
 from p3s.cli.common import MAX_COUNT, quoted
 from p3s.errors import UsageError
+from p3s.host.placeholders import EXTENTS, extents_in, shape
 from p3s.study import Study
-from signature_runner.placeholders import EXTENTS, extents_in, shape
 
 if TYPE_CHECKING:
     from p3s.model.grid.stated import Extents, Statement
@@ -107,7 +107,7 @@ def check_dims(study: Study | None, given: Mapping[int, Extents], counts: Sequen
 
 def outermost(study: Study) -> Study:
     """Return the study around one at a value of a parameter, else the study itself."""
-    from p3s.family.settings import parent_of
+    from p3s.settings import parent_of
 
     around = parent_of(study)
     return around[0] if around is not None else study
@@ -125,7 +125,7 @@ def keep_dims(study: Study, given: Mapping[int, Extents]) -> None:
 # ---- statements --------------------------------------------------------------------------------
 def refuse_derived(study: Study) -> None:
     """Refuse a statement for a value of a parameter whose model is derived from those of others."""
-    from p3s.family.settings import parent_of
+    from p3s.settings import parent_of
 
     around = parent_of(study)
     if around is not None and study.manifest().get("derived"):

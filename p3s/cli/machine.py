@@ -217,7 +217,7 @@ def compare(
 
 def prepare(study: Study, machine: Path, base: Path | None) -> Study:
     """Return the study of another machine, with its moved laws; what is missing ends it here."""
-    from p3s.machine.elsewhere import prepare as write
+    from p3s.predict.other_machine import prepare as write
 
     return write(study, machine, base)
 
@@ -230,8 +230,8 @@ def elsewhere(
     ``told``: as p3s.predict.predict is told. Replays of ``study``, where there are any, count for
     the other machine too.
     """
-    from p3s.cli.pipeline import ensure_scaled
-    from p3s.machine.elsewhere import compose, widen
+    from p3s.pipeline import ensure_scaled
+    from p3s.predict.other_machine import compose, widen
 
     for n in counts:
         ensure_scaled(made, n, bar)

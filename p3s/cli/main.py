@@ -16,7 +16,6 @@ from typing import Any, NoReturn
 
 import typer
 
-from p3s import __version__
 from p3s.cli import (
     add,
     baseline,
@@ -48,12 +47,12 @@ from p3s.cli.common import (
     emit_json,
     forget_output,
     header,
-    one_line,
     out,
     say,
 )
 from p3s.errors import P3SError
-from p3s.words import joined
+from p3s.text import joined, one_line
+from p3s.version import __version__
 
 BUG = 70
 #: An option that more commands have is no hint.

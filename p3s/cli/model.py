@@ -22,11 +22,11 @@ from p3s.cli.common import (
 from p3s.cli.grid import FASTEST, GRID
 from p3s.cli.params import VALUE
 from p3s.errors import P3SError, UsageError
-from p3s.words import plural
+from p3s.text import plural
 
 if TYPE_CHECKING:
     from p3s.study import Study
-from p3s.words import processes
+from p3s.text import processes
 
 EPILOG = """\b
 Example:
@@ -87,8 +87,8 @@ def model(
     """
     from p3s.cli.params import at_value, has_parameters
     from p3s.cli.params import model as of_parameters
-    from p3s.cli.pipeline import ensure_compute, ensure_model
     from p3s.commands import Commands, count_to_predict
+    from p3s.pipeline import ensure_compute, ensure_model
     from p3s.predict.doubts import missed
     from p3s.study import Study, read_json
 
@@ -182,7 +182,7 @@ def stated_trips(words: list[str], before: dict[str, int]) -> dict[str, int]:
 
 def stated_without(study: Study, without: str, back: str) -> list[int]:
     """Return the counts that are left out once --without and --with are obeyed."""
-    from p3s.cli.runs import MIN_COUNTS
+    from p3s.pipeline import MIN_COUNTS
 
     have, before = study.complete_counts(), study.left_out()
     gone = parse_counts(without, "--without") if without else []
@@ -211,8 +211,8 @@ def _show_compute(
     study: Any, fitted: dict[str, Any], counts: list[int], csv: bool, json_: bool
 ) -> None:
     """Print the compute model as a page, as CSV or as it is."""
-    from p3s.cli.pipeline import check_times
-    from p3s.compute.stage import load
+    from p3s.costs.stage import load
+    from p3s.pipeline import check_times
     from p3s.report import compute as page
 
     found = load(study.root)
@@ -229,7 +229,7 @@ def _show_compute(
 
 def _show(study: Any, fitted: dict[str, Any], everything: bool, latex: bool, python: bool) -> None:
     """Print the model as a page, as LaTeX or as Python."""
-    from p3s.report.places import resolve_sites
+    from p3s.trace.sites import resolve_sites
 
     places, notes = resolve_sites(study, fitted.get("sites", {}))
     if latex:

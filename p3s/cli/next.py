@@ -19,7 +19,7 @@ from p3s.cli.common import (
 from p3s.commands import Commands, count_to_validate, elsewhere, shown
 from p3s.errors import UsageError
 from p3s.study import Study
-from p3s.words import joined
+from p3s.text import joined
 
 EPILOG = """\b
 Example:
@@ -37,9 +37,9 @@ def next_(
 ) -> int:
     """Name the runs that would decide most about the model: counts, and smaller workloads."""
     from p3s import commands
-    from p3s.cli.pipeline import ensure_model
-    from p3s.far.propose import default_target, propose
     from p3s.model.stage import load
+    from p3s.pipeline import ensure_model
+    from p3s.small_runs.propose import default_target, propose
 
     wanted_n = _target(target)
     study = Study.open(study_dir)

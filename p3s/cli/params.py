@@ -19,17 +19,18 @@ from p3s.cli.common import (
     progress,
     quoted,
     say,
+    say_doubts,
     say_reasons,
-    table,
 )
 from p3s.errors import P3SError, UsageError
 from p3s.study import Study
+from p3s.text import table
 
 if TYPE_CHECKING:
     from p3s.cli.costs import Request
     from p3s.cli.counts import Asked
     from p3s.model.grid.stated import Extents
-    from signature_runner.recording import Recording
+    from p3s.signature_runner.recording import Recording
 
 VALUES = typer.Option(
     [],
@@ -67,7 +68,7 @@ class _Named(Progress):
 # ---- characterize ----------------------------------------------------------------------------
 def refuse_without(root: Path) -> None:
     """Refuse plain runs in a study with parameters."""
-    from p3s.family.settings import parameters
+    from p3s.settings import parameters
 
     names = parameters(Study(root)) if (Path(root) / "study.json").exists() else []
     if names:
@@ -97,7 +98,7 @@ def characterize(
     from p3s.cli.counts import Asked, chosen, grids_of, trace_asked, warn
     from p3s.cli.grid import keep_dims
     from p3s.cli.runs import Traced, program_of, reasons, trace_counts
-    from p3s.family.settings import (
+    from p3s.settings import (
         check_command,
         filled,
         parse_params,
@@ -162,7 +163,7 @@ def characterize(
 
 def _root(root: Path, words: list[str], values: Mapping[str, Sequence[Fraction]]) -> Study:
     """Return the study with parameters, made or as it is; nothing in it is changed yet."""
-    from p3s.family.settings import parameters
+    from p3s.settings import parameters
 
     existing = Study.find(root)
     if existing is not None:
@@ -181,7 +182,7 @@ def _root(root: Path, words: list[str], values: Mapping[str, Sequence[Fraction]]
                 "these, or choose another directory with -o"
             )
         if names and existing.command() != words:
-            from p3s.words import differing
+            from p3s.text import differing
 
             there, here = differing(existing.command(), words)
             raise UsageError(
@@ -196,7 +197,7 @@ def _root(root: Path, words: list[str], values: Mapping[str, Sequence[Fraction]]
 
 
 def _check_number(study: Study, values: Mapping[str, Sequence[Fraction]]) -> None:
-    from p3s.family.settings import MOST_SETTINGS, setting_name, settings_in, settings_of
+    from p3s.settings import MOST_SETTINGS, setting_name, settings_in, settings_of
 
     names = {setting_name(s) for s, _ in settings_in(study)}
     names |= {setting_name(s) for s in settings_of(values)}
@@ -213,7 +214,7 @@ def _own_model(at: Study) -> None:
 
 def _remember(study: Study) -> None:
     """Write the values that have runs into study.json."""
-    from p3s.family.settings import parameters, settings_in, value_text
+    from p3s.settings import parameters, settings_in, value_text
 
     found = settings_in(study)
     study.update(parameters={
@@ -232,8 +233,7 @@ def _tidy(study: Study, made: bool) -> None:
 
 def _told(study: Study, rows: list[dict[str, Any]], failed: list[str], json_: bool) -> int:
     from p3s.commands import another_value
-    from p3s.family.settings import settings_in
-    from p3s.family.stage import MIN_COUNTS, MIN_SETTINGS
+    from p3s.settings import MIN_COUNTS, MIN_SETTINGS, settings_in
 
     able = [s for s, at in settings_in(study) if len(at.signature_counts()) >= MIN_COUNTS]
     enough = len(able) >= MIN_SETTINGS
@@ -259,17 +259,16 @@ def _told(study: Study, rows: list[dict[str, Any]], failed: list[str], json_: bo
 # ---- model -----------------------------------------------------------------------------------
 def has_parameters(root: Path) -> bool:
     """Tell whether a study has parameters."""
-    from p3s.family.settings import parameters
+    from p3s.settings import parameters
 
     return (Path(root) / "study.json").exists() and bool(parameters(Study(root)))
 
 
 def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> dict[str, Any]:
     """Fit the models of all values and the laws of the parameters where missing or out of date."""
-    from p3s.cli.pipeline import ensure_model, ensure_signatures, is_stale
-    from p3s.family import build, family_path, load
-    from p3s.family.settings import setting_name, settings_in
-    from p3s.family.stage import MIN_COUNTS
+    from p3s.parameters import build, family_path, load
+    from p3s.pipeline import ensure_model, ensure_signatures, is_stale
+    from p3s.settings import MIN_COUNTS, setting_name, settings_in
 
     inputs = []
     for setting, at in settings_in(study):
@@ -289,7 +288,7 @@ def ensure_family(study: Study, bar: Progress, *, again: bool = False) -> dict[s
 def model(study_dir: Path, again: bool, json_: bool) -> int:
     """Fit the models of all values and the laws between them; print these."""
     from p3s.commands import another_value
-    from p3s.family.text import doubts, render
+    from p3s.report.parameters import doubts, render
 
     study = Study.open(study_dir)
     with progress(2) as bar:
@@ -305,7 +304,7 @@ def model(study_dir: Path, again: bool, json_: bool) -> int:
 def _prediction(study: Study) -> str:
     """Return the command that predicts with the largest values that were traced."""
     from p3s.commands import Commands, count_to_predict
-    from p3s.family.settings import setting_name, settings_in
+    from p3s.settings import setting_name, settings_in
 
     setting, at = max(settings_in(study), key=lambda pair: tuple(pair[0].values()))
     words = [word for each in setting_name(setting).split(",") for word in ("--param", each)]
@@ -315,8 +314,8 @@ def _prediction(study: Study) -> str:
 # ---- predict ---------------------------------------------------------------------------------
 def at_value(study_dir: Path, params: list[str]) -> Path:
     """Return the study at one value of every parameter, derived if it was not traced."""
-    from p3s.family import instantiate
-    from p3s.family.settings import one_setting, setting_name
+    from p3s.parameters import instantiate
+    from p3s.settings import one_setting, setting_name
 
     study, names = _with_parameters(study_dir)
     setting = one_setting(params, names)
@@ -328,7 +327,7 @@ def at_value(study_dir: Path, params: list[str]) -> Path:
 
 
 def _with_parameters(study_dir: Path) -> tuple[Study, list[str]]:
-    from p3s.family.settings import parameters
+    from p3s.settings import parameters
 
     study = Study.open(study_dir)
     names = parameters(study)
@@ -361,17 +360,19 @@ def weak(
     request: Request, json_: bool, only: bool = False,
 ) -> int:
     """Predict times at counts with a value of the parameters that grows with them."""
-    from p3s.cli import pipeline
+    from p3s import pipeline
     from p3s.cli.costs import basis_of, told_of
     from p3s.commands import Commands
-    from p3s.family import instantiate
-    from p3s.family.settings import setting_name, settings_in
-    from p3s.family.weak import parse_laws, relate, render, settings_along
+    from p3s.parameters import instantiate
+    from p3s.parameters.weak import parse_laws, settings_along
     from p3s.predict.estimates import choose, estimates
     from p3s.predict.estimators.networks import network_of
     from p3s.predict.measured import measured
     from p3s.predict.prediction import compose, replays_behind
     from p3s.predict.reasons import reasons_in
+    from p3s.predict.weak import relate
+    from p3s.report.weak import render
+    from p3s.settings import setting_name, settings_in
     from p3s.study import read_json, write_json
 
     study, names = _with_parameters(study_dir)
@@ -403,7 +404,7 @@ def weak(
             pipeline.ensure_model(at, named)
             pipeline.ensure_compute(at, named)
             pipeline.check_times(at)
-            pipeline.say_doubts(at, [n])
+            say_doubts(at, [n])
             pipeline.ensure_scaled(at, n, named)
             held = read_json(at.model_path, "p3s.model").get("holdout")
         file = pipeline.machine_file(studies[every[-1]])
@@ -459,7 +460,7 @@ def _base(
     params: list[str], names: Sequence[str], traced: Sequence[Mapping[str, Fraction]]
 ) -> dict[str, Fraction]:
     """Return the value of every parameter at the smallest count: as given, else the smallest."""
-    from p3s.family.settings import parse_params
+    from p3s.settings import parse_params
 
     given = parse_params(params)
     for name, values in given.items():
@@ -474,7 +475,7 @@ def _base(
 
 def counts_behind(study: Study) -> list[int]:
     """Return the counts a study's model rests on: its own, or those of the values it is from."""
-    from p3s.family import sources
+    from p3s.settings import sources
     from p3s.study import read_json
 
     own = study.signature_counts()

@@ -51,9 +51,9 @@ def phases(
     Functions and lines come from the debug information of the program (compile it with -g).
     """
     from p3s.report.phases import load
-    from p3s.report.places import resolve_sites
     from p3s.report.tree import render
     from p3s.study import Study
+    from p3s.trace.sites import resolve_sites
 
     wanted = parse_counts(counts) if counts is not None else None
     settings = _settings(similar)
@@ -129,7 +129,7 @@ def _thesis(
 def _make(study: Study) -> None:
     """Make phases.json when it is missing or older than what it is made from."""
     from p3s.characterize import load_phases
-    from p3s.cli.pipeline import ensure_signatures
+    from p3s.pipeline import ensure_signatures
 
     with progress(len(study.counts())) as bar:
         ensure_signatures(study, bar)

@@ -19,6 +19,7 @@ from p3s.cli.common import (
     progress,
     quoted,
     say,
+    say_doubts,
     say_reasons,
 )
 from p3s.cli.costs import ESTIMATOR, NETWORK, NO_REPLAY
@@ -138,7 +139,8 @@ def _predicted(root: Path, wanted: list[int], request: Request, machine: Path | 
                base: Path | None, knee: float, only: bool, bar: Progress,
                ) -> tuple[Study, dict[str, Any]]:  # fmt: skip
     """Make what is missing and predict; return the study that holds the prediction, and it."""
-    from p3s.cli import params, pipeline
+    from p3s import pipeline
+    from p3s.cli import params
     from p3s.cli.before import check_scaled_room
     from p3s.cli.costs import basis_of, told_of
     from p3s.cli.machine import elsewhere, prepare
@@ -150,10 +152,11 @@ def _predicted(root: Path, wanted: list[int], request: Request, machine: Path | 
     pipeline.ensure_compute(study, bar)
     pipeline.check_times(study)
     made = None if machine is None else prepare(study, machine, base)
-    earlier = [] if only else sorted({*pipeline.earlier_counts(made or study)} - {*wanted})
+    before = [] if only else pipeline.earlier_counts(made or study, bar)
+    earlier = sorted({*before} - {*wanted})
     if earlier:
         say(f"predicted again with them: {', '.join(map(str, earlier))} (--only leaves them out)")
-    pipeline.say_doubts(study, wanted)
+    say_doubts(study, wanted)
     asked = sorted({*wanted, *earlier})
     every = sorted({*asked, *params.counts_behind(study)})
     unwritten = [n for n in every if pipeline.scaled_is_missing(study, n)]
@@ -196,7 +199,7 @@ class _Plan:
 def _plan(root: Path, words: list[str], traced: str, extents: Mapping[int, Extents]) -> _Plan:
     """Return which counts are to be traced: those that the study lacks."""
     from p3s.cli.counts import Asked, chosen, grids_of, parse_asked
-    from p3s.cli.runs import MIN_COUNTS
+    from p3s.pipeline import MIN_COUNTS
     from p3s.study import Study
 
     existing = Study.find(root)
@@ -214,7 +217,8 @@ def _trace_missing(
 ) -> bool:
     """Trace the counts that the study lacks; tells whether a count failed."""
     from p3s.cli.counts import trace_asked, warn
-    from p3s.cli.runs import MIN_COUNTS, reasons, trace_counts
+    from p3s.cli.runs import reasons, trace_counts
+    from p3s.pipeline import MIN_COUNTS
     from p3s.study import Study
 
     existing = Study.find(root)

@@ -11,8 +11,8 @@ from p3s.errors import P3SError, UsageError
 from p3s.records import work_of
 
 if TYPE_CHECKING:
+    from p3s.signature_runner.recording import Recording
     from p3s.study import RunRecord, Study
-    from signature_runner.recording import Recording
 
 WORK = typer.Option(
     "auto",
@@ -102,8 +102,8 @@ def only_timed(asked: Recording, study: Study, counts: Sequence[int]) -> bool:
 
 def of_study(study: Study) -> Recording:
     """Return the recording for a run that is compared with those of a study."""
-    from p3s.family import sources
-    from signature_runner.recording import Recording
+    from p3s.settings import sources
+    from p3s.signature_runner.recording import Recording
 
     studies = [study, *sources(study)]
     units = list(work_of(run for each in studies for run in each.runs() if run.info))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
-from p3s.cli.common import JSON_OPTION, emit_json, header, one_line, out, quoted, say
-from p3s.words import plural
+from p3s.cli.common import JSON_OPTION, emit_json, header, out, quoted, say
+from p3s.text import one_line, plural
 
 EPILOG = """\b
 Example:

@@ -18,11 +18,10 @@ from p3s.cli.common import (
     progress,
     quoted,
     say,
-    table,
 )
 from p3s.errors import P3SError, UsageError
-from p3s.words import plural, processes
-from replay.settings import BUDGET_S, MAPPINGS, NOISES, PAGES, STALL_S, ReplaySettings
+from p3s.replay.settings import BUDGET_S, MAPPINGS, NOISES, PAGES, STALL_S, ReplaySettings
+from p3s.text import plural, processes, table
 
 EPILOG = """\b
 Example:
@@ -126,7 +125,7 @@ def seconds_of(text: str, option: str) -> float:
 
 def hosts_of(text: str) -> tuple[str, ...]:
     """Return host names from a list with commas; n[0-3] stands for n0,n1,n2,n3."""
-    from replay.launch.hosts import expand_hosts
+    from p3s.host.hosts import expand_hosts
 
     try:
         return tuple(expand_hosts(text)) if text.strip() else ()
@@ -173,7 +172,7 @@ def replay(
     json_: bool = JSON_OPTION,
 ) -> int:
     """Measure the communication of the scaled traces with measured and black-hole processes."""
-    from p3s.cli.pipeline import ensure_compute, ensure_model, ensure_scaled, run_replay
+    from p3s.pipeline import ensure_compute, ensure_model, ensure_scaled, run_replay
     from p3s.study import Study
 
     wanted = parse_counts(counts)
@@ -214,14 +213,14 @@ def replay(
 
 def planned(study: Any, n: int, settings: ReplaySettings) -> Any:
     """Return the plan of a count; nothing is launched."""
-    from replay.driver import prepare
+    from p3s.replay.driver import prepare
 
     return prepare(study.scaled_dir(n), settings, machine=study.root / "machine.json").plan
 
 
 def _show_plans(plans: list[tuple[int, Any]], json_: bool) -> int:
     """Print plans, as text or JSON."""
-    from replay.plan.show import plan_json, plan_text
+    from p3s.replay.plan.show import plan_json, plan_text
 
     if json_:
         emit_json({**header("replay_plans"), "counts": [plan_json(plan) for _, plan in plans]})
@@ -243,7 +242,7 @@ def _row(n: int, result: dict[str, Any]) -> list[str]:
 
 def _show_estimates(n: int, result: dict[str, Any]) -> None:
     """Print what the phases take at a count."""
-    from replay.costs.text import result_text
+    from p3s.report.replayed import result_text
 
     out(f"\n{processes(n)}")
     out(result_text(result))

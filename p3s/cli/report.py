@@ -9,7 +9,7 @@ import typer
 
 from p3s.cli.common import JSON_OPTION, emit_json, header, out, say, say_reasons, write_out
 from p3s.errors import UsageError
-from p3s.words import processes
+from p3s.text import processes
 
 if TYPE_CHECKING:
     from p3s.predict.saved import Prediction

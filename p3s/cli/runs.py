@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.cli.common import Progress, quoted, say
 from p3s.errors import P3SError, RunFailed, UsageError
+from p3s.pipeline import MIN_COUNTS
 from p3s.study import RUN_SCHEMA, Study, read_json, write_json
-from p3s.words import processes
+from p3s.text import processes
 
 if TYPE_CHECKING:
-    from signature_runner.recording import Recording
+    from p3s.signature_runner.recording import Recording
 
-#: Fewer distinct counts cannot be modelled: two to fit, one held out.
-MIN_COUNTS = 3
 #: MPI calls of one rank up to which a run that failed has shown nothing: it set up and gave up.
 _FEW_EVENTS = 50
 
@@ -51,9 +50,9 @@ def trace_once(
     Returns the row of the run and what was odd about it. Raises P3SError when the run failed;
     an earlier run in ``target`` is then still there, and what the failed one left is beside it.
     """
+    from p3s.host.placeholders import extents_at, shape, with_extents
     from p3s.model.grid.stated import listed_extents
-    from signature_runner.launch import run_traced
-    from signature_runner.placeholders import extents_at, shape, with_extents
+    from p3s.signature_runner.launch import run_traced
 
     listed = listed_extents(study)
     extents = extents_at(command, np, listed)
@@ -144,7 +143,7 @@ def _status(run_dir: Path) -> str:
 
 def program_of(command: Sequence[str], np: int) -> str:
     """Return the program in a launcher command; raises P3SError when it cannot be started."""
-    from signature_runner.command import parse
+    from p3s.host.command import parse
 
     words = parse(list(command), np).program
     name = Path(words[0]).name
@@ -196,9 +195,9 @@ def trace_counts(
     """
     from p3s.characterize import load_phases
     from p3s.cli.recording import check_unit, only_timed, settle
-    from signature_runner.cores import cores
-    from signature_runner.emulate import emulator
-    from signature_runner.recording import Recording
+    from p3s.host.cores import cores
+    from p3s.signature_runner.emulate import emulator
+    from p3s.signature_runner.recording import Recording
 
     try:
         asked = recording or Recording()
@@ -274,8 +273,7 @@ def _trace_counts(
     kept: bool,
 ) -> Traced:
     from p3s.characterize import characterize
-    from p3s.characterize.disturbed import as_json, notes
-    from p3s.characterize.times import load_times
+    from p3s.characterize.times import as_json, load_times, notes
 
     done = Traced()
     for np, steps in plans.items():

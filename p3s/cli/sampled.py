@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from p3s.cli.common import emit_json, header, one_line, out, progress, say, table
+from p3s.cli.common import emit_json, header, out, progress, say
 from p3s.errors import P3SError, UsageError
-from p3s.words import plural, processes
+from p3s.text import one_line, plural, processes, table
 
 if TYPE_CHECKING:
     from p3s.model.grid.stated import Extents
+    from p3s.signature_runner.recording import Recording
     from p3s.study import Study
-    from signature_runner.plan import Enough, Plan
-    from signature_runner.recording import Recording
+    from p3s.trace.recording_plan import Enough, Plan
 
 SIGNATURE = typer.Option(
     False, "--signature", help="Run the signature of a study: each phase only often enough."
@@ -45,7 +45,7 @@ def enough(width: str, confidence: str, turns: str) -> Enough:
 
     Errors: UsageError that names the option.
     """
-    from signature_runner.plan import Enough
+    from p3s.trace.recording_plan import Enough
 
     match = _RANGE.fullmatch(turns.strip())
     if match is None or not 2 <= int(match[1]) <= int(match[2]):
@@ -146,8 +146,8 @@ def _plan(
     phases: Mapping[str, Any], np: int, settings: Enough, recording: Recording
 ) -> Plan:
     from p3s.characterize.plans import plan_of
-    from signature_runner.cores import cores
-    from signature_runner.plan import WORK
+    from p3s.host.cores import cores
+    from p3s.trace.recording_plan import WORK
 
     # Where ranks take turns on a core, the time inside calls tells nothing about the program.
     if np > cores() or recording.work == "instructions":

@@ -16,8 +16,9 @@ from p3s.cli.common import (
     progress,
     quoted,
     say,
-    table,
+    say_doubts,
 )
+from p3s.text import table
 
 EPILOG = """\b
 Example:
@@ -42,8 +43,8 @@ def scale(
 ) -> int:
     """Write the logical trace at larger counts: one row per event and rank, as Parquet."""
     from p3s.cli.before import check_scaled_room, check_study
-    from p3s.cli.pipeline import ensure_compute, ensure_model, say_doubts
-    from p3s.scale import scaled_dir, write_scaled
+    from p3s.pipeline import ensure_compute, ensure_model
+    from p3s.program import scaled_dir, write_scaled
     from p3s.study import Study
 
     wanted = parse_counts(counts)

@@ -62,9 +62,9 @@ def submit(
 
     The job takes whole nodes, and p3s replay inside it takes the job's nodes as its hosts.
     """
+    from p3s.replay.launch.slurm import Batch, batch_script
+    from p3s.replay.launch.slurm import submit as hand_over
     from p3s.study import Study, write_bytes
-    from replay.launch.slurm import Batch, batch_script
-    from replay.launch.slurm import submit as hand_over
 
     wanted = parse_counts(counts)
     if nodes not in (1, 2, 4):
@@ -114,7 +114,7 @@ def submit(
 
 def _limit(counts: int, budget_s: float) -> str:
     """Return the time limit of a job that replays some counts."""
-    from replay.launch.slurm import time_limit
+    from p3s.replay.launch.slurm import time_limit
 
     return time_limit(counts * (_OVERTIME * budget_s + _MORE_S))
 

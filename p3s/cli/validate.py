@@ -21,7 +21,6 @@ from p3s.cli.common import (
     quoted,
     say,
     say_reasons,
-    table,
 )
 from p3s.cli.grid import DIMS
 from p3s.cli.runs import program_of, trace_once
@@ -29,7 +28,7 @@ from p3s.commands import elsewhere
 from p3s.errors import UsageError
 from p3s.scores import work_off
 from p3s.study import Study
-from p3s.words import plural, processes
+from p3s.text import plural, processes, table
 
 __all__ = ["EPILOG", "WithLauncher", "is_exact", "validate"]
 
@@ -63,7 +62,7 @@ def validate(
     A command that is none of the study's is refused: its result would say nothing of the model.
     """
     from p3s.cli.grid import check_dims, keep_dims, outermost, parse_dims
-    from p3s.cli.pipeline import ensure_model
+    from p3s.pipeline import ensure_model
     from p3s.predict.reasons import reasons_in
 
     wanted = parse_counts(count)
@@ -103,7 +102,7 @@ def validate(
 
 def _command(study: Study, given: list[str], force: bool) -> list[str]:
     """Return the launcher command to run; raises UsageError for one that is not the study's."""
-    from p3s.words import differing
+    from p3s.text import differing
 
     words = given or study.command()
     check_template(words)
@@ -216,7 +215,7 @@ def _table(result: dict[str, Any]) -> str:
 
 def _run_time(result: dict[str, Any], study: Study) -> list[str]:
     """Return how the run's time and its computation compare with what was predicted."""
-    from p3s.report.text import factor, interval, seconds
+    from p3s.text import factor, interval, seconds
     from p3s.validate import WHY_NOT
 
     found, n = result["run_time"], result["n"]

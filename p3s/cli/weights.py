@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
-from p3s.words import processes
+from p3s.text import processes
 
 if TYPE_CHECKING:
     from p3s.characterize.plans import Weights

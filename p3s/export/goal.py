@@ -14,9 +14,9 @@ from typing import IO
 
 import numpy as np
 
-from p3s.export.program import RECEIVING, SENDING, RankProgram
-from p3s.export.simgrid import Written, add
-from replay.steps import Op
+from p3s.program.calls import RECEIVING, SENDING, RankProgram
+from p3s.simgrid.format import Written, add
+from p3s.simulate.steps import Op
 
 _BLOCK = 1 << 20
 #: Calls after which the rank goes on at once.

@@ -14,9 +14,9 @@ from p3s.artefacts import write_json
 from p3s.errors import P3SError
 from p3s.export.place import new_directory
 from p3s.export.scaled import Exported
+from p3s.text import processes
 from p3s.trace import ops
 from p3s.trace.ops import blocking_of, kind_of, leaves_request
-from p3s.words import processes
 
 if TYPE_CHECKING:
     from p3s.study import Study

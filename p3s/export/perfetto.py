@@ -22,12 +22,12 @@ from p3s.export.scaled import (
     nodes_of,
     tell,
 )
-from p3s.words import plural, processes
-from replay.steps import RECEIVES, SENDS, Bools, Floats, Ints, Op, Section, Steps
+from p3s.simulate.steps import RECEIVES, SENDS, Bools, Floats, Ints, Op, Section, Steps
+from p3s.text import plural, processes
 
 if TYPE_CHECKING:
+    from p3s.program.collectives.expand import Expanded
     from p3s.study import Study
-    from replay.collectives.expand import Expanded
 
 #: Turns of a loop that are drawn unless it is said otherwise.
 TURNS = 3
@@ -37,9 +37,9 @@ _NS_PER_US = 1e3
 def to_perfetto(study: Study, n: int, target: Path, options: Options,
                 say: Callable[[str], None]) -> Exported:
     """Simulate the sections of a scaled trace and write when each call of each rank was made."""
-    from p3s.predict.dependency.simulate import simulate_anyway
-    from replay.collectives.expand import expand
-    from replay.order.sections import read_sections
+    from p3s.program.collectives.expand import expand
+    from p3s.program.order.sections import read_sections
+    from p3s.simulate.simulate import simulate_anyway
 
     done = Exported("perfetto", n, target)
     library = library_of_study(study, options.collectives)

@@ -14,16 +14,16 @@ import numpy as np
 from p3s.artefacts import write_json
 from p3s.errors import P3SError, UsageError
 from p3s.export.place import new_directory, new_file
-from p3s.export.simgrid import Written
-from p3s.words import plural, processes
-from replay.order.reasons import REASON_TEXT, Reason
+from p3s.program.order.reasons import REASON_TEXT, Reason
+from p3s.simgrid.format import Written
+from p3s.text import plural, processes
 
 if TYPE_CHECKING:
-    from p3s.export.program import RankProgram
-    from p3s.predict.network import Network
+    from p3s.program.calls import RankProgram
+    from p3s.program.collectives.rules import Library
+    from p3s.simulate.network import Network
+    from p3s.simulate.steps import Ints, Section, Steps
     from p3s.study import Study
-    from replay.collectives.library import Library
-    from replay.steps import Ints, Section, Steps
 
 EXPORT_SCHEMA, EXPORT_VERSION = "p3s.export", 1
 #: Events of a whole run, at most; text of 20 to 50 bytes each.
@@ -117,8 +117,7 @@ class Exported:
 
 def library_of_study(study: Study, collectives: str) -> Library:
     """Return the MPI library of the runs, the usual one where it is not known."""
-    from replay.collectives.library import library_of
-    from replay.driver import USUAL_LIBRARY
+    from p3s.program.collectives.library import USUAL_LIBRARY, library_of
 
     for run in study.runs():
         family, _, version = str(run.info.get("mpi", "")).partition(" ")
@@ -131,7 +130,7 @@ def network_of(study: Study, machine: Path | None) -> tuple[Network, list[str]]:
     """Return the costs of messages: those of a machine file, else usual ones and a note."""
     from p3s.machine.machinefile import NAME, Machine
     from p3s.predict.estimators.machine import networks
-    from p3s.predict.network import rough_network
+    from p3s.simulate.network import rough_network
 
     path = machine or study.root / NAME
     if machine is None and not path.exists():
@@ -152,8 +151,8 @@ def nodes_of(n: int, per_node: int | None) -> Ints:
 
 def to_simgrid(study: Study, n: int, target: Path, options: Options, say: Say) -> Exported:
     """Write SimGrid's time-independent trace, a platform and its hosts into a new directory."""
-    from p3s.export import simgrid
-    from p3s.export.platform import HOSTS, PLATFORM, lacks, write_platform
+    from p3s.simgrid import format as simgrid
+    from p3s.simgrid.platform import HOSTS, PLATFORM, lacks, write_platform
 
     done = Exported("simgrid", n, target)
     network, notes = network_of(study, options.machine)
@@ -216,9 +215,9 @@ def _keep(keep: Callable[[str, bool], bool], options: Options) -> Callable[[str,
 def _whole(study: Study, n: int, options: Options, keep: Callable[[str, bool], bool],
            done: Exported, say: Say) -> Iterator[Iterator[RankProgram] | Sequence[RankProgram]]:
     """Give the programs of a whole run; afterwards say what they lack."""
-    from p3s.export.check import MOST_EVENTS as CHECKED
-    from p3s.export.check import executable
-    from p3s.export.whole import WholeRun
+    from p3s.program.whole import WholeRun
+    from p3s.program.whole_check import MOST_EVENTS as CHECKED
+    from p3s.program.whole_check import executable
 
     library = library_of_study(study, options.collectives)
     run = WholeRun(study.scaled_dir(n), library, keep,
@@ -244,10 +243,10 @@ def _whole(study: Study, n: int, options: Options, keep: Callable[[str, bool], b
 def _sections(study: Study, n: int, options: Options, keep: Callable[[str, bool], bool],
               done: Exported) -> Iterator[tuple[int, Iterator[RankProgram]]]:
     """Yield the number and the programs of each section that has calls."""
-    from p3s.export.program import members_are_world, programs_of_steps
-    from replay.collectives.expand import expand
-    from replay.order.sections import read_sections
-    from replay.steps import Op
+    from p3s.program.calls import members_are_world, programs_of_steps
+    from p3s.program.collectives.expand import expand
+    from p3s.program.order.sections import read_sections
+    from p3s.simulate.steps import Op
 
     library = library_of_study(study, options.collectives)
     sections = read_sections(study.scaled_dir(n), turns=options.turns or 1)

@@ -118,7 +118,8 @@ def candidates(envs: Envs, values: Sequence[int], ndims: int = 1,
 def is_quotient(expr: Expr) -> bool:
     """Return whether a law is a number over a shape."""
     last = expr[-1] if expr[0] == "mul" else expr
-    return last[0] == "pow" and last[2] < 0
+    result: bool = last[0] == "pow" and last[2] < 0
+    return result
 
 
 class _Search:

@@ -16,7 +16,7 @@ Nothing is ever parsed from text; sympy objects are made by constructors only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ import numpy as np
 from p3s.errors import P3SError
 
 if TYPE_CHECKING:
-    import sympy
+    pass
 
 Expr = list[Any]
 Env = Mapping[str, Any]
@@ -139,7 +139,7 @@ def _value(expr: Expr, env: Env) -> Any:
     if op == "max":
         return np.maximum(_value(expr[1], env), _value(expr[2], env))
     if op in ("quot", "mod"):
-        (a, b), undefined = _whole(*(_value(e, env) for e in expr[1:]))
+        (a, b), undefined = rounded(*(_value(e, env) for e in expr[1:]))
         by = np.where(b == 0, 1, b)
         return _defined(a // by if op == "quot" else a % by, undefined | (b == 0))
     if op == "sum":
@@ -153,7 +153,7 @@ def _value(expr: Expr, env: Env) -> Any:
         # 1e-9 forgives the last bit of a float root or logarithm of an exact integer
         return np.floor(value + 1e-9) if op == "floor" else np.ceil(value - 1e-9)
     if op == "block":
-        (extent, p, c), undefined = _whole(*(_value(a, env) for a in expr[2:]))
+        (extent, p, c), undefined = rounded(*(_value(a, env) for a in expr[2:]))
         size = block_size(expr[1], extent, np.where(p == 0, 1, p), c)
         return _defined(size, undefined | (p == 0))
     raise P3SError(f"model: unknown operator {op!r}; the file was made by another version")
@@ -161,7 +161,7 @@ def _value(expr: Expr, env: Env) -> Any:
 
 def _sum(count: Expr, body: Expr, env: Env) -> Any:
     """Return ``body`` summed over j; where counts differ, each element has its own number."""
-    (upto,), undefined = _whole(_value(count, env))
+    (upto,), undefined = rounded(_value(count, env))
     most = int(upto.max(initial=0))
     if most > MAX_TERMS:
         raise P3SError(f"model: a sum of {most} terms; the largest evaluated is {MAX_TERMS}")
@@ -171,7 +171,7 @@ def _sum(count: Expr, body: Expr, env: Env) -> Any:
     return _defined(total + 0.0 * upto, undefined)
 
 
-def _whole(*values: Any) -> tuple[list[np.ndarray], np.ndarray]:
+def rounded(*values: Any) -> tuple[list[np.ndarray], np.ndarray]:
     """Return values rounded to int64, and where one of them is no such number."""
     out, undefined = [], np.zeros((), dtype=bool)
     for value in map(np.asarray, values):
@@ -186,21 +186,6 @@ def _whole(*values: Any) -> tuple[list[np.ndarray], np.ndarray]:
 def _defined(value: Any, undefined: np.ndarray) -> Any:
     """Return a value, NaN where it is undefined."""
     return np.where(undefined, np.nan, value) if undefined.any() else value
-
-
-def evaluate_int(expr: Expr, env: Env, undefined: int | None = None) -> Any:
-    """Return the value of ``expr`` rounded to int64, never negative.
-
-    undefined: stands where the expression has no value; without it P3SError is raised there.
-    """
-    (value,), bad = _whole(evaluate(expr, env))
-    value = np.maximum(value, 0)
-    if bad.any():
-        if undefined is None:
-            raise P3SError(f"model: the equation {to_text(expr)} has no value at "
-                           f"{np.max(env['n'])} processes; choose another count")
-        value = np.where(bad, undefined, value)
-    return value[()]
 
 
 def whole_number(value: float, n: int) -> int:
@@ -244,30 +229,3 @@ def check(expr: Any, depth: int = 0) -> Expr:
     return expr
 
 
-def to_sympy(expr: Expr) -> sympy.Expr:
-    """Return ``expr`` as a sympy expression, built by constructors."""
-    from p3s.laws import symbolic
-
-    return symbolic.to_sympy(expr)
-
-
-def to_text(expr: Expr) -> str:
-    """Return ``expr`` as one line of text, simplified."""
-    from p3s.laws import symbolic
-
-    return symbolic.to_text(expr)
-
-
-def to_latex(expr: Expr) -> str:
-    """Return ``expr`` as LaTeX for math mode, simplified."""
-    from p3s.laws import symbolic
-
-    return symbolic.to_latex(expr)
-
-
-def to_python(expr: Expr, name: str = "law", args: Sequence[str] | None = None,
-              whole: bool = False) -> str:
-    """Return the source of a function that computes ``expr`` (:func:`symbolic.to_python`)."""
-    from p3s.laws import symbolic
-
-    return symbolic.to_python(expr, name, args, whole)

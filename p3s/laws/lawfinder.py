@@ -24,6 +24,7 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.laws import expr as ex
+from p3s.laws import symbolic
 from p3s.laws.counts import AFFINE_BITS, PRODUCT_BITS, candidates, is_quotient, rivals_of
 from p3s.laws.counts import MAX_DENOMINATOR as SMALL_DENOMINATOR
 from p3s.laws.exact import exact_value
@@ -84,19 +85,19 @@ class Found:
     def text(self) -> str:
         """Return the law as one line of text."""
         if self.expr is not None:
-            return ex.to_text(self.expr)
+            return symbolic.to_text(self.expr)
         return self.work.text() if self.work else f"no law: {self.reason}"
 
     def latex(self) -> str:
         """Return the law as LaTeX for math mode, empty if refused."""
         if self.expr is not None:
-            return ex.to_latex(self.expr)
+            return symbolic.to_latex(self.expr)
         return self.work.latex() if self.work else ""
 
     def python(self, name: str = "law") -> str:
         """Return the source of a Python function of the symbols, empty if refused."""
         if self.expr is not None:
-            return ex.to_python(self.expr, name)
+            return symbolic.to_python(self.expr, name)
         return self.work.python(name) if self.work else ""
 
 

@@ -96,7 +96,8 @@ class Points:
     @property
     def size(self) -> np.ndarray:
         """Return the values by which errors are relative; tiny ones count as a thousandth."""
-        return np.maximum(self.mean, self.mean.max() * 1e-3)
+        result: np.ndarray = np.maximum(self.mean, self.mean.max() * 1e-3)
+        return result
 
 
 def columns(n: np.ndarray, top: float) -> np.ndarray:
@@ -109,7 +110,8 @@ def _columns(n: tuple[float, ...], top: float) -> np.ndarray:
     x = np.array([*n, top])
     out = np.stack([x ** float(a) * np.log2(np.maximum(x, 1.0)) ** b for a, b, _ in SHAPES],
                    axis=1)
-    return out[:-1] / np.maximum(out[-1], 1e-300)
+    result: np.ndarray = out[:-1] / np.maximum(out[-1], 1e-300)
+    return result
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,8 @@ def _error_factors(dof: float) -> np.ndarray:
     """Return draws of 1/sqrt(chi squared) with ``dof`` degrees of freedom."""
     log_x = np.linspace(-24.0, np.log(dof + 40.0 + 8.0 * dof ** 0.5), 2000)
     upto = np.cumsum(np.exp(dof / 2.0 * (log_x - np.log(dof)) - (np.exp(log_x) - dof) / 2.0))
-    return np.exp(-0.5 * np.interp(_draws()[1], upto / upto[-1], log_x))
+    result: np.ndarray = np.exp(-0.5 * np.interp(_draws()[1], upto / upto[-1], log_x))
+    return result
 
 
 @dataclass(frozen=True)
@@ -300,7 +303,8 @@ def interval(models: Sequence[Model], points: Points, n: np.ndarray) -> np.ndarr
         low, high = np.interp(below, upto, v), np.interp(below + INSIDE, upto, v)
         k = int(np.argmin(high - low))
         out[i] = low[k], high[k]
-    return out * points.size[-1]
+    result: np.ndarray = out * points.size[-1]
+    return result
 
 
 def _values(models: Sequence[Model], at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

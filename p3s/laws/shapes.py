@@ -85,7 +85,8 @@ class Basis:
 
     def products(self) -> np.ndarray:
         """Return the values of the products, one row per pair."""
-        return self.values[self.pairs[:, 0]] * self.values[self.pairs[:, 1]]
+        result: np.ndarray = self.values[self.pairs[:, 0]] * self.values[self.pairs[:, 1]]
+        return result
 
 
 def basis(envs: Envs, ndims: int) -> Basis:

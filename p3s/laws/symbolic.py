@@ -82,7 +82,7 @@ def _simplified(data: str) -> sympy.Expr:
 def _text_printer() -> Any:
     from sympy.printing.str import StrPrinter
 
-    class TextPrinter(StrPrinter):
+    class TextPrinter(StrPrinter):  # type: ignore[misc]
         """Plain text with the names used for loops and blocks in docs/model.md."""
 
         def _print_ceiling(self, e: Any) -> str:
@@ -112,7 +112,7 @@ def _short(text: str) -> tuple[int, str]:
 def _latex_printer() -> Any:
     from sympy.printing.latex import LatexPrinter
 
-    class MathPrinter(LatexPrinter):
+    class MathPrinter(LatexPrinter):  # type: ignore[misc]
         """LaTeX; blocks as a named function with the way of cutting as its index."""
 
         def _print_Function(self, expr: Any, exp: Any = None) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from p3s.machine.machinefile import Cost, Curve, Machine
-from p3s.machine.show import size_text, table
-from p3s.report.text import visible
+from p3s.machine.show import size_text
+from p3s.text import table, visible
 
 
 def compare(first: Machine, second: Machine) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def render(result: dict[str, Any]) -> str:
         [name, _figure(r["ratio"]), f"{_figure(r['low'])} to {_figure(r['high'])}"]
         for name, r in result["core"].items()
     ]
-    parts += [table(["kernel", "ratio", "interval"], rows), ""]
+    parts += [table(rows, ["kernel", "ratio", "interval"]), ""]
     columns = {**result["curves"],
                **{f"{name}, all cores": curve for name, curve in result["loaded"].items()}}
     sizes = sorted({s for c in columns.values() for s in c["working_set"] if s & (s - 1) == 0})
@@ -125,11 +125,11 @@ def render(result: dict[str, Any]) -> str:
             at = curve["working_set"].index(size) if size in curve["working_set"] else None
             row.append("" if at is None else _figure(curve["ratio"][at]))
         rows.append(row)
-    parts.append(table(["working set", *columns], rows))
+    parts.append(table(rows, ["working set", *columns]))
     if result["network"]:
         net = result["network"]
         rows = [[size_text(s), _figure(r)] for s, r in zip(net["bytes"], net["ratio"], strict=True)
                 if s == 0 or (s.bit_length() - 1) % 3 == 0]  # fmt: skip
-        parts += ["", table(["message, one way", "ratio"], rows)]
+        parts += ["", table(rows, ["message, one way", "ratio"])]
     parts += [f"note: {visible(note, 400)}" for note in result["notes"]]
     return "\n".join(parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -37,7 +36,7 @@ TIME_UNITS = ("cpu_ns", "wall_ns")
 
 
 class Cost(Protocol):
-    """What is needed of a law of cost (p3s.compute.laws.CostLaw)."""
+    """What is needed of a law of cost (p3s.costs.laws.CostLaw)."""
 
     @property
     def unit(self) -> str: ...
@@ -247,11 +246,3 @@ def _anything(at: FloatArray, base: Machine, target: Machine, kernels: list[Kern
 
 #: log2 of the smallest and largest working set looked at where nothing is known.
 SIZES = (13.0, 31.0)
-
-
-def overview(factors: Mapping[str, Factor], shares: Mapping[str, float]) -> tuple[float, float]:
-    """Return least and largest factor of places that matter (share of the time at least 1 %)."""
-    some = [f for name, f in factors.items() if shares.get(name, 1.0) >= 0.01] or \
-        list(factors.values())
-    values = np.concatenate([f.value for f in some]) if some else np.ones(1)
-    return float(values.min()), float(values.max())

@@ -121,7 +121,7 @@ def granted_bytes() -> int:
 
 def facts() -> dict[str, Any]:
     """Return what is known of this machine without measuring."""
-    from signature_runner.cores import cores
+    from p3s.host.cores import cores
 
     huge = re.search(r"\[(\w+)\]", _text(Path("/sys/kernel/mm/transparent_hugepage/enabled")))
     return {

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from p3s import __version__
 from p3s.errors import P3SError
 from p3s.machine.machinefile import (
     CORE_KERNELS,
@@ -20,6 +19,7 @@ from p3s.machine.machinefile import (
     Curve,
     Machine,
 )
+from p3s.version import __version__
 
 #: Seconds for all: whole, and --quick.
 BUDGET_S = 20.0
@@ -154,6 +154,7 @@ def measure(
     ``on_done`` what each of PARTS has brought. Errors: P3SError when there is no C compiler or a
     kernel cannot run.
     """
+    from p3s.host.compiling import c_compiler
     from p3s.machine import build, facts
     from p3s.machine import network as net
 
@@ -161,7 +162,7 @@ def measure(
     budget = budget_s or (QUICK_S if quick else BUDGET_S)
     begin = time.monotonic()
     report("compiling")
-    program = build.built("kernels.c", build.c_compiler())
+    program = build.built("kernels.c", c_compiler("the kernels"))
     known = facts.facts()
     cores = facts.physical_cores()[: max(int(known["granted_cores"]), 1)]
     sizes = working_sets(known["caches"], facts.granted_bytes(), quick)

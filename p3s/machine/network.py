@@ -22,8 +22,8 @@ def measure(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
 
     Errors: P3SError when there is no launcher, no compiler of its MPI, or the run fails.
     """
+    from p3s.host import command, mpi
     from p3s.machine.build import built
-    from signature_runner import command, mpi
 
     words = list(launcher or _default())
     place = next((i for i, word in enumerate(words)
@@ -49,7 +49,7 @@ def measure(launcher: Sequence[str] | None, budget_s: float) -> dict[str, Any]:
 
 
 def _default() -> list[str]:
-    from signature_runner import mpi
+    from p3s.host import mpi
 
     found = [str(install.mpiexec) for install in mpi.find_mpi() if install.mpiexec]
     if not found:
@@ -58,7 +58,7 @@ def _default() -> list[str]:
 
 
 def _run(argv: list[str], timeout_s: float) -> str:
-    from signature_runner.cores import cores
+    from p3s.host.cores import cores
 
     defaults = {}
     if cores() < 2:

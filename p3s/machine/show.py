@@ -8,7 +8,7 @@ from typing import Any
 
 from p3s.machine.cluster import Cluster, Messages
 from p3s.machine.machinefile import CORE_KERNELS, CURVE_KERNELS, Curve, Machine
-from p3s.report.text import percent, seconds, visible
+from p3s.text import percent, seconds, table, visible
 
 WIDTH, HEIGHT = 60, 14
 #: Marks of the curves in the plot, later ones over earlier ones.
@@ -21,19 +21,6 @@ def size_text(nbytes: float) -> str:
         if nbytes >= factor:
             return f"{nbytes / factor:.4g} {unit}"
     return f"{nbytes:.0f} B"
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay out rows as aligned text, the first column left, the others right."""
-    lines = [list(head), *map(list, rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
 
 
 def render(machine: Machine) -> str:
@@ -79,8 +66,7 @@ def _core(machine: Machine) -> str:
         for name, cost in machine.core.items()
     ]
     head = ["kernel", "ns", "spread", "repeats", "operation"]
-    widest = max(len(row[-1]) for row in [*rows, head])
-    return table(head, [[*row[:-1], row[-1].ljust(widest)] for row in rows])
+    return table(rows, head, words_last=True)
 
 
 def _curves(machine: Machine) -> str:
@@ -97,7 +83,7 @@ def _curves(machine: Machine) -> str:
             known = size in curve.working_set
             row.append(_ns(curve.ns[curve.working_set.index(size)]) if known else "")
         rows.append(row)
-    return table(["working set", *[f"{name}, ns" for name, _ in columns]], rows)
+    return table(rows, ["working set", *[f"{name}, ns" for name, _ in columns]])
 
 
 def plot(curves: Mapping[str, Curve], width: int = WIDTH, height: int = HEIGHT) -> str:
@@ -160,7 +146,7 @@ def _network(machine: Machine) -> list[str]:
             _ns(part["G_ns_per_byte"]),
             percent(part.get("misfit")),
         ])  # fmt: skip
-    text.append(table(["range", "L", "o send", "o receive", "g", "G, ns/B", "misfit"], rows))
+    text.append(table(rows, ["range", "L", "o send", "o receive", "g", "G, ns/B", "misfit"]))
     sizes = net["sizes"]
     picked = [i for i, size in enumerate(sizes["bytes"]) if size in
               (0, 8, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20)]  # fmt: skip
@@ -170,7 +156,7 @@ def _network(machine: Machine) -> list[str]:
            for key in ("one_way_ns", "one_way_median_ns", "send_ns", "receive_ns", "gap_ns")]]
         for i in picked
     ]  # fmt: skip
-    text.append(table(["message", "one way", "median", "MPI_Isend", "MPI_Recv", "gap"], rows))
+    text.append(table(rows, ["message", "one way", "median", "MPI_Isend", "MPI_Recv", "gap"]))
     return text
 
 
@@ -183,9 +169,8 @@ def clusters(found: Sequence[Cluster], usual: str) -> str:
         for each in found
     ]  # fmt: skip
     head = ["network", "cores a node", "8 B", "1 MiB", "link", "what it is"]
-    widest = max(len(row[-1]) for row in [*rows, head])
     return "\n".join([
-        table(head, [[*row[:-1], row[-1].ljust(widest)] for row in rows]),
+        table(rows, head, words_last=True),
         "times one way between two nodes, lowest to highest of the published figures",
         "* taken where p3s predict finds no measured network and --network names none"])
 
@@ -196,8 +181,8 @@ def render_cluster(cluster: Cluster) -> str:
     sizes = (0, 64, 1 << 10, 8 << 10, 64 << 10, 1 << 20, 4 << 20)
     rows = [[size_text(size), *_three(cluster.between, size), *_three(cluster.inside, size)]
             for size in sizes]
-    text.append(table(["message", "between nodes", "fastest", "slowest", "inside a node", "fastest",
-                       "slowest"], rows))  # fmt: skip
+    text.append(table(rows, ["message", "between nodes", "fastest", "slowest", "inside a node",
+                             "fastest", "slowest"]))  # fmt: skip
     text.append(f"link of a node: {1 / cluster.link['typical']:.3g} GB/s "
                 f"({1 / cluster.link['high']:.3g} to {1 / cluster.link['low']:.3g})")
     for level in cluster.levels:

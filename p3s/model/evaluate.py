@@ -9,7 +9,7 @@ import numpy as np
 
 from p3s.errors import P3SError
 from p3s.laws.counts import WorkLaw
-from p3s.laws.expr import evaluate_int
+from p3s.laws.whole import evaluate_int
 from p3s.model.grid.grids import GridFamily
 from p3s.model.grid.guards import RANK_ATOMS, GridAt, eval_guard
 from p3s.model.grid.nodes import grid_at

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from p3s.characterize.tables import PointTable
-from p3s.words import processes
+from p3s.text import processes
 
 #: Sites named per count.
 MAX_NAMED = 8

@@ -44,7 +44,8 @@ def _items_of_rows(model: Model, t: PointTable) -> np.ndarray:
     """Return the item of every row, the number of items where there is none."""
     split = {(s, o): bool(v) for s, o, v in model["tag_splits"]}
     of_row = assign(model["items"], t, model_grid(model, t.np), split).of_row
-    return np.minimum(of_row, len(model["items"]))
+    result: np.ndarray = np.minimum(of_row, len(model["items"]))
+    return result
 
 
 def _add_shares(model: Model, t: PointTable, of_row: np.ndarray) -> None:

@@ -91,7 +91,8 @@ def questions(model: Model) -> Iterator[Question]:
 
 def _weight(item: Mapping[str, Any]) -> float:
     share = item.get("share") or {}
-    return max(_LEAST, share.get("events", 0.0), share.get("bytes", 0.0))
+    result: float = max(_LEAST, share.get("events", 0.0), share.get("bytes", 0.0))
+    return result
 
 
 def _directions(model: Model) -> Iterator[Question]:

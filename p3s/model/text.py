@@ -13,9 +13,10 @@ from functools import cache
 from typing import Any
 
 from p3s.laws.counts import WorkLaw
-from p3s.laws.expr import evaluate, mul, num, symbols_of, to_sympy, to_text
-from p3s.model.evaluate import GridFamily
+from p3s.laws.expr import evaluate, mul, num, symbols_of
+from p3s.laws.symbolic import to_sympy, to_text
 from p3s.model.grid import guards
+from p3s.model.grid.grids import GridFamily
 from p3s.model.grid.stated import Statement
 from p3s.model.partners import places, relations
 from p3s.scores import work_off

@@ -13,7 +13,8 @@ from p3s.characterize.order import least_backward
 from p3s.characterize.structure import REQUESTS, Structure
 from p3s.characterize.tables import PointTable
 from p3s.laws.counts import WorkLaw, fit_exact, fit_work
-from p3s.laws.expr import evaluate_int, whole_number
+from p3s.laws.expr import whole_number
+from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import node_key
 from p3s.model.partners.communicators import same_place

@@ -10,11 +10,11 @@ from p3s.predict.outside import SHARE
 from p3s.predict.reasons import Reason
 from p3s.predict.residual import RESIDUAL_LIMIT, is_off, off_by
 from p3s.scores import work_off
-from p3s.words import joined, left_out, plural, processes, seconds
+from p3s.text import joined, left_out, plural, processes, seconds
 
 if TYPE_CHECKING:
-    from p3s.predict.estimated import Followed
     from p3s.predict.measured import Measured
+    from p3s.simulate.followed import Followed
 
 #: Share of the program without a rule, or left out, above which a prediction is not trusted.
 UNKNOWN_LIMIT = 0.10

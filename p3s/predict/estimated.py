@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from p3s.simulate.followed import Followed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,34 +24,6 @@ ESTIMATORS = {
 
 #: The one whose times are of another network than that of the runs.
 TYPICAL = "typical"
-
-
-@dataclass(frozen=True)
-class Followed:
-    """How far a simulation could follow the messages and loops of the model.
-
-    unmatched: messages that no call of the partner meets, out of ``messages`` of the kind (sends,
-    or receives) of which most are; calls: the MPI calls that send or receive them. unsettled: share
-    of the time in calls that rests on loops whose iterations went on changing; change: by how
-    much they did, largest share of their time.
-    """
-
-    unmatched: float = 0.0
-    messages: float = 0.0
-    calls: tuple[str, ...] = ()
-    unsettled: float = 0.0
-    change: float = 0.0
-
-    @property
-    def lost(self) -> float:
-        """Which share of the messages was left out."""
-        return self.unmatched / self.messages if self.messages > 0 else 0.0
-
-    def with_unmatched(self, found: Mapping[str, Any]) -> Followed:
-        """Return it with what ``replay.order.reasons.unmatched`` says."""
-        return replace(self, unmatched=float(found.get("events") or 0.0),
-                       messages=float(found.get("of") or 0.0),
-                       calls=tuple(str(call) for call in found.get("calls") or ()))
 
 
 @dataclass(frozen=True)

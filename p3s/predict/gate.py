@@ -20,7 +20,7 @@ from p3s.commands import Commands
 from p3s.errors import P3SError, UsageError
 from p3s.predict.saved import Prediction
 from p3s.study import Study
-from p3s.words import joined, processes
+from p3s.text import joined, processes
 
 #: A longer condition is a mistake.
 MAX_LENGTH = 500

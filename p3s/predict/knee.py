@@ -57,4 +57,5 @@ def crossing(one: Row, other: Row, threshold: float) -> int | None:
     if not high >= threshold > low:
         return None
     share = (high - threshold) / (high - low)
-    return round(one["n"] * math.exp(share * math.log(other["n"] / one["n"])))
+    result: int | None = round(one["n"] * math.exp(share * math.log(other["n"] / one["n"])))
+    return result

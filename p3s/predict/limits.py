@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from p3s.words import processes
+from p3s.text import processes
 
 PARTS = ("compute", "transfer", "waiting", "software")
 #: Phases with less than this share of the lost core time are not named.
@@ -96,7 +96,8 @@ def _where(table: Sequence[Point], base: _Base, key: int, threshold: float) -> i
     one, other = below[-1], below[-1] + 1
     share = (1.0 - ratios[one]) / (ratios[other] - ratios[one])
     counts = table[one][0], table[other][0]
-    return min(math.ceil(counts[0] * (counts[1] / counts[0]) ** share), counts[1])
+    result: int | None = min(math.ceil(counts[0] * (counts[1] / counts[0]) ** share), counts[1])
+    return result
 
 
 def _text(

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from p3s.predict.times import INIT_OPS
 from p3s.study import Study
+from p3s.trace.ops import INIT_OPS
 
 if TYPE_CHECKING:
     from p3s.study import RunRecord

@@ -10,7 +10,7 @@ from p3s.characterize import tracing
 from p3s.characterize.unmodelled import sentences
 from p3s.commands import Commands
 from p3s.predict import outside
-from p3s.words import mixed_clocks, processes
+from p3s.text import mixed_clocks, processes
 
 if TYPE_CHECKING:
     from p3s.predict.times import PhaseTimes

@@ -7,7 +7,7 @@ from typing import Any
 
 from p3s.commands import Commands
 from p3s.predict.reasons import Reason
-from p3s.words import processes
+from p3s.text import processes
 
 #: Phases below this share of the computation at a count are not looked at.
 SHARE = 0.05

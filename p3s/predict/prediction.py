@@ -28,7 +28,7 @@ from p3s.predict.residual import residual_part, residuals, take_measured_computa
 from p3s.predict.rows import close_interval, give_interval, relate, row_of, why_not_of
 from p3s.predict.times import PhaseTimes
 from p3s.study import PREDICTION_VERSION, Study, read_json, write_json
-from p3s.words import not_used
+from p3s.text import not_used
 
 if TYPE_CHECKING:
     from p3s.predict.estimates import Estimates, Say

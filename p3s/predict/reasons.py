@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from p3s.words import joined
+from p3s.text import joined
 
 #: What a code means, in words that may follow "there is no trustworthy prediction:".
 CODES: dict[str, str] = {

@@ -14,7 +14,7 @@ from p3s.errors import Damaged, P3SError
 from p3s.predict.reasons import Reason, reasons_in, untrusted
 from p3s.schemas import first_problem, load_schema
 from p3s.study import Study, as_json, read_json, write_json
-from p3s.words import plural, processes
+from p3s.text import plural, processes
 
 SCHEMA = "p3s.prediction"
 VERSION = 3

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
 from p3s.predict.ends import END, REST, START, Ends, ends_of
-from p3s.predict.estimated import Followed
+from p3s.simulate.followed import Followed
 from p3s.study import Study, read_json
+from p3s.trace.ops import INIT_OPS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 _NS_UNITS = frozenset({"cpu_ns", "wall_ns"})
 _NS_PER_S = 1e9
 _BATCH_ROWS = 1 << 18
-#: Run time begins at the end of MPI_Init: what comes before it is not part of it.
-INIT_OPS = ("MPI_Init", "MPI_Init_thread")
 #: Kinds of rows that communicate.
 _TALKING = ("send", "recv", "collective", "completion")
 

@@ -11,9 +11,8 @@ from p3s.errors import P3SError
 from p3s.predict.reasons import Reason, in_short, untrusted
 from p3s.predict.saved import Prediction
 from p3s.report.points import row_is_doubtful
-from p3s.report.text import NOT_KNOWN, factor, percent, seconds, visible
 from p3s.report.verdict import reason_lines, reasons_of
-from p3s.words import differing, plural, processes
+from p3s.text import NOT_KNOWN, differing, factor, percent, plural, processes, seconds, visible
 
 #: Phases listed one by one in a table; the rest is summed up and said so.
 MAX_PHASES = 12

@@ -7,13 +7,13 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from p3s.compute.gather import TIME_UNITS
-from p3s.compute.laws import CostLaw
-from p3s.compute.phases import NO_TIME, NO_WORK, NOT_LEFT
-from p3s.compute.spread import Spread
-from p3s.compute.table import Row, compute_table, laws_of, shares
-from p3s.report.text import percent, seconds, visible
-from p3s.words import processes
+from p3s.costs.gather import TIME_UNITS
+from p3s.costs.laws import CostLaw
+from p3s.costs.lawtext import text as text_of
+from p3s.costs.phases import NO_TIME, NO_WORK, NOT_LEFT
+from p3s.costs.spread import Spread
+from p3s.costs.table import Row, compute_table, laws_of, shares
+from p3s.text import percent, processes, seconds, visible
 
 Compute = Mapping[str, Any]
 #: Phases below this share of the computation are listed in the end, in one line.
@@ -83,7 +83,7 @@ def law_lines(law: CostLaw) -> list[str]:
 
 def words(law: CostLaw) -> str:
     """Return a law of cost in words."""
-    text = law.text()
+    text = text_of(law)
     if law.unit in TIME_UNITS:
         return "takes " + text.replace(f" ns per {law.unit}", " times its modelled work")
     return "costs " + text.replace(f"per {law.unit}", f"per {law.unit.removesuffix('s')}")

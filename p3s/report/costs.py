@@ -10,9 +10,9 @@ from p3s.predict.outside import NOTED, ratio_text
 from p3s.report.counts import thinned
 from p3s.report.mathml import Maths, maths
 from p3s.report.points import checked_rows
-from p3s.report.text import NOT_KNOWN, percent, seconds, span, visible
 from p3s.report.values import amount, count, mapping, number, rows, words
 from p3s.report.verdict import phase_time
+from p3s.text import NOT_KNOWN, percent, seconds, span, visible
 
 #: Phases listed one by one; the rest is summed up and said so.
 MAX_PHASES = 200

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from p3s.predict.doubts import WIDE
 from p3s.predict.reasons import reasons_in, untrusted
 from p3s.report.points import checked_rows, row_is_doubtful
-from p3s.report.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, seconds, span
 from p3s.report.values import amount
+from p3s.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, seconds, span
 
 T = TypeVar("T")
 

@@ -17,9 +17,8 @@ from p3s.model import growth, text
 from p3s.model.grid import admissible
 from p3s.report.places import Places, joined_places
 from p3s.report.rules import PhaseRules, Rule, Share, phase_rules, used_symbols
-from p3s.report.text import percent, visible
 from p3s.scores import work_off
-from p3s.words import left_out, mixed_clocks, not_used, plural, processes
+from p3s.text import left_out, mixed_clocks, not_used, percent, plural, processes, visible
 
 WIDTH = 100
 #: Without --all: phases, and rules of one phase.

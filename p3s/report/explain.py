@@ -16,8 +16,7 @@ from p3s.model.evaluate import generate, model_grid, phase_weight
 from p3s.model.sizes.rivals import differ_at
 from p3s.report.equations import WIDTH
 from p3s.report.places import Places, call_place, phase_place
-from p3s.report.text import percent, visible
-from p3s.words import left_out, plural, processes
+from p3s.text import left_out, percent, plural, processes, visible
 
 #: Without --all: calls of a phase, classes of ranks of a count.
 MAX_CALLS, MAX_CLASSES = 12, 4

@@ -7,7 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from p3s.report.equations import WIDTH
-from p3s.report.text import visible
+from p3s.text import visible
 
 _BY_SITE = "by call site"
 _STATUS = {

@@ -8,10 +8,9 @@ from typing import Any
 from p3s.characterize.unmodelled import sentences
 from p3s.report.points import checked_rows
 from p3s.report.provenance import plain
-from p3s.report.text import percent, visible
 from p3s.report.values import amount, lines, mapping
 from p3s.study import Study, read_json
-from p3s.words import processes
+from p3s.text import percent, processes, visible
 
 
 def gaps_of(study: Study, model: Mapping[str, Any], prediction: Mapping[str, Any],

@@ -27,7 +27,7 @@ from p3s.report.matrices import MatrixView
 from p3s.report.sure import ESTIMATE_HEAD, RESIDUAL_HEAD, SHARES_HEAD
 from p3s.report.view import View
 from p3s.study import write_bytes
-from p3s.words import processes
+from p3s.text import processes
 
 if TYPE_CHECKING:
     from jinja2 import Environment

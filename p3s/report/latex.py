@@ -9,16 +9,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from p3s import __version__
 from p3s.laws.counts import WorkLaw
-from p3s.laws.expr import to_latex
+from p3s.laws.symbolic import to_latex
 from p3s.model import text
 from p3s.report.equations import VERDICT_HEAD, chosen_phases, holdout, verdict_rows
 from p3s.report.places import Places
 from p3s.report.rules import PhaseRules, Rule, phase_rules
-from p3s.report.text import percent, visible
+from p3s.text import percent, plural, visible
 from p3s.trace.ops import RECV, SEND
-from p3s.words import plural
+from p3s.version import __version__
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",

@@ -15,10 +15,9 @@ import numpy as np
 from p3s.characterize.matrix import CommMatrix
 from p3s.errors import P3SError
 from p3s.report.matrix import totals
-from p3s.report.text import visible
 from p3s.study import Study, read_json
+from p3s.text import plural, processes, visible
 from p3s.trace.ops import COLLECTIVE, SEND, kind_of
-from p3s.words import plural, processes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,8 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from p3s.report.equations import WIDTH, verdict_rows
-from p3s.report.text import percent, seconds, visible
-from p3s.words import figures, processes
+from p3s.text import figures, percent, processes, seconds, visible
 
 
 def render(model: Mapping[str, Any], command: str, validate: str = "") -> str:

@@ -14,10 +14,9 @@ from p3s.report.counts import COUNTS_HEAD, count_rows, thinned
 from p3s.report.curve import axes_of, edges_of, hatching
 from p3s.report.places import places_of
 from p3s.report.points import Point, base_of, checked_rows, points_of
-from p3s.report.text import factor
 from p3s.report.verdict import figure_sentences, reasons_of, warning_of
 from p3s.study import Study
-from p3s.words import plural, processes
+from p3s.text import factor, plural, processes
 
 WIDTH, HEIGHT = 520.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 56.0, 16.0, 12.0, 34.0

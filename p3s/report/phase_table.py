@@ -10,7 +10,7 @@ from textwrap import wrap
 
 from p3s.report.phases import Account, Call, Loop, Phase, Phases
 from p3s.report.places import Places, common_place
-from p3s.report.text import NOT_KNOWN, percent, seconds, visible
+from p3s.text import NOT_KNOWN, percent, seconds, visible
 
 WIDTH = 100
 #: Without --all: rows of the table.

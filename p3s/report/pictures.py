@@ -17,7 +17,7 @@ from p3s.report.compare import Comparison
 from p3s.report.points import base_of, checked_rows, points_of
 from p3s.report.verdict import network_of, warning_of
 from p3s.study import write_bytes
-from p3s.words import processes
+from p3s.text import processes
 
 #: Formats by the end of the file's name.
 FORMATS = ("png", "svg", "pdf")

@@ -6,12 +6,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from p3s import __version__
 from p3s.report.points import checked_rows
-from p3s.report.text import percent, seconds, visible
 from p3s.report.values import amount, mapping, words
 from p3s.study import Study
-from p3s.words import command_line
+from p3s.text import command_line, percent, seconds, visible
+from p3s.version import __version__
 
 Replays = Mapping[int, Mapping[str, Any]]
 

@@ -13,14 +13,15 @@ from importlib import resources
 from itertools import permutations
 from typing import Any
 
-from p3s import __version__
 from p3s.errors import P3SError
 from p3s.laws.counts import WorkLaw
-from p3s.laws.expr import SYMBOLS, symbols_of, to_python
+from p3s.laws.expr import SYMBOLS, symbols_of
+from p3s.laws.symbolic import to_python
 from p3s.model import text
 from p3s.report.places import Places, joined_places, phase_place
 from p3s.report.python_guards import NotExpressible, condition
-from p3s.report.text import visible
+from p3s.text import visible
+from p3s.version import __version__
 
 #: Modules whose definitions are copied where they are used.
 _SOURCES = ("plain_grids.py", "plain_partners.py")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from p3s.errors import P3SError
-from p3s.report.text import visible
+from p3s.text import visible
 
 
 @dataclass(frozen=True)

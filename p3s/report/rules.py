@@ -14,7 +14,7 @@ from typing import Any
 from p3s.laws.counts import WorkLaw
 from p3s.model import text
 from p3s.report.places import Places, joined_places, phase_place
-from p3s.report.text import visible
+from p3s.text import visible
 
 Share = Mapping[str, float]
 #: A phase or rule with less of everything than this is not shown at first.

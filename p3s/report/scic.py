@@ -16,7 +16,7 @@ from p3s.model.work.scic import (
     instruction_table,
     next_sizes,
 )
-from p3s.report.text import percent, visible
+from p3s.text import percent, visible
 
 Model = Mapping[str, Any]
 _NAMES = {"instructions": "instructions", "cpu_ns": "ns of CPU time", "wall_ns": "ns"}

@@ -18,11 +18,11 @@ from p3s.report.equations import (
     verdict_rows,
 )
 from p3s.report.mathml import Maths, maths, plain
-from p3s.report.places import phase_places, resolve_sites
+from p3s.report.places import phase_places
 from p3s.report.rules import PhaseRules, Rule, phase_rules, used_symbols
-from p3s.report.text import percent, visible
 from p3s.study import Study
-from p3s.words import not_used, plural, processes
+from p3s.text import not_used, percent, plural, processes, visible
+from p3s.trace.sites import resolve_sites
 
 RULE_HEAD = ["rule", "call", "destination", "volume (bytes)", "work (fitted)", "verdict",
              "where and who"]  # fmt: skip
@@ -173,7 +173,7 @@ def computation_of(study: Study, model: Mapping[str, Any], counts: Sequence[int]
 
     counts: of the prediction.
     """
-    from p3s.compute.stage import load
+    from p3s.costs.stage import load
     from p3s.report.compute import table
 
     try:

@@ -10,10 +10,9 @@ from p3s.predict.estimated import ESTIMATORS
 from p3s.report.equations import listed, missed_rules
 from p3s.report.points import checked_rows
 from p3s.report.provenance import plain
-from p3s.report.text import percent, seconds, span, visible
 from p3s.report.values import amount, count, lines, mapping, pair, rows, words
 from p3s.scores import work_off
-from p3s.words import left_out
+from p3s.text import left_out, percent, seconds, span, visible
 
 #: What the parts of an interval are, in the order of the page.
 PARTS = {

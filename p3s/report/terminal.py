@@ -11,7 +11,6 @@ from p3s.report.costs import KIND_NAMES, limits_of
 from p3s.report.counts import COUNTS_HEAD, count_rows, thinned
 from p3s.report.points import Point, checked_rows, points_of, row_is_doubtful
 from p3s.report.sure import estimates_of, residuals_of
-from p3s.report.text import percent, seconds, visible
 from p3s.report.values import amount, lines
 from p3s.report.verdict import WIDTH as TEXT_WIDTH
 from p3s.report.verdict import (
@@ -21,7 +20,7 @@ from p3s.report.verdict import (
     verdict_sentences,
     warning_of,
 )
-from p3s.words import processes
+from p3s.text import percent, processes, seconds, visible
 
 WIDTH, HEIGHT = 56, 13
 #: Lines of a kind; what is beyond is counted.

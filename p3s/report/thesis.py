@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from p3s.report.text import percent, seconds, visible
-from p3s.words import processes
+from p3s.text import percent, processes, seconds, visible
 
 if TYPE_CHECKING:
     from p3s.characterize.thesis import Similarity, ThesisPhase

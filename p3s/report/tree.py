@@ -11,7 +11,6 @@ from itertools import groupby
 
 from p3s.report.phase_table import (
     WIDTH,
-    Places,
     accounting,
     cut,
     of_ranks,
@@ -20,12 +19,11 @@ from p3s.report.phase_table import (
     volume,
 )
 from p3s.report.phases import Call, Loop, Phase, Phases, Trips
-from p3s.report.places import lines_of
-from p3s.report.text import percent, visible
+from p3s.report.places import Places, lines_of
+from p3s.text import percent, processes, visible
 from p3s.trace.callpath import CallPath, call_path
 from p3s.trace.ops import COMPLETION, kind_of
 from p3s.trace.source import Where, stack
-from p3s.words import processes
 
 #: Without --all: lines of the tree, calls in a row.
 MAX_LINES, MAX_CALLS = 120, 12

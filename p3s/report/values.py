@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from p3s.report.text import visible
+from p3s.text import visible
 
 Row = Mapping[str, Any]
 

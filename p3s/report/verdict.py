@@ -10,9 +10,8 @@ from typing import Any
 from p3s.predict.reasons import Reason, in_short, reasons_in, untrusted
 from p3s.report.counts import core_hours, factors, not_known
 from p3s.report.points import base_of, checked_rows
-from p3s.report.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, seconds, visible
 from p3s.report.values import amount, count, mapping, rows, words
-from p3s.words import processes
+from p3s.text import NOT_KNOWN, UNKNOWN, factor, interval, percent, processes, seconds, visible
 
 #: Characters of a line of text.
 WIDTH = 100

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from p3s import __version__
 from p3s.errors import P3SError
 from p3s.model.stage import as_of_now
 from p3s.predict.reasons import Reason, untrusted
@@ -48,7 +47,6 @@ from p3s.report.sure import (
     residuals_of,
     shares_of,
 )
-from p3s.report.text import visible
 from p3s.report.values import amount, words
 from p3s.report.verdict import (
     Figure,
@@ -59,6 +57,8 @@ from p3s.report.verdict import (
     warning_of,
 )
 from p3s.study import Study, read_json
+from p3s.text import visible
+from p3s.version import __version__
 
 __all__ = ["COUNTS_HEAD", "Point", "View", "build_view", "count_rows", "points_of",
            "row_is_doubtful", "verdict_of", "view_of"]  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from p3s.errors import P3SError
+from p3s.text import plural
 from p3s.trace import layout, ops
 from p3s.trace.chunks import (
     Chunk,
@@ -32,7 +33,6 @@ from p3s.trace.events import (
 )
 from p3s.trace.layout import NAME
 from p3s.trace.records import Definitions, RawComm, RawSite, RawWindow
-from p3s.words import plural
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from p3s.errors import Damaged, P3SError
+from p3s.text import plural
 from p3s.trace import layout, ops
-from p3s.trace.capture import NAME, Capture, Header, intact_chunks, rank_of, read_capture
+from p3s.trace.capture import NAME, Capture, intact_chunks, rank_of, read_capture
+from p3s.trace.chunks import Header
 from p3s.trace.order import backwards
 from p3s.trace.reader import no_capture, of_another_run
 from p3s.trace.types import ANY_SOURCE
 from p3s.trace.where import Place
-from p3s.words import plural
 
 COMPLETE, PARTIAL, DAMAGED, MISSING, UNREADABLE = (
     "complete", "partial", "damaged", "missing", "unreadable",

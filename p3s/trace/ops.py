@@ -18,6 +18,8 @@ OTHER = "other"
 #: Kinds that the model describes and the replay measures or leaves out for a stated reason.
 MODELLED = frozenset({SEND, RECV, COLLECTIVE, COMPLETION, COMM})
 
+#: Run time begins where these end: what is computed before them is no part of it.
+INIT_OPS = ("MPI_Init", "MPI_Init_thread")
 #: Receive half of MPI_Sendrecv; the event follows its send half ``MPI_Sendrecv``.
 SENDRECV_RECV = "MPI_Sendrecv_recv"
 #: Receive half of MPI_Isendrecv and MPI_Isendrecv_replace; their one request is the receive's.

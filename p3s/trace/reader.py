@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, overload
 
 from p3s.errors import P3SError
 from p3s.trace import ops
-from p3s.trace.capture import NAME, Capture, Header, read_capture, read_header
+from p3s.trace.capture import NAME, Capture, read_capture, read_header
+from p3s.trace.chunks import Header
 from p3s.trace.merge import Tables, event_calls
 from p3s.trace.types import RankTrace, RunTrace
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from p3s.errors import P3SError, UsageError
 from p3s.trace import layout
-from p3s.trace.capture import NAME, Header, intact_chunks, rank_of, read_capture, read_header
-from p3s.trace.chunks import Chunk
+from p3s.trace.capture import NAME, intact_chunks, rank_of, read_capture, read_header
+from p3s.trace.chunks import Chunk, Header
 from p3s.trace.events import (
     read_counts,
     read_done,

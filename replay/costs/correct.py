@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.predict.network import Network
-from replay.costs.executed import Executed, executed
-from replay.costs.messages import Key, MessageCost, Observed, typical
-from replay.costs.trunks import Fabric
-from replay.plan.classes import MessageClass
-from replay.plan.program import Program
-from replay.plan.world import NODES, World
-from replay.stats import Estimate
-from replay.steps import Floats, Ints
+from p3s.replay.costs.executed import Executed, executed
+from p3s.replay.costs.messages import Key, MessageCost, Observed, typical
+from p3s.replay.costs.trunks import Fabric
+from p3s.replay.plan.classes import MessageClass
+from p3s.replay.plan.program import Program
+from p3s.replay.plan.world import NODES, World
+from p3s.replay.stats import Estimate
+from p3s.simulate.network import Network
+from p3s.simulate.steps import Floats, Ints
 
 Simulate = Callable[..., Any]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from p3s.predict.network import Network
-from p3s.predict.times import INIT_OPS
-from replay.costs.spread import Spread, repeats_of, varied
-from replay.scaled import ScaledTrace
-from replay.steps import Floats, Ints, Section, Steps
+from p3s.program.scaled import ScaledTrace
+from p3s.replay.costs.spread import Spread, repeats_of, varied
+from p3s.simulate.network import Network
+from p3s.simulate.steps import Floats, Ints, Section, Steps
+from p3s.trace.ops import INIT_OPS
 
 Simulate = Callable[..., Any]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.predict.network import Network
-from p3s.study import REPLAY_SCHEMA, REPLAY_VERSION
-from replay.costs.calls import CallCost, call_costs, interpolated
-from replay.costs.estimate import PhaseTimes, Places, phase_times, places, work_of
-from replay.costs.network import Costs, network_of
-from replay.costs.result import (
+from p3s.program.order.reasons import unmatched
+from p3s.program.scaled import ScaledTrace
+from p3s.replay.costs.calls import CallCost, call_costs, interpolated
+from p3s.replay.costs.estimate import PhaseTimes, Places, phase_times, places, work_of
+from p3s.replay.costs.network import Costs, network_of
+from p3s.replay.costs.result import (
     ESTIMATOR,
     call_entries,
     columns,
@@ -25,18 +25,18 @@ from replay.costs.result import (
     unmeasured,
     why_not_representative,
 )
-from replay.costs.thesis import charged, composed, thesis_sum
-from replay.costs.trunks import fabric_of, nothing_known
-from replay.costs.whole import Whole, whole_times
-from replay.engine.results import ProgramResult
-from replay.order.reasons import unmatched
-from replay.plan.program import Program
-from replay.scaled import ScaledTrace
-from replay.steps import Floats, Op
+from p3s.replay.costs.thesis import charged, composed, thesis_sum
+from p3s.replay.costs.trunks import fabric_of, nothing_known
+from p3s.replay.costs.whole import Whole, whole_times
+from p3s.replay.engine.results import ProgramResult
+from p3s.replay.plan.program import Program
+from p3s.simulate.network import Network
+from p3s.simulate.steps import Floats, Op
+from p3s.study import REPLAY_SCHEMA, REPLAY_VERSION
 
 if TYPE_CHECKING:
-    from p3s.predict.dependency.simulate import Simulated
-    from replay.plan.plan import ReplayPlan
+    from p3s.replay.plan.plan import ReplayPlan
+    from p3s.simulate.simulate import Simulated
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Anyway:
         self.notes: list[str] = []
 
     def __call__(self, *args: Any, **more: Any) -> Simulated:
-        """Simulate; see p3s.predict.dependency.simulate."""
-        from p3s.predict.dependency.simulate import simulate_anyway
+        """Simulate; see p3s.simulate.simulate."""
+        from p3s.simulate.simulate import simulate_anyway
 
         found, notes = simulate_anyway(*args, **more)
         self.notes += notes

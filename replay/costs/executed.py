@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from replay.plan.program import Code, Program
-from replay.plan.world import NOISE, World
-from replay.steps import Ints, Op, Steps
+from p3s.replay.plan.program import Code, Program
+from p3s.replay.plan.world import NOISE, World
+from p3s.simulate.steps import Ints, Op, Steps
 
 #: Tag and bytes of control messages between a measured rank and its black hole.
 _CONTROL, _CONTROL_BYTES = -10, 32

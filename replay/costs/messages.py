@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.engine.results import ProgramResult
-from replay.plan.classes import MessageClass
-from replay.plan.program import Code, Program
-from replay.plan.world import World
-from replay.stats import NOTHING, Estimate, median_interval
-from replay.steps import Floats, Ints
+from p3s.replay.engine.results import ProgramResult
+from p3s.replay.plan.classes import MessageClass
+from p3s.replay.plan.program import Code, Program
+from p3s.replay.plan.world import World
+from p3s.replay.stats import NOTHING, Estimate, median_interval
+from p3s.simulate.steps import Floats, Ints
 
 TRACE = "measured in the trace"
 TRACE_BOTH = "measured in the trace, both ways at once"

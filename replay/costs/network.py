@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.predict.network import Curve, Network, Path, rough_network
-from replay.costs.correct import FLOOR, Executions, Simulate, checked, corrected, deviations
-from replay.costs.link import Flood, Link, carried, fit_link
-from replay.costs.messages import (
+from p3s.replay.costs.correct import FLOOR, Executions, Simulate, checked, corrected, deviations
+from p3s.replay.costs.link import Flood, Link, carried, fit_link
+from p3s.replay.costs.messages import (
     Key,
     MessageCost,
     Observed,
@@ -20,9 +19,9 @@ from replay.costs.messages import (
     message_costs,
     observations,
 )
-from replay.costs.messages import level as level_of
-from replay.costs.scale import share_of_spread
-from replay.costs.software import (
+from p3s.replay.costs.messages import level as level_of
+from p3s.replay.costs.scale import share_of_spread
+from p3s.replay.costs.software import (
     RECEIVE,
     SEND,
     below,
@@ -33,14 +32,15 @@ from replay.costs.software import (
     post_cost,
     received_in_trace,
 )
-from replay.costs.spread import Spread, spread_of, work_spread
-from replay.costs.trunks import Fabric, Known, flows_of, known
-from replay.engine.results import ProgramResult
-from replay.plan.classes import MessageClass
-from replay.plan.program import Code, Program
-from replay.plan.world import World
-from replay.stats import Estimate
-from replay.steps import Floats
+from p3s.replay.costs.spread import Spread, spread_of, work_spread
+from p3s.replay.costs.trunks import Fabric, Known, flows_of, known
+from p3s.replay.engine.results import ProgramResult
+from p3s.replay.plan.classes import MessageClass
+from p3s.replay.plan.program import Code, Program
+from p3s.replay.plan.world import World
+from p3s.replay.stats import Estimate
+from p3s.simulate.network import Curve, Network, Path, rough_network
+from p3s.simulate.steps import Floats
 
 #: ns of software costs that nothing has measured.
 _SEND, _RECEIVE, _POST = 2_000.0, 2_000.0, 500.0

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from p3s.artefacts import write_bytes, write_json
-from replay.costs.calls import INTERPOLATED, CallCost
-from replay.costs.estimate import PhaseTimes
-from replay.costs.messages import NEAREST, NONE, PAIR, PAIR_BOTH, TRACE, TRACE_BOTH, USUAL
-from replay.costs.network import Costs
-from replay.costs.trunks import link_name
-from replay.costs.whole import Whole
-from replay.order.reasons import REASON_TEXT, Reason
-from replay.plan.classes import CallClass, MessageClass
-from replay.plan.world import NODES, World
-from replay.steps import Floats, LeftOut
+from p3s.program.order.reasons import REASON_TEXT, Reason
+from p3s.replay.costs.calls import INTERPOLATED, CallCost
+from p3s.replay.costs.estimate import PhaseTimes
+from p3s.replay.costs.messages import NEAREST, NONE, PAIR, PAIR_BOTH, TRACE, TRACE_BOTH, USUAL
+from p3s.replay.costs.network import Costs
+from p3s.replay.costs.trunks import link_name
+from p3s.replay.costs.whole import Whole
+from p3s.replay.plan.classes import CallClass, MessageClass
+from p3s.replay.plan.world import NODES, World
+from p3s.simulate.steps import Floats, LeftOut
 
 ESTIMATOR = ("dependency simulation of all ranks, fed with the costs of message classes; beside "
              "it the sum of call costs (thesis_ns) and whole iterations (whole_ns)")

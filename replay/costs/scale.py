@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.predict.network import Network
-from replay.costs.correct import Executions, node_distance
-from replay.costs.spread import Spread, varied
-from replay.engine.results import ProgramResult
-from replay.plan.world import MEASURED
-from replay.steps import Floats
+from p3s.replay.costs.correct import Executions, node_distance
+from p3s.replay.costs.spread import Spread, varied
+from p3s.replay.engine.results import ProgramResult
+from p3s.replay.plan.world import MEASURED
+from p3s.simulate.network import Network
+from p3s.simulate.steps import Floats
 
 #: Simulations with drawn deviations per program, and programs that are looked at.
 _DRAWS, _MOST = 6, 8

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.predict.network import Network
-from replay.costs.messages import Key
-from replay.engine.results import ProgramResult
-from replay.plan.program import Program
-from replay.steps import SENDS, Floats, Ints, Op, Steps
+from p3s.replay.costs.messages import Key
+from p3s.replay.engine.results import ProgramResult
+from p3s.replay.plan.program import Program
+from p3s.simulate.network import Network
+from p3s.simulate.steps import SENDS, Floats, Ints, Op, Steps
 
 #: Fewest deviations that stand for a size; else those of the nearest size are taken.
 _FEWEST = 20

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from p3s.predict.network import Network
-from replay.costs.calls import COMPOSED, NONE, CallCost
-from replay.costs.estimate import Places
-from replay.plan.classes import CallClass
-from replay.stats import Estimate
-from replay.steps import WAITS, Floats, Ints, Steps
+from p3s.replay.costs.calls import COMPOSED, NONE, CallCost
+from p3s.replay.costs.estimate import Places
+from p3s.replay.plan.classes import CallClass
+from p3s.replay.stats import Estimate
+from p3s.simulate.network import Network
+from p3s.simulate.steps import WAITS, Floats, Ints, Steps
 
 _WAIT_OPS = [int(op) for op in WAITS]
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from p3s.predict.network import Network
-from p3s.predict.trunks import Trunks
-from replay.costs.link import SHARED, Flood, Link, carried
-from replay.engine.results import ProgramResult
-from replay.plan.program import Code, Program
-from replay.plan.topology import Topology, below, node_hosts
-from replay.plan.world import World
-from replay.steps import Bools, Floats, Ints
+from p3s.program.topology import Topology, below, node_hosts
+from p3s.replay.costs.link import SHARED, Flood, Link, carried
+from p3s.replay.engine.results import ProgramResult
+from p3s.replay.plan.program import Code, Program
+from p3s.replay.plan.world import World
+from p3s.simulate.network import Network
+from p3s.simulate.steps import Bools, Floats, Ints
+from p3s.simulate.switch_links import Trunks
 
 if TYPE_CHECKING:
-    from replay.plan.plan import ReplayPlan
+    from p3s.replay.plan.plan import ReplayPlan
 
 #: What is stated and what is measured may differ by this share.
 _APART = 0.25

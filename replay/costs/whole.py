@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.costs.estimate import Places
-from replay.engine.results import ProgramResult
-from replay.plan.program import Program
-from replay.plan.world import MEASURED, World
-from replay.stats import Estimate, median_interval
-from replay.steps import Floats, Steps
+from p3s.replay.costs.estimate import Places
+from p3s.replay.engine.results import ProgramResult
+from p3s.replay.plan.program import Program
+from p3s.replay.plan.world import MEASURED, World
+from p3s.replay.stats import Estimate, median_interval
+from p3s.simulate.steps import Floats, Steps
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.errors import P3SError
-from replay.plan.program import EVENT
-from replay.steps import Ints
+from p3s.host.compiling import compiled
+from p3s.replay.plan.program import EVENT
+from p3s.simulate.steps import Ints
 
 _SOURCES = ("inner.c", "inner.h", "emulate.h", "collectives.h", "execute.h", "prepare.h")
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared")
-_TIMEOUT_S = 120.0
 _BUCKETS = 24
 _PAGES = {"small": 0, "huge": 1, "malloc": 2}
 _FAILURES = {
@@ -36,38 +33,13 @@ def compile_inner(mpicc: str) -> Path:
 
     Errors: P3SError when the compiler fails or no place is writable.
     """
-    from signature_runner.build import cache_dir
-
-    here = Path(__file__).parent
-    digest = hashlib.sha256()
-    for name in _SOURCES:
-        digest.update((here / name).read_bytes())
-    digest.update(" ".join((mpicc, *_FLAGS)).encode())
     try:
         facts = os.stat(mpicc)
-        digest.update(f"{facts.st_mtime_ns} {facts.st_size}".encode())
     except OSError as err:
         raise P3SError(f"{mpicc}: cannot be used: {err.strerror}") from err
-    target = cache_dir() / f"replay-{digest.hexdigest()[:20]}.so"
-    if target.is_file():
-        return target
-    with tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as work:
-        output = os.path.join(work, "inner.so")
-        try:
-            done = subprocess.run(
-                [mpicc, *_FLAGS, str(here / "inner.c"), "-o", output],
-                stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                timeout=_TIMEOUT_S, check=False, start_new_session=True,
-            )
-        except (OSError, subprocess.SubprocessError) as err:
-            raise P3SError(f"cannot compile the replay with {mpicc}: {err}") from err
-        if done.returncode != 0:
-            lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
-            reason = (lines or done.stderr.strip().splitlines() or ["no message"])[0].strip()
-            raise P3SError(f"cannot compile the replay with {mpicc}: {reason}; run `p3s doctor`")
-        os.chmod(output, 0o700)
-        os.replace(output, target)
-    return target
+    sources = [Path(__file__).with_name(name) for name in _SOURCES]
+    return compiled("replay.so", sources, _FLAGS, compiler=mpicc, what="the replay",
+                    also=f"{facts.st_mtime_ns} {facts.st_size}")
 
 
 @dataclass(frozen=True)
@@ -93,7 +65,7 @@ class Part:
     @property
     def links(self) -> int:
         """Number of messages whose arrivals are kept."""
-        from replay.plan.program import Code
+        from p3s.replay.plan.program import Code
 
         return int(self.events["number"][self.events["code"] == Code.LINK_RECV].sum())
 
@@ -105,7 +77,7 @@ class Part:
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        from replay.plan.program import Code
+        from p3s.replay.plan.program import Code
 
         return bool(np.isin(self.events["code"], (Code.END, Code.NOTHING)).all())
 

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from p3s.errors import P3SError
-from replay.engine.clocks import kernel
-from replay.engine.watchdog import pages_dir
-from replay.plan.program import EVENT, Pairing, Program
-from replay.plan.world import Process, World
+from p3s.replay.engine.clocks import kernel
+from p3s.replay.engine.watchdog import pages_dir
+from p3s.replay.plan.program import EVENT, Pairing, Program
+from p3s.replay.plan.world import Process, World
 
 PLAN = "plan.json"
 PROGRAMS = "programs"
@@ -68,8 +68,9 @@ class Job:
         """Return how long a pass of a program takes, roughly; budgets are shared by this."""
         head = self.heads[number]
         wait_ns = max(head["work_ns"] * self.settings.work_scale, head["last_ns"])
-        return (_PASS_S + 1e-9 * (wait_ns + _NS_PER_BYTE * head["bytes"]
+        result: float = (_PASS_S + 1e-9 * (wait_ns + _NS_PER_BYTE * head["bytes"]
                                   + _NS_PER_EVENT * head["events"]))
+        return result
 
     def program(self, number: int) -> Program:
         """Read a program; ``step`` and ``classes`` are not part of a job and come back empty."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import P3SError
-from replay.steps import Floats, Ints
+from p3s.simulate.steps import Floats, Ints
 
 #: Written into every file; other versions are refused.
 VERSION = 1

@@ -17,8 +17,8 @@ import select
 import threading
 from pathlib import Path
 
-from replay.engine.clocks import kernel
-from replay.engine.watchdog import DONE, FAILED, pages_dir, read_page
+from p3s.replay.engine.clocks import kernel
+from p3s.replay.engine.watchdog import DONE, FAILED, pages_dir, read_page
 
 _LOOK_S = 0.05
 _SUFFIX = ".alive"

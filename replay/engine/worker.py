@@ -1,4 +1,4 @@
-"""One process of a replay: ``python -m replay.engine.worker DIRECTORY SIZE``.
+"""One process of a replay: ``python -m p3s.replay.engine.worker DIRECTORY SIZE``.
 
 Process 0 reads the job from DIRECTORY (replay/engine/job.py), hands every process its part of each
 program, decides after each batch of passes whether enough is known, and writes the result of a
@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import P3SError
-from replay.engine import clocks, watchdog, witness
-from replay.engine.collect import Collector, part_of, recorded
-from replay.engine.inner import InnerLoop, Part, Timings
-from replay.engine.job import DONE, PLACES, Job, read_job, result_path, write_json
-from replay.engine.results import save_result
-from replay.engine.watchdog import ERROR_MARK, Page, Watchdog, say
-from replay.plan.program import EVENT, Program
-from replay.steps import Ints
+from p3s.replay.engine import clocks, watchdog, witness
+from p3s.replay.engine.collect import Collector, part_of, recorded
+from p3s.replay.engine.inner import InnerLoop, Part, Timings
+from p3s.replay.engine.job import DONE, PLACES, Job, read_job, result_path, write_json
+from p3s.replay.engine.results import save_result
+from p3s.replay.engine.watchdog import ERROR_MARK, Page, Watchdog, say
+from p3s.replay.plan.program import EVENT, Program
+from p3s.simulate.steps import Ints
 
 #: Passes of one batch, and the fewest of a program.
 BATCH = 8

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from p3s.errors import P3SError
-from replay.plan.world import NODES, World
+from p3s.replay.plan.world import NODES, World
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from p3s.errors import P3SError
-from replay.plan.world import NODES, World
+from p3s.replay.plan.world import NODES, World
 
 if TYPE_CHECKING:
-    from signature_runner.mpi import MpiInstall
+    from p3s.host.mpi import MpiInstall
 
 #: Hosts of a job, one per process, in its directory.
 HOST_FILE = "hosts"
@@ -49,7 +49,7 @@ def find_mpi(launcher: Sequence[str] = ()) -> Mpi:
     Python), unless its MPI cannot share cores or has no compiler here.
     Errors: P3SError when there is none, or no compiler of the same MPI.
     """
-    from signature_runner import command, mpi
+    from p3s.host import command, mpi
 
     words = list(launcher) or _default_launcher()
     place = next((i for i, word in enumerate(words)
@@ -67,14 +67,14 @@ def find_mpi(launcher: Sequence[str] = ()) -> Mpi:
 
 def _of_family(family: str) -> MpiInstall | None:
     """Return an installation of a family."""
-    from signature_runner import mpi
+    from p3s.host import mpi
 
     return next((install for install in mpi.find_mpi() if install.family == family), None)
 
 
 def _default_launcher() -> list[str]:
     """Return the launcher to use when none is named."""
-    from signature_runner import command, mpi
+    from p3s.host import command, mpi
 
     try:
         path = command.find_launcher("mpiexec")
@@ -98,7 +98,7 @@ def on_hosts(mpi: Mpi, hosts: Sequence[str] | None, world: World,
     ``hosts``: of the four nodes, repeats allowed; None or empty: this machine. A launcher with {np}
     in its words is left as it is: its own options decide where processes go. Errors: P3SError.
     """
-    from signature_runner import mpi as known
+    from p3s.host import mpi as known
 
     if any("{np}" in word for word in mpi.words):
         return mpi

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p3s.errors import P3SError
-from replay.launch.landing import Place, check_landing
-from replay.launch.launcher import Mpi, shares_cores, write_hosts
-from replay.launch.store import read_places
-from replay.plan.world import World
+from p3s.replay.launch.landing import Place, check_landing
+from p3s.replay.launch.launcher import Mpi, shares_cores, write_hosts
+from p3s.replay.launch.store import read_places
+from p3s.replay.plan.world import World
 
 #: What the launcher starts on every process, after the interpreter.
-WORKER = ("-m", "replay.engine.worker")
+WORKER = ("-m", "p3s.replay.engine.worker")
 #: How lines of the processes' output begin that say what went wrong (replay/engine/watchdog.py).
 STALL_MARK = "p3s replay: stalled: "
 ERROR_MARK = "p3s replay: error: "
@@ -54,9 +54,9 @@ def run_job(directory: Path, mpi: Mpi, world: World, *, timeout_s: float | None 
     nothing moved, processes that are not on their hosts, or another MPI than the launcher's.
     Results that are there when a process fails are kept.
     """
-    from replay.engine.job import DONE, PLACES, RESULTS
-    from replay.engine.witness import Witness
-    from signature_runner.launch import run_traced
+    from p3s.replay.engine.job import DONE, PLACES, RESULTS
+    from p3s.replay.engine.witness import Witness
+    from p3s.signature_runner.launch import run_traced
 
     directory = Path(directory).absolute()
     words = [*write_hosts(mpi, directory), *_program(mpi, directory, worker, world.size)]
@@ -100,7 +100,7 @@ def _limit_s(directory: Path, size: int) -> float:
 
 def _program(mpi: Mpi, directory: Path, worker: Sequence[str], size: int) -> list[str]:
     """Return the words that start one process, with an mpi4py that fits the launcher."""
-    from signature_runner.mpi import library_of
+    from p3s.host.mpi import library_of
 
     root = str(Path(__file__).resolve().parent.parent.parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))

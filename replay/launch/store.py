@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p3s.errors import P3SError
-from replay.launch.landing import Place
+from p3s.replay.launch.landing import Place
 
 if TYPE_CHECKING:
-    from replay.engine.results import ProgramResult
-    from replay.plan.program import Program
-    from replay.plan.world import World
+    from p3s.replay.engine.results import ProgramResult
+    from p3s.replay.plan.program import Program
+    from p3s.replay.plan.world import World
 
 #: Changes when results of the same program would not be comparable any more.
 VERSION = 1
@@ -81,7 +81,7 @@ class ResultStore:
 
     def get(self, key: str) -> ProgramResult | None:
         """Return a result, None where there is none (or what is there cannot be read)."""
-        from replay.engine.results import read_result
+        from p3s.replay.engine.results import read_result
 
         path = self.path(key)
         if not path.is_file():

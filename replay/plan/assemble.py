@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from replay.plan.build_holes import Noise
-from replay.plan.classes import Classified
-from replay.plan.loaded import Loaded
-from replay.plan.micro import link_programs, pair_programs, trunk_programs
-from replay.plan.places import Placement, placement_of
-from replay.plan.program import Program
-from replay.plan.settle import Settled, refuse_unproven, settled
-from replay.plan.world import World
-from replay.steps import Ints
+from p3s.replay.plan.build_holes import Noise
+from p3s.replay.plan.classes import Classified
+from p3s.replay.plan.loaded import Loaded
+from p3s.replay.plan.micro import link_programs, pair_programs, trunk_programs
+from p3s.replay.plan.places import Placement, placement_of
+from p3s.replay.plan.program import Program
+from p3s.replay.plan.settle import Settled, refuse_unproven, settled
+from p3s.replay.plan.world import World
+from p3s.simulate.steps import Ints
 
 #: Nodes with measured ranks.
 _SIDES = (0, 1)

@@ -15,17 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.errors import P3SError
-from replay.plan.build_blocks import Blocks, Table, waited
-from replay.plan.build_buffers import receive_offsets
-from replay.plan.build_holes import Noise, add_answers, add_noise, add_timed
-from replay.plan.build_pairs import pairing_of
-from replay.plan.build_persistent import persistent_of
-from replay.plan.build_traffic import Traffic, needs_hole, traffic_of
-from replay.plan.direct import collective_numbers
-from replay.plan.loaded import Loaded
-from replay.plan.program import Code, Program, among
-from replay.plan.world import World
-from replay.steps import REQUESTS, Bools, Ints, Op
+from p3s.replay.plan.build_blocks import Blocks, Table, waited
+from p3s.replay.plan.build_buffers import receive_offsets
+from p3s.replay.plan.build_holes import Noise, add_answers, add_noise, add_timed
+from p3s.replay.plan.build_pairs import pairing_of
+from p3s.replay.plan.build_persistent import persistent_of
+from p3s.replay.plan.build_traffic import Traffic, needs_hole, traffic_of
+from p3s.replay.plan.direct import collective_numbers
+from p3s.replay.plan.loaded import Loaded
+from p3s.replay.plan.program import Code, Program, among
+from p3s.replay.plan.world import World
+from p3s.simulate.steps import REQUESTS, Bools, Ints, Op
 
 __all__ = ["Built", "Noise", "build_program", "built", "needs_hole"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from replay.plan.build_traffic import Traffic, dense
-from replay.plan.loaded import Loaded
-from replay.steps import Bools, Ints, Op
+from p3s.replay.plan.build_traffic import Traffic, dense
+from p3s.replay.plan.loaded import Loaded
+from p3s.simulate.steps import Bools, Ints, Op
 
 ALIGNMENT = 64
 #: Receives of one process share room beyond this size; nobody looks at what they receive.

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.plan.build_blocks import Blocks
-from replay.plan.build_buffers import aligned, wrapped
-from replay.plan.build_traffic import Traffic, dense
-from replay.plan.loaded import Loaded
-from replay.plan.program import TAG_GO, TAG_NOISE, Code
-from replay.plan.world import NOISE, World
-from replay.steps import Floats, Ints
+from p3s.replay.plan.build_blocks import Blocks
+from p3s.replay.plan.build_buffers import aligned, wrapped
+from p3s.replay.plan.build_traffic import Traffic, dense
+from p3s.replay.plan.loaded import Loaded
+from p3s.replay.plan.program import TAG_GO, TAG_NOISE, Code
+from p3s.replay.plan.world import NOISE, World
+from p3s.simulate.steps import Floats, Ints
 
 #: How many sends of its measured rank an immediate black hole is ahead with its receives.
 AHEAD = 64

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from replay.plan.build_blocks import Table
-from replay.plan.build_traffic import Traffic
-from replay.plan.loaded import Loaded
-from replay.plan.program import Pairing
-from replay.steps import Ints, Op
+from p3s.replay.plan.build_blocks import Table
+from p3s.replay.plan.build_traffic import Traffic
+from p3s.replay.plan.loaded import Loaded
+from p3s.replay.plan.program import Pairing
+from p3s.simulate.steps import Ints, Op
 
 _BLOCKING = (Op.SEND, Op.SSEND, Op.BSEND, Op.RECV, Op.SENDRECV)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from replay.plan.build_blocks import Table
-from replay.plan.build_traffic import Traffic, dense
-from replay.plan.loaded import Loaded
-from replay.plan.program import EVENT, Code
-from replay.steps import Op
+from p3s.replay.plan.build_blocks import Table
+from p3s.replay.plan.build_traffic import Traffic, dense
+from p3s.replay.plan.loaded import Loaded
+from p3s.replay.plan.program import EVENT, Code
+from p3s.simulate.steps import Op
 
 _CODES = {Op.START_SEND: Code.ISEND, Op.START_SSEND: Code.ISSEND, Op.START_RECV: Code.IRECV}
 

@@ -8,11 +8,11 @@ from enum import IntEnum
 import numpy as np
 
 from p3s.errors import P3SError
-from replay.plan.direct import fits
-from replay.plan.loaded import Loaded
-from replay.plan.program import FIRST_TAG
-from replay.plan.world import BLACK_HOLE, MEASURED, World
-from replay.steps import RECEIVES, SENDS, Bools, Ints, Op
+from p3s.replay.plan.direct import fits
+from p3s.replay.plan.loaded import Loaded
+from p3s.replay.plan.program import FIRST_TAG
+from p3s.replay.plan.world import BLACK_HOLE, MEASURED, World
+from p3s.simulate.steps import RECEIVES, SENDS, Bools, Ints, Op
 
 #: Larger messages are not replayed; their cost is extrapolated.
 MAX_MESSAGE_BYTES = 64 << 20

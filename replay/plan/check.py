@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from replay.plan.check_graph import (
+from p3s.replay.plan.check_graph import (
     CONTROL,
     FLOOD,
     Columns,
@@ -29,8 +29,8 @@ from replay.plan.check_graph import (
     match,
     numbered_calls,
 )
-from replay.plan.program import TAG_GO, TAG_NOISE, Code, Program, among
-from replay.steps import Bools, Ints
+from p3s.replay.plan.program import TAG_GO, TAG_NOISE, Code, Program, among
+from p3s.simulate.steps import Bools, Ints
 
 _MOST_NAMED = 64
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.plan.build_blocks import waited
-from replay.plan.build_traffic import dense
-from replay.plan.program import Code, Program, among
-from replay.steps import Bools, Ints
+from p3s.replay.plan.build_blocks import waited
+from p3s.replay.plan.build_traffic import dense
+from p3s.replay.plan.program import Code, Program, among
+from p3s.simulate.steps import Bools, Ints
 
 _SENDS = (Code.SEND, Code.SSEND, Code.ISEND, Code.ISSEND, Code.SENDRECV, Code.BUFFERED,
           Code.ANSWER)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.plan.mapping import RankMap
-from replay.steps import Bools, Floats, Ints, Op, Steps
+from p3s.program.mapping import RankMap
+from p3s.simulate.steps import Bools, Floats, Ints, Op, Steps
 
 Pair = tuple[int, int]
 
@@ -110,7 +110,8 @@ class _Table:
         """Return which rows a pair measures."""
         first, second = min(pair), max(pair)
         both = (self.rows[:, 2] == first) & (self.rows[:, 3] == second)
-        return both | (self.is_alone & np.isin(self.rows[:, 2], pair))
+        result: Bools = both | (self.is_alone & np.isin(self.rows[:, 2], pair))
+        return result
 
     def best(self, covered: Bools) -> Pair | None:
         """Return the pair whose new classes are worth the most, None when none adds any.

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.errors import P3SError
-from replay.plan.direct import fits
-from replay.plan.logical import Messages, Transit, logical_time, messages, order_on_ranks
-from replay.plan.mapping import RankMap
-from replay.steps import RECEIVES, SENDS, WAITS, Floats, Ints, Op, Steps
+from p3s.program.mapping import RankMap
+from p3s.replay.plan.direct import fits
+from p3s.replay.plan.logical import Messages, Transit, logical_time, messages, order_on_ranks
+from p3s.simulate.steps import RECEIVES, SENDS, WAITS, Floats, Ints, Op, Steps
 
 SEND = "send"
 RECV = "recv"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.predict.network import Network
-from replay.plan.program import Code, Program
-from replay.steps import Floats, Section, Steps
+from p3s.replay.plan.program import Code, Program
+from p3s.simulate.network import Network
+from p3s.simulate.steps import Floats, Section, Steps
 
 #: Passes of a program that are thrown away (connections, caches), and those that usually make a
 #: class narrow enough.

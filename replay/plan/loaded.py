@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from replay.order.sections import take
-from replay.plan.direct import fits
-from replay.plan.mapping import RankMap
-from replay.steps import Bools, Floats, Ints, Op, Steps
+from p3s.program.mapping import RankMap
+from p3s.program.order.sections import take
+from p3s.replay.plan.direct import fits
+from p3s.simulate.steps import Bools, Floats, Ints, Op, Steps
 
 #: Columns of Steps that have one entry per step and mean the same whatever steps are beside it.
 _PLAIN = ("op", "peer", "tag", "comm", "bytes", "peer2", "tag2", "bytes2", "call", "work_ns",
@@ -52,7 +52,7 @@ class Loaded:
 class Whole:
     """A section with all its ranks: ``given`` steps, ``full`` ones with collectives expanded.
 
-    ``origin``: given step of every full one. The classes are those of replay.plan.classes:
+    ``origin``: given step of every full one. The classes are those of p3s.replay.plan.classes:
     ``message_of``, ``message2_of``, ``call_of`` per full step, ``direct_of`` per given step.
     """
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from p3s.predict.dependency.simulate import simulate
-from p3s.predict.network import Network, Path, line
-from replay.steps import SENDS, Ints, Op, Steps
+from p3s.simulate.network import Network, Path, line
+from p3s.simulate.simulate import simulate
+from p3s.simulate.steps import SENDS, Ints, Op, Steps
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from replay.plan.build_buffers import aligned
-from replay.plan.build_traffic import MAX_MESSAGE_BYTES
-from replay.plan.classes import MessageClass
-from replay.plan.program import EVENT, FIRST_TAG, Code, Collective, Pairing, Program
-from replay.plan.settle import refuse_unproven
-from replay.plan.world import MEASURED, World
-from replay.steps import Ints
+from p3s.replay.plan.build_buffers import aligned
+from p3s.replay.plan.build_traffic import MAX_MESSAGE_BYTES
+from p3s.replay.plan.classes import MessageClass
+from p3s.replay.plan.program import EVENT, FIRST_TAG, Code, Collective, Pairing, Program
+from p3s.replay.plan.settle import refuse_unproven
+from p3s.replay.plan.world import MEASURED, World
+from p3s.simulate.steps import Ints
 
 #: Pause before a message inside a node, and bounds of the pause before one between nodes: as
 #: long as a link of 10 MB/s needs for it, so that a slow link has nothing left to send.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from replay.plan.build_holes import Noise
-from replay.plan.logical import Transit
-from replay.steps import Bools
+from p3s.replay.plan.build_holes import Noise
+from p3s.replay.plan.logical import Transit
+from p3s.simulate.steps import Bools
 
 #: Ticks in one program; a section with more is thinned out evenly.
 MAX_TICKS = 32

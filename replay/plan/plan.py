@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.predict.dependency.simulate import Simulated
-from p3s.predict.network import Network
-from replay.collectives.expand import Expanded, Used
-from replay.plan import assemble
-from replay.plan.build_holes import Noise
-from replay.plan.build_traffic import needs_hole
-from replay.plan.choose import (
+from p3s.program.collectives.expand import Expanded, Used
+from p3s.program.mapping import RankMap
+from p3s.program.topology import Topology, distances, node_hosts
+from p3s.replay.plan import assemble
+from p3s.replay.plan.build_holes import Noise
+from p3s.replay.plan.build_traffic import needs_hole
+from p3s.replay.plan.choose import (
     Choice,
     Needs,
     Pair,
@@ -32,23 +32,23 @@ from replay.plan.choose import (
     needs_of,
     traffic,
 )
-from replay.plan.classes import (
+from p3s.replay.plan.classes import (
     CallClass,
     Classified,
     MessageClass,
     classify,
     worth_measuring,
 )
-from replay.plan.estimate import Estimate, estimate, steps_ns
-from replay.plan.loaded import Loaded, Whole, load
-from replay.plan.logical import Transit
-from replay.plan.mapping import RankMap
-from replay.plan.noise import NOISE_LIMIT, noise_of
-from replay.plan.places import Placement, place, placement_of
-from replay.plan.program import Program
-from replay.plan.topology import Topology, distances, node_hosts
-from replay.plan.world import World, lay_out
-from replay.steps import WAITS, Bools, Floats, Ints, LeftOut, Op, Section, Steps
+from p3s.replay.plan.estimate import Estimate, estimate, steps_ns
+from p3s.replay.plan.loaded import Loaded, Whole, load
+from p3s.replay.plan.logical import Transit
+from p3s.replay.plan.noise import NOISE_LIMIT, noise_of
+from p3s.replay.plan.places import Placement, place, placement_of
+from p3s.replay.plan.program import Program
+from p3s.replay.plan.world import World, lay_out
+from p3s.simulate.network import Network
+from p3s.simulate.simulate import Simulated
+from p3s.simulate.steps import WAITS, Bools, Floats, Ints, LeftOut, Op, Section, Steps
 
 #: A bound on the work of one replay, reached by traces with many irregular sizes only.
 MOST_PAIRS = 24

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from p3s.errors import P3SError
-from replay.plan.build import Built, built
-from replay.plan.build_holes import Noise
-from replay.plan.build_traffic import MAX_MESSAGE_BYTES, WHY_TEXT, Traffic, Why
-from replay.plan.check import Verdict, check, describe
-from replay.plan.check_graph import MESSAGE
-from replay.plan.loaded import Loaded
-from replay.plan.program import Program
-from replay.plan.world import MEASURED, World
-from replay.steps import Bools, Ints, LeftOut
+from p3s.replay.plan.build import Built, built
+from p3s.replay.plan.build_holes import Noise
+from p3s.replay.plan.build_traffic import MAX_MESSAGE_BYTES, WHY_TEXT, Traffic, Why
+from p3s.replay.plan.check import Verdict, check, describe
+from p3s.replay.plan.check_graph import MESSAGE
+from p3s.replay.plan.loaded import Loaded
+from p3s.replay.plan.program import Program
+from p3s.replay.plan.world import MEASURED, World
+from p3s.simulate.steps import Bools, Ints, LeftOut
 
 #: Blocking sends of up to this many bytes are taken to be buffered by every MPI library.
 EAGER_BYTES = 4096

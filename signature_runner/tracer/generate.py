@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from signature_runner.tracer import table
+from p3s.signature_runner.tracer import table
+from p3s.signature_runner.tracer.wrapper import Wrapper
 
 _PROTOTYPE = re.compile(r"\bint\s+(P?MPI_[A-Za-z]\w*)\s*\(")
 _DECLARATOR = re.compile(r"^(?P<type>.*?[\s*&])(?P<name>[A-Za-z_]\w*)\s*(?P<array>(\[[^\]]*\])*)$")
@@ -87,7 +88,7 @@ def _exported(name: str, declared: str, body: str) -> str:
     return text
 
 
-def _wrapper(name: str, op: str, row: table.Wrapper, parameters: list[Parameter]) -> str:
+def _wrapper(name: str, op: str, row: Wrapper, parameters: list[Parameter]) -> str:
     names = row.args.split()
     declared = ", ".join(p.named(n) for p, n in zip(parameters, names, strict=True)) or "void"
     plain = ", ".join(names)
@@ -167,9 +168,9 @@ def _special() -> Iterator[str]:
         )
 
 
-def _jobs(known: dict[str, list[Parameter]]) -> list[tuple[str, str, table.Wrapper]]:
+def _jobs(known: dict[str, list[Parameter]]) -> list[tuple[str, str, Wrapper]]:
     """Return (function, op, row) of every wrapper this mpi.h allows, large-count twins too."""
-    jobs: list[tuple[str, str, table.Wrapper]] = []
+    jobs: list[tuple[str, str, Wrapper]] = []
     for op, row in table.CALLS.items():
         for name in (op, op + "_c"):
             parameters = known.get("MPI_" + name)

@@ -8,8 +8,8 @@ it succeeded, ``always`` after it. Types come from the ``mpi.h`` in use, so one 
 
 from __future__ import annotations
 
-from signature_runner.tracer import table_collectives, table_windows
-from signature_runner.tracer.wrapper import POSTED, Wrapper, names
+from p3s.signature_runner.tracer import table_collectives, table_windows
+from p3s.signature_runner.tracer.wrapper import POSTED, Wrapper, names
 
 CALLS: dict[str, Wrapper] = {}
 

@@ -6,7 +6,7 @@ for a persistent collective, what is known of its request until MPI_Start.
 
 from __future__ import annotations
 
-from signature_runner.tracer.wrapper import POSTED, Wrapper
+from p3s.signature_runner.tracer.wrapper import POSTED, Wrapper
 
 _NULL = "p3s_mpi.type_null"
 _GATHER = "sendbuf sendcount sendtype recvbuf recvcount recvtype"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from signature_runner.tracer.wrapper import POSTED, Wrapper, names
+from p3s.signature_runner.tracer.wrapper import POSTED, Wrapper, names
 
 _WINDOW = "P3S_WINDOW, P3S_HANDLE(win)"
 _FILE = "P3S_FILE, P3S_HANDLE(file)"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from p3s.words import processes
+from p3s.text import processes
 
 #: Kinds of counts, the widest first; "multiples" are those of the counts' common divisor.
 _KINDS: dict[str, tuple[str, Callable[[int, int], bool]]] = {

@@ -7,14 +7,14 @@ from typing import Any
 
 from p3s.characterize.tables import PointTable
 from p3s.errors import P3SError
+from p3s.host.placeholders import shape
 from p3s.model.grid.choose import GridChoice, choose_grid
 from p3s.model.grid.grids import dimensions
 from p3s.model.grid.guards import GridAt
 from p3s.model.grid.nodes import Node, collect_nodes, tag_splits
 from p3s.model.grid.stated import Contradiction, Statement
 from p3s.model.partners.relations import FAMILIES
-from p3s.words import processes
-from signature_runner.placeholders import shape
+from p3s.text import processes
 
 #: A grid on which partners cost so much more than on the one the traces lead to is not the
 #: program's: so many times, and so many relations. More where that one is priced as if known, too:

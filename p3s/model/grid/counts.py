@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 
+from p3s.laws.extents import dims_balanced, prime_factors
 from p3s.model.grid import admissible
-from p3s.model.grid.extents import dims_balanced, prime_factors
 
 #: Extents of a grid of some dimensions at a count.
 ExtentsAt = Callable[[int, int], Sequence[int]]

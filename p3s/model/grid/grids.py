@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.model.grid.extents import dims_balanced, dims_greedy, dims_nested
+from p3s.laws.extents import dims_balanced, dims_greedy, dims_nested
 from p3s.model.grid.guards import GridAt, low_power
 
 
@@ -287,4 +287,5 @@ def coords_of(dims: tuple[int, ...], n: int) -> np.ndarray:
 
 def rank_of(dims: tuple[int, ...], coords: np.ndarray) -> np.ndarray:
     """Return row-major ranks of ``coords``, shape (ndims, m), all inside the grid."""
-    return np.ravel_multi_index(tuple(coords), dims).astype(np.int64)
+    result: np.ndarray = np.ravel_multi_index(tuple(coords), dims).astype(np.int64)
+    return result

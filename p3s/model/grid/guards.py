@@ -7,7 +7,7 @@ all ranks of a count at once, at one stage of a family of partners or turn of a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,7 +63,8 @@ class GridAt:
     def rank_at(self, coords: np.ndarray) -> np.ndarray:
         """Return the ranks at ``coords``, shape (ndims, m), all inside the grid."""
         place = np.ravel_multi_index(tuple(coords), self.dims).astype(np.int64)
-        return place if self.order is None else self.order[place]
+        result: np.ndarray = place if self.order is None else self.order[place]
+        return result
 
     @property
     def inside(self) -> np.ndarray:
@@ -92,10 +93,10 @@ def _rank_atom(atom: Atom, g: GridAt, r: np.ndarray) -> np.ndarray | None:
     op, n = atom[0], g.n
     if op in ("rank", "notrank"):  # r == 0, r == n - 1
         hit = r == (atom[1] if atom[1] >= 0 else n + atom[1])
-        return hit if op == "rank" else ~hit
+        return np.asarray(hit if op == "rank" else ~hit)
     if op in ("rankmod", "notrankmod"):
         hit = r % atom[1] == atom[2]
-        return hit if op == "rankmod" else ~hit
+        return np.asarray(hit if op == "rankmod" else ~hit)
     if op in ("below", "from"):  # the bound is a number or a law of n
         return r < _bound(atom[1], n) if op == "below" else r >= _bound(atom[1], n)
     return None
@@ -156,7 +157,8 @@ def _stage_atom(atom: Atom, g: GridAt, r: np.ndarray) -> np.ndarray | None:
         return np.full(g.size, hit if op == "turn" else not hit)
     if op in ("within", "beyond"):  # r < 2**(s + k)
         bound = 1 << min(s + atom[1], 62)
-        return r < bound if op == "within" else r >= bound
+        result: np.ndarray | None = r < bound if op == "within" else r >= bound
+        return result
     if op == "smod":  # multiples of 2**(s + k), of all coordinates (-2), the rank (-1) or one
         step = 1 << min(s + atom[2], 62)
         if atom[1] == -2:
@@ -177,8 +179,9 @@ def eval_atom(atom: Atom, g: GridAt, peers: np.ndarray | None = None) -> np.ndar
         if peers is None:
             return np.ones(g.size, dtype=bool)
         # the partner lies inside the grid, is another rank, a lower or a higher one
-        return {"peer": peers >= 0, "notself": peers != ranks, "down": peers < ranks,
+        result: np.ndarray = {"peer": peers >= 0, "notself": peers != ranks, "down": peers < ranks,
                 "up": peers > ranks}[op]
+        return result
     if op == "not":
         return ~eval_guard(atom[1:], g, peers)
     if op == "partner":  # what the partner is
@@ -219,9 +222,9 @@ def atom_cost(atom: Atom) -> float:
     if op == "partner":
         return 0.4 + atom_cost(atom[1])
     if op in ("rankmod", "notrankmod"):
-        return 2.0 + atom[1] / 16
+        return 2.0 + float(atom[1]) / 16
     if op == "mod" and atom[2] > 2:
-        return 2.0 + atom[2] / 8
+        return 2.0 + float(atom[2]) / 8
     if op in ("below", "from"):
         return 2.0 + min(atom[1], 16) / 16 if isinstance(atom[1], int) else 1.7
     if op in ("rank", "notrank") and atom[1] not in (0, -1):
@@ -257,7 +260,7 @@ def _text(a: Atom) -> str:
     def who(d: int) -> str:
         return {-1: "r", -2: "all c"}.get(d, f"c{d}")
 
-    return {
+    texts: dict[str, Callable[[], str]] = {
         "peer": lambda: "partner in grid", "notself": lambda: "partner != self",
         "down": lambda: "partner < r", "up": lambda: "partner > r",
         "partner": lambda: f"partner's {_text(a[1])}", "not": lambda: f"not ({text(a[1:])})",
@@ -285,4 +288,5 @@ def _text(a: Atom) -> str:
         "within": lambda: f"r < 2**(s+{a[1]})", "beyond": lambda: f"r >= 2**(s+{a[1]})",
         "smod": lambda: f"{who(a[1])} mod 2**(s+{a[2]}) == 0",
         "sbit": lambda: f"bit s of {who(a[1])} == {a[2]}",
-    }[op]()
+    }
+    return texts[op]()

@@ -12,7 +12,8 @@ from itertools import permutations
 from typing import Any
 
 from p3s.errors import P3SError
-from p3s.model.grid.extents import dims_balanced
+from p3s.host.placeholders import extents_in, shape
+from p3s.laws.extents import dims_balanced
 from p3s.model.grid.grids import (
     GridFamily,
     all_families,
@@ -22,7 +23,6 @@ from p3s.model.grid.grids import (
     part_families,
 )
 from p3s.study import Study
-from signature_runner.placeholders import extents_in, shape
 
 Extents = tuple[int, ...]
 #: The dimension that is counted last in every order of dimensions.

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.events import first_rows, node_of_row, nodes_of
+from p3s.characterize.events import nodes_of
 from p3s.characterize.parse import Nest, loop_indices, parse
 from p3s.characterize.structure import Structure
-from p3s.characterize.tables import PointTable
+from p3s.characterize.tables import PointTable, first_rows, node_of_row
 from p3s.model.grid.nodes import node_key
 from p3s.model.order.patterns import Ints
 from p3s.trace.ops import COMPLETION, RECV, SEND

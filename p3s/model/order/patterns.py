@@ -63,10 +63,10 @@ def holds(pattern: Pattern, at: Turns, level: int) -> Bools:
         return np.ones(len(x), dtype=bool)
     if op in ("is", "not"):
         hit = x == pattern[1]
-        return hit if op == "is" else ~hit
+        return np.asarray(hit if op == "is" else ~hit)
     if op in ("from end", "not from end"):
         hit = x == trips - 1 - pattern[1]
-        return hit if op == "from end" else ~hit
+        return np.asarray(hit if op == "from end" else ~hit)
     if op == "every":
         return np.asarray(x % pattern[1] == pattern[2])
     if op in ("stage", "turn"):

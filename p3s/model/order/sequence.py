@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.characterize.events import first_rows
-from p3s.characterize.tables import PointTable
+from p3s.characterize.tables import PointTable, first_rows
 from p3s.model.order.unfold import Unfolder
 from p3s.trace.ops import COLLECTIVE, RECV, SEND
 

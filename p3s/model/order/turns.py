@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from p3s.characterize.events import compact, first_rows, node_of_row, nodes_of
+from p3s.characterize.events import compact, nodes_of
 from p3s.characterize.parse import loop_indices, parse
 from p3s.characterize.structure import Structure, structure
-from p3s.characterize.tables import PointTable
+from p3s.characterize.tables import PointTable, first_rows, node_of_row
 
 Ints = NDArray[np.int64]
 #: A loop of more turns than this is none that numbers the blocks or stages of an exchange.
@@ -227,4 +227,5 @@ def _shared_out(total: np.ndarray, row: Ints, count: Ints) -> Ints:
 def needless(rank: Ints, group: Ints, nbytes: Ints) -> bool:
     """Tell whether every rank has one group and size only: its turn says nothing."""
     each = np.unique(np.stack([rank, group, nbytes]), axis=1)
-    return len(np.unique(rank)) == each.shape[1]
+    result: bool = len(np.unique(rank)) == each.shape[1]
+    return result

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.laws.expr import evaluate_int
+from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.order.fit import plain_turns, positions
 from p3s.model.order.observe import LoopTurns, turn_of
@@ -137,7 +137,8 @@ class _Rank:
             return np.maximum(np.array(law["list"], dtype=np.int64)[at], 0)
         base = int(evaluate_int(law["expr"], self.all.env))
         if "step" in law:
-            return np.maximum(base + law["step"] * around.index[:, law["level"]], 0)
+            result: Ints = np.maximum(base + law["step"] * around.index[:, law["level"]], 0)
+            return result
         if "shift" in law:
             return base >> np.minimum(around.index[:, law["level"]], 40)
         return np.full(m, base, dtype=np.int64)

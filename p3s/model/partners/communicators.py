@@ -63,8 +63,9 @@ class Communicators:
             for law, cost in zip(cover.laws, cover.costs, strict=False):
                 name = repr(sorted((k, v) for k, v in law.items() if k != "ordinal"))
                 laws[name if law["kind"] != "odd" else f"{name}{sorted(used)}"] = cost
-        return sum(laws.values()) + 0.05 * sum(
+        result: float = sum(laws.values()) + 0.05 * sum(
             law["kind"] != "world" for used in places for law in self.cover(used).laws)
+        return result
 
     def _has(self, law: PlaceLaw, n: int, members: tuple[int, ...]) -> bool:
         per = self._sets.setdefault(repr(sorted(law.items())), {})

@@ -174,7 +174,8 @@ def _quantiles(values: np.ndarray) -> list[float]:
 
 
 def _drawn(quantiles: Sequence[float], u: np.ndarray) -> np.ndarray:
-    return np.interp(u, np.linspace(0, 1, len(quantiles)), np.asarray(quantiles))
+    result: np.ndarray = np.interp(u, np.linspace(0, 1, len(quantiles)), np.asarray(quantiles))
+    return result
 
 
 _EDGES: dict[tuple[int, int, int], np.ndarray] = {}

@@ -136,7 +136,8 @@ def _one_size(rows: Rows, stage: np.ndarray, shape: tuple[int, ...]) -> np.ndarr
     high = np.full(shape, -1, dtype=np.int64)
     np.minimum.at(low, (stage, rows.rank), rows.nbytes)
     np.maximum.at(high, (stage, rows.rank), rows.nbytes)
-    return low == high
+    result: np.ndarray = low == high
+    return result
 
 
 def _law_of_rows(node: Node, choice: GridChoice) -> PlaceLaw:

@@ -17,7 +17,7 @@ says: "reverse", or "grid" (places on the process grid, row-major).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,16 +34,16 @@ CUTS = ("floor", "tail", "first", "ceil", "short")
 def _parts(law: PlaceLaw, n: int, ranks: np.ndarray) -> np.ndarray:
     k, cut = law["k"], law.get("cut")
     if cut is None or cut == "short":
-        return ranks // max(n // k, 1)
+        return np.asarray(ranks // max(n // k, 1))
     if cut == "floor":
-        return ranks * k // n
+        return np.asarray(ranks * k // n)
     if cut == "tail":
-        return np.minimum(ranks // max(n // k, 1), k - 1)
+        return np.asarray(np.minimum(ranks // max(n // k, 1), k - 1))
     if cut == "ceil":
-        return ranks // -(-n // k)
+        return np.asarray(ranks // -(-n // k))
     more, size = n % k, n // k
-    return np.where(ranks < more * (size + 1), ranks // (size + 1),
-                    more + (ranks - more * (size + 1)) // max(size, 1))
+    return np.asarray(np.where(ranks < more * (size + 1), ranks // (size + 1),
+                    more + (ranks - more * (size + 1)) // max(size, 1)))
 
 
 def labels(law: PlaceLaw, g: GridAt) -> np.ndarray:
@@ -57,13 +57,13 @@ def labels(law: PlaceLaw, g: GridAt) -> np.ndarray:
     if kind == "without":
         return np.where(ranks == law["rank"] % g.n, -1, 0)
     if kind == "modulo":
-        return ranks % law["k"]
+        return np.asarray(ranks % law["k"])
     if kind == "nodes":
-        return ranks // law["size"]
+        return np.asarray(ranks // law["size"])
     if kind == "parts":
         return _parts(law, g.n, ranks)
     if kind == "spread":
-        return ranks % max(g.n // law["k"], 1)
+        return np.asarray(ranks % max(g.n // law["k"], 1))
     if kind == "where":
         holds = eval_guard(law["guard"], g)
         return np.where(holds, 1, 0 if law.get("both") else -1).astype(np.int64)
@@ -117,7 +117,7 @@ def text(law: PlaceLaw) -> str:
     kind = law["kind"]
     order = {"reverse": ", last rank first", "grid": ", in grid order"}.get(
         law.get("order", ""), "")
-    return {
+    texts: dict[str, Callable[[], str]] = {
         "world": lambda: "all ranks", "self": lambda: "the rank alone",
         "odd": lambda: "unknown members",
         "axes": lambda: "ranks along dimension " + ",".join(str(a) for a in law["axes"])
@@ -132,4 +132,5 @@ def text(law: PlaceLaw) -> str:
         "without": lambda: f"all but rank {law['rank'] if law['rank'] >= 0 else 'n-1'}",
         "where": lambda: f"ranks with {guard_text(law['guard'])}"
         + (" and the others" if law.get("both") else ""),
-    }[kind]() + order
+    }
+    return texts[kind]() + order

@@ -29,6 +29,7 @@ partners of all ranks at one count.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,8 @@ def _partners(rel: Relation, g: GridAt) -> np.ndarray:
     if kind == "opposite":
         return ((ranks + g.n // 2) % g.n)[None, :]
     if kind == "modulo":
-        return (ranks % rel["k"])[None, :]
+        result: np.ndarray = (ranks % rel["k"])[None, :]
+        return result
     ln = line(rel.get("axis"), g)
     c, p = ln.c, ln.p
     if kind == "mirror":
@@ -303,7 +305,7 @@ def text(rel: Relation) -> str:
 
     wrap = " mod p" if rel.get("wrap") else ""
     base = rel.get("base", 2)
-    return {
+    texts: dict[str, Callable[[], str]] = {
         "self": lambda: "self",
         "shift": lambda: "shift (" + ", ".join(
             f"{v:+d}{' periodic' if w and v else ''}" if v else "0"
@@ -338,4 +340,5 @@ def text(rel: Relation) -> str:
                                                   "meet": " by (s - c) mod p"}[
             rel.get("walk", "plus")],
         "steps": lambda: f"every {rel['by']}-th rank above{where}",
-    }[kind]()
+    }
+    return texts[kind]()

@@ -213,7 +213,8 @@ def _unit(column: np.ndarray) -> np.ndarray:
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
     """Return above / below; 0 where below is: the counts left say nothing of that feature."""
-    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+    result: np.ndarray = np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+    return result
 
 
 class _Fit:

@@ -10,18 +10,8 @@ from itertools import combinations, product
 import numpy as np
 
 from p3s.laws.counts import fit_exact
-from p3s.laws.expr import (
-    Expr,
-    add,
-    block,
-    block_size,
-    evaluate,
-    evaluate_int,
-    mul,
-    num,
-    sym,
-    symbols_of,
-)
+from p3s.laws.expr import Expr, add, block, block_size, evaluate, mul, num, sym, symbols_of
+from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.affine import different, fit_affine
 from p3s.model.sizes.blocks import (
     GHOSTS,
@@ -65,7 +55,8 @@ def fit_elements(obs: Observations, pool: ExtentPool) -> SizeLaw | None:
     if state is None or (state != pool.state() and (law is None or law.open())):
         law = _fit(obs, pool)
         pool.known[key] = (pool.state(), law)
-    return law
+    result: SizeLaw | None = law
+    return result
 
 
 def _without_idle(obs: Observations) -> Observations:

@@ -12,7 +12,8 @@ from fractions import Fraction
 import numpy as np
 
 from p3s.laws.counts import MAX_DENOMINATOR, fit_exact, roundness
-from p3s.laws.expr import Expr, add, evaluate, evaluate_int, mul, num, power, sym
+from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym
+from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.blocks import ExtentPool, Observations, SizeLaw
 from p3s.model.sizes.positions import moving
 
@@ -126,7 +127,8 @@ def _rounded(shape: Expr, at: np.ndarray, value: np.ndarray) -> Expr | None:
 
 
 def _constant(shape: Expr) -> bool:
-    return shape[0] == "num"
+    result: bool = shape[0] == "num"
+    return result
 
 
 def fit_levels(obs: Observations, pool: ExtentPool, recurse: Recurse) -> SizeLaw | None:
@@ -165,7 +167,8 @@ def _scales(obs: Observations, e: Expr, finest: np.ndarray) -> bool:
     mean, far = float(obs.value[finest].mean()), float(obs.value[level == top].mean())
     if top < 2 or mean < 4.0 * 2.0 ** top or far <= 0:
         return True  # too near to each other, or rounding is all there is
-    return abs(np.log2(far / mean)) >= 0.5 * top - 0.5
+    result: bool = abs(np.log2(far / mean)) >= 0.5 * top - 0.5
+    return result
 
 
 def _coarser(expr: Expr, e: Expr, grouped: bool) -> Iterator[Expr]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.laws.expr import evaluate_int
+from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt
 from p3s.model.sizes.blocks import differs
 

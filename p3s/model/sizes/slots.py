@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from p3s.laws.counts import WorkLaw, fit_exact, fit_work
-from p3s.laws.expr import evaluate_int, whole_number
+from p3s.laws.expr import whole_number
+from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guardfit import fit_guard
 from p3s.model.grid.guards import GridAt
 from p3s.model.partners import irregular
@@ -23,7 +24,7 @@ from p3s.model.sizes.blocks import ExtentPool, Observations
 from p3s.model.sizes.elements import fit_elements
 from p3s.model.sizes.rankcounts import fit_rank_count
 from p3s.model.sizes.turned import fit_root, fit_turns, turns_matter
-from p3s.words import processes
+from p3s.text import processes
 
 MAX_VARIANTS = 32
 NO_SIZE = "no exact law for the message size"
@@ -454,7 +455,8 @@ def bytes_of(slot: Slot, g: GridAt, ranks: np.ndarray, peers: np.ndarray | None,
             * int(slot["elem_bytes"])
     if "expr" in law:
         value = evaluate_int(law["expr"], env_of(g, ranks, peers, stage, turn))
-        return np.broadcast_to(value, (len(ranks),)).astype(np.int64) * slot["elem_bytes"]
+        elements = np.broadcast_to(value, (len(ranks),)).astype(np.int64)
+        return np.asarray(elements * slot["elem_bytes"])
     at = {"n": g.n, **{f"p{d}": p for d, p in enumerate(g.dims)}}
     mean = float(Amount.from_json(law["stat"]).value(at)) * slot["elem_bytes"]
     return np.full(len(ranks), whole_number(mean, g.n), dtype=np.int64)

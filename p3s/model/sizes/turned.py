@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.laws.expr import Expr, add, evaluate, evaluate_int, mul, num, sym
+from p3s.laws.expr import Expr, add, evaluate, mul, num, sym
+from p3s.laws.whole import evaluate_int
 from p3s.model.sizes.blocks import ExtentPool, Observations
 from p3s.model.sizes.elements import fit_elements
 from p3s.model.sizes.levels import scalar_law

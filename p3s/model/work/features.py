@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym, symbols_of, to_text
+from p3s.laws.expr import Expr, add, evaluate, mul, num, power, sym, symbols_of
+from p3s.laws.symbolic import to_text
 from p3s.model.work.sparse import GROWING, RARE
 
 #: Extents of one dimension that are tried, most used first.

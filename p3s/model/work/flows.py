@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.laws.expr import evaluate_int
+from p3s.laws.whole import evaluate_int
 from p3s.model.grid.guards import GridAt, eval_guard
 
 Place = Mapping[str, Any]

@@ -137,8 +137,8 @@ class _Grams:
     def _squares(self, sets: np.ndarray, coef: np.ndarray, j: int) -> np.ndarray:
         """Return the squared error of each set at the count number j."""
         g = self.g[j][sets[:, :, None], sets[:, None, :]]
-        return np.maximum(self.yy[j] - 2 * np.einsum("sq,sq->s", coef, self.b[j][sets])
-                          + np.einsum("sq,sqr,sr->s", coef, g, coef), 0.0)
+        left = self.yy[j] - 2 * np.einsum("sq,sq->s", coef, self.b[j][sets])
+        return np.asarray(np.maximum(left + np.einsum("sq,sqr,sr->s", coef, g, coef), 0.0))
 
 
 def fit_sparse(x: np.ndarray, y: np.ndarray, n: np.ndarray, cost: Sequence[float],

@@ -54,7 +54,8 @@ class RankWork:
     def as_in_a_run(self) -> np.ndarray:
         """Return work per (place, rank) where a run has it: before calls without a rule, too."""
         open_ = self.unruled[:, None]
-        return np.where(open_, self.work, 0.0) + self.carried(np.where(open_, 0.0, self.work))
+        others = self.carried(np.where(open_, 0.0, self.work))
+        return np.asarray(np.where(open_, self.work, 0.0) + others)
 
     def per_phase(self, phases: int) -> tuple[np.ndarray, np.ndarray]:
         """Return work and half width per (phase, rank); errors of segments are independent."""
@@ -115,7 +116,7 @@ def _usual(model: Model, places: Sequence[Mapping[str, Any]], grid: GridAt) -> n
                         key=lambda p: (abs(math.log(p[0] / grid.n)), -p[0]))
         if points:
             out[k] = next((p[1] for p in points if p[2] > 0), 1.0), points[0][1] * points[0][2]
-    return out * np.array([weight[p["phase"]] for p in places], dtype=float)[:, None]
+    return np.asarray(out * np.array([weight[p["phase"]] for p in places], dtype=float)[:, None])
 
 
 def _unruled(model: Model, places: Sequence[Mapping[str, Any]]) -> np.ndarray:

@@ -1,10 +1,10 @@
 """The dependency simulation on costs that were measured between two ranks; needs no replay.
 
-The scaled trace becomes sections (replay.order), its collectives the messages of the library's
-algorithms (replay.collectives), its loops a few turns (dependency.folded). Computation varies as
-it did in the traced runs: by a lasting factor of each rank and one of each occurrence, drawn from
-the distributions in compute.json. What a rank computes longer by that makes others wait; it is
-not counted as communication of its own.
+The scaled trace becomes sections (p3s.program.order), its collectives the messages of the library's
+algorithms (p3s.program.collectives), its loops a few iterations (p3s.simulate.folded). Computation
+varies as it did in the traced runs: by a lasting factor of each rank and one of each occurrence,
+drawn from the distributions in compute.json. What a rank computes longer by that makes others wait;
+it is not counted as communication of its own.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p3s.errors import P3SError
-from p3s.predict.dependency.folded import PARTS, Folded, Loop, Settling, folded
-from p3s.predict.dependency.simulate import simulate_anyway
-from p3s.predict.dependency.turns import alike, closed
-from p3s.predict.estimated import Communication, Followed
+from p3s.predict.estimated import Communication
 from p3s.predict.estimators.settings import Setting
 from p3s.predict.estimators.variation import Variation, variation_of
-from p3s.predict.network import Network, network_from_machine
-from p3s.words import plural, processes
-from replay.steps import Floats, Ints, Section, Steps
+from p3s.simulate.folded import PARTS, Folded, Loop, Settling, folded
+from p3s.simulate.followed import Followed
+from p3s.simulate.network import Network, network_from_machine
+from p3s.simulate.simulate import simulate_anyway
+from p3s.simulate.steps import Floats, Ints, Section, Steps
+from p3s.simulate.turns import alike, closed
+from p3s.text import plural, processes
 
 if TYPE_CHECKING:
     from p3s.machine.machinefile import Machine
+    from p3s.program.collectives.rules import Library
+    from p3s.program.scaled import ScaledTrace
     from p3s.study import Study
-    from replay.collectives.library import Library
-    from replay.scaled import ScaledTrace
 
 #: Turns of a loop that are put into one window, at least and at most, and steps of all ranks in it,
 #: as far as the rows of the trace tell: where that is not many, and where turns are not
@@ -126,8 +127,7 @@ class Prepared:
 
 def library_for(study: Study, machine: Machine | None, setting: Setting) -> Library:
     """Return the library whose collectives are taken: the told one, the machine's, the runs'."""
-    from replay.collectives.library import library_of
-    from replay.driver import USUAL_LIBRARY
+    from p3s.program.collectives.library import USUAL_LIBRARY, library_of
 
     network: Mapping[str, Any] = (machine.network if machine is not None else None) or {}
     told = [setting.library, str(network.get("mpi", "")),
@@ -149,13 +149,13 @@ def prepare(study: Study, n: int, library: Library, setting: Setting, cores: int
 
     ``queues``: links of nodes have queues, which need several turns to fill.
     """
-    from replay.collectives.expand import expand
-    from replay.costs.estimate import places
-    from replay.order.reasons import unmatched
-    from replay.order.sections import read_sections
-    from replay.plan.mapping import mapping_of
-    from replay.plan.topology import distances, read_topology
-    from replay.scaled import read_scaled
+    from p3s.program.collectives.expand import expand
+    from p3s.program.mapping import mapping_of
+    from p3s.program.order.reasons import unmatched
+    from p3s.program.order.sections import read_sections
+    from p3s.program.scaled import read_scaled
+    from p3s.program.topology import distances, read_topology
+    from p3s.replay.costs.estimate import places
 
     directory = study.scaled_dir(n)
     trace = read_scaled(directory)
@@ -204,7 +204,7 @@ def _crosses(section: Section) -> bool:
 
 def _left_out(sections: Sequence[Section]) -> list[str]:
     """Say which calls with communication are not simulated."""
-    from replay.costs.result import SETUP_REASONS
+    from p3s.replay.costs.result import SETUP_REASONS
 
     events: dict[tuple[str, str], float] = {}
     for section in sections:

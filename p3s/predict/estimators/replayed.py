@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from p3s.errors import P3SError
-from p3s.predict.estimated import Communication, Followed
+from p3s.predict.estimated import Communication
+from p3s.simulate.followed import Followed
 from p3s.study import Study, is_old_replay
-from p3s.words import processes
+from p3s.text import processes
 
 if TYPE_CHECKING:
     from pathlib import Path

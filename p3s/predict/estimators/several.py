@@ -1,9 +1,4 @@
-"""Several counts at once, one process per core.
-
-    python -m p3s.predict.estimators.several ORDER.json
-
-A process is told in a file what to estimate, prints what it has to say, and writes arrays to files.
-"""
+"""Several counts at once, one process per core (worker.py)."""
 
 from __future__ import annotations
 
@@ -19,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import P3SError
-from p3s.predict.estimated import Communication, Followed
+from p3s.predict.estimated import Communication
+from p3s.predict.estimators.one import Say, estimate
 from p3s.predict.estimators.settings import Setting
+from p3s.simulate.followed import Followed
 from p3s.study import Study
-
-Say = Callable[[str], None]
 
 #: Estimators that only read a table: a second process would cost more than it saves.
 _READ = frozenset({"simulation", "thesis"})
@@ -31,14 +26,23 @@ _ARRAYS = ("comm", "low", "high", "waiting", "transfer", "software")
 #: A process is started for counts of so many ranks together; it needs half a second to begin.
 _WORTH = 256
 #: Exit code of a process that has an error to tell.
-_FAILED = 1
+FAILED = 1
 
 
-def each(name: str, study: Study, counts: Sequence[int], *, machine: Path | None, jobs: int,
-         say: Say, setting: Setting, done: Callable[[int], None]) -> dict[int, Communication]:
-    """Return the estimate of every count; see estimators.estimate_many."""
-    from p3s.predict.estimators import estimate
+def _nothing(_: object) -> None:
+    """Say nothing."""
 
+
+def estimate_many(name: str, study: Study, counts: Sequence[int], *, machine: Path | None = None,
+                  jobs: int = 0, say: Say | None = None, setting: Setting | None = None,
+                  done: Callable[[int], None] | None = None) -> dict[int, Communication]:
+    """Return ``estimate`` of several counts, on ``jobs`` cores (0: those that may be used).
+
+    ``done`` is told every count that is ready. The result does not depend on ``jobs``; the largest
+    counts are begun first. Errors as in ``estimate``: of the first count, in the given order, that
+    has one.
+    """
+    say, done, setting = say or _nothing, done or _nothing, setting or Setting()
     wanted = list(dict.fromkeys(counts))
     workers = jobs if jobs > 0 else len(os.sched_getaffinity(0))
     mine, *others = dealt([n for n in wanted if n > 1], 1 if name in _READ else workers)
@@ -88,7 +92,7 @@ def _started(order: Mapping[str, Any]) -> subprocess.Popen[str]:
            "PYTHONPATH": package if not inherited else os.pathsep.join((package, inherited))}
     (Path(order["into"]) / f"{order['counts'][0]}.json").write_text(json.dumps(order))
     return subprocess.Popen(
-        [sys.executable, "-m", "p3s.predict.estimators.several",
+        [sys.executable, "-m", "p3s.predict.estimators.worker",
          str(Path(order["into"]) / f"{order['counts'][0]}.json")],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=env)
@@ -100,7 +104,7 @@ def _ended(process: subprocess.Popen[str], counts: Sequence[int]) -> str:
     if process.returncode == 0:
         return said
     lines = [line for line in complaints.splitlines() if line.strip()] or ["no message"]
-    if process.returncode == _FAILED and lines[-1].startswith("error: "):
+    if process.returncode == FAILED and lines[-1].startswith("error: "):
         raise P3SError(lines[-1].removeprefix("error: "))
     how = f"signal {-process.returncode}" if process.returncode < 0 \
         else f"exit code {process.returncode}"
@@ -138,29 +142,3 @@ def _plain(setting: Setting) -> dict[str, Any]:
     """Return a setting as plain data, with whole paths."""
     return {key: str(value.absolute()) if isinstance(value, Path) else value
             for key, value in asdict(setting).items()}
-
-
-def _setting(data: Mapping[str, Any]) -> Setting:
-    paths = {key: None if data[key] is None else Path(data[key])
-             for key in ("rank_file", "topology")}
-    return Setting(**{**data, **paths})
-
-
-def main() -> None:
-    """Make the estimates of some counts and write each to a file of its own."""
-    from p3s.predict.estimators import estimate
-
-    order = json.loads(Path(sys.argv[1]).read_text())
-    machine = None if order["machine"] is None else Path(order["machine"])
-    try:
-        for n in order["counts"]:
-            made = estimate(order["name"], Study.open(Path(order["study"])), n, machine=machine,
-                            say=print, setting=_setting(order["setting"]))
-            (Path(order["into"]) / f"{n}.npz").write_bytes(to_bytes(made))
-    except P3SError as err:
-        print(f"error: {' '.join(str(err).split())}", file=sys.stderr)
-        raise SystemExit(_FAILED) from err
-
-
-if __name__ == "__main__":
-    main()

@@ -14,22 +14,22 @@ import numpy as np
 
 from p3s.predict.estimated import Communication
 from p3s.predict.estimators.settings import Setting
-from p3s.words import processes
+from p3s.text import processes
 
 if TYPE_CHECKING:
-    from p3s.predict.dependency.folded import Loop, Settling
     from p3s.predict.estimators.machine import Prepared
-    from p3s.predict.network import Network
+    from p3s.simulate.folded import Loop, Settling
+    from p3s.simulate.network import Network
+    from p3s.simulate.steps import Floats, Ints, Steps
     from p3s.study import Study
-    from replay.steps import Floats, Ints, Steps
 
 _NS_PER_S = 1e9
 
 
 def why_not(study: Study, n: int, machine: Path | None) -> str:
     """Return "" or why SimGrid cannot be used: it is not installed, or there are no costs."""
-    from p3s.export.smpirun import find_smpirun
     from p3s.predict.estimators.machine import why_not as no_costs
+    from p3s.simgrid.smpirun import find_smpirun
 
     if not find_smpirun():
         return "SimGrid is not installed (smpirun; Debian: libsimgrid-dev)"
@@ -43,9 +43,9 @@ def communication(study: Study, n: int, machine: Path | None, setting: Setting,
     Waiting, transfer and software are NaN: SimGrid tells how long a call takes, not why.
     """
     from p3s.machine.machinefile import Machine
-    from p3s.predict.dependency.folded import Settling
     from p3s.predict.estimators.machine import library_for, machine_path, networks, prepare
     from p3s.predict.times import read_head
+    from p3s.simulate.folded import Settling
 
     found = Machine.load(machine_path(study, machine))
     costs = networks(found)
@@ -74,7 +74,7 @@ def communication(study: Study, n: int, machine: Path | None, setting: Setting,
 
 def _total(ready: Prepared, network: Network, notes: list[str], settling: Settling) -> Floats:
     """Return the time in calls per cell in ns, over the whole run."""
-    from p3s.predict.dependency.folded import folded
+    from p3s.simulate.folded import folded
 
     total = np.zeros(ready.trace.n * len(ready.phases))
     for loop in ready.loops:
@@ -86,7 +86,7 @@ def _total(ready: Prepared, network: Network, notes: list[str], settling: Settli
 
 def _runner(ready: Prepared, loop: Loop, network: Network,
             notes: list[str]) -> Callable[..., Any]:
-    from p3s.export.smpirun import replay
+    from p3s.simgrid.smpirun import replay
 
     def run(steps: Steps, cell: Ints, first: Floats) -> Any:
         found = replay(steps, ready.node_of, network, first_ns=first)
@@ -101,7 +101,7 @@ def _runner(ready: Prepared, loop: Loop, network: Network,
 
 def _not_in_simgrid(network: Network, ready: Prepared) -> list[str]:
     """Say what of the costs SimGrid's platform does not have."""
-    from p3s.export.platform import lacks
+    from p3s.simgrid.platform import lacks
 
     found = lacks(network)
     if ready.distance is not None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from p3s.predict.estimated import TYPICAL, Communication
 from p3s.predict.estimators.machine import library_for, prepare, told
 from p3s.predict.estimators.settings import Setting
-from p3s.predict.network import cluster_distances, network_from_cluster
-from p3s.words import processes
+from p3s.simulate.network import cluster_distances, network_from_cluster
+from p3s.text import processes
 
 if TYPE_CHECKING:
     from p3s.study import Study

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.compute.spread import EVEN, Spread
-from replay.steps import Floats, Ints
+from p3s.costs.spread import EVEN, Spread
+from p3s.simulate.steps import Floats, Ints
 
 if TYPE_CHECKING:
     from p3s.study import Study

@@ -9,7 +9,7 @@ from p3s.report.charts.draw import LETTER, Svg, at
 from p3s.report.charts.scales import nice_step
 from p3s.report.matrix import shaded
 from p3s.report.phase_table import volume
-from p3s.words import processes
+from p3s.text import processes
 
 if TYPE_CHECKING:
     import numpy as np

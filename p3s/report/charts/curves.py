@@ -12,10 +12,9 @@ from p3s.report.counts import interval_of
 from p3s.report.curve import edges_of, hatching
 from p3s.report.points import Point, base_of, checked_rows, points_of
 from p3s.report.regression import Regression
-from p3s.report.text import NOT_KNOWN, factor, percent, seconds
 from p3s.report.values import amount, count, mapping
 from p3s.report.verdict import warning_of
-from p3s.words import processes
+from p3s.text import NOT_KNOWN, factor, percent, processes, seconds
 
 WIDTH, HEIGHT = 560.0, 400.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 18.0, 14.0, 46.0

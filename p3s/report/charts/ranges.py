@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from p3s.report.charts.draw import LETTER, Svg
 from p3s.report.charts.scales import Linear
 from p3s.report.sure import Estimate, IntervalPart, Residual, Shares, verdict_order
-from p3s.report.text import percent, seconds
-from p3s.words import processes
+from p3s.text import percent, processes, seconds
 
 WIDTH = 560.0
 LINE, TOP, BOTTOM, RIGHT = 30.0, 8.0, 34.0, 24.0

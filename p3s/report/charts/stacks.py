@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from p3s.report.charts.draw import Svg
 from p3s.report.charts.scales import Linear, nice_top, spaced
 from p3s.report.costs import KIND_NAMES, KINDS, Stack, Stacks
-from p3s.report.text import percent, seconds
-from p3s.words import processes
+from p3s.text import percent, processes, seconds
 
 WIDTH, HEIGHT = 560.0, 330.0
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 10.0, 22.0, 46.0

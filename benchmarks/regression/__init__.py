@@ -1,0 +1,1 @@
+"""Regressions that were compared with, and are no part of the product."""

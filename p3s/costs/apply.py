@@ -1,0 +1,218 @@
+"""Computation in nanoseconds at any count: work of the model times the cost that its laws say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p3s.costs.gather import TIME_UNITS, in_the_run, sum_phases
+from p3s.costs.laws import CostLaw
+from p3s.costs.shared import factors_at
+from p3s.errors import P3SError
+from p3s.model.evaluate import phase_weight
+from p3s.model.work.workload import RankWork
+
+Model = Mapping[str, Any]
+#: Ranks that compute less than this share of the mean do not decide how far a phase is outside.
+IDLE_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Computation of some ranks in ns over the run, and what it rests on.
+
+    ranks: ascending. ns: (places, ranks), typical time (as the median of repeats) before the calls
+    of a place; low, high: its 90 % interval. cost: ns per unit of work, of the same shape; rest:
+    (phases, ranks), the cost of work that has no place. x: (phases, ranks), work per turn. law:
+    number of the law of each place. work_ns: half width of ``ns`` that comes from the work;
+    cost_low, cost_high: from the cost, below and above. phase: of each place; runs: whether it lies
+    in the run, as a column.
+    """
+
+    ranks: np.ndarray
+    ns: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    cost: np.ndarray
+    rest: np.ndarray
+    x: np.ndarray
+    law: np.ndarray
+    work_ns: np.ndarray
+    cost_low: np.ndarray
+    cost_high: np.ndarray
+    phase: np.ndarray
+    runs: np.ndarray
+
+
+class Costs:
+    """The cost laws of compute.json, ready to be used with a model's work."""
+
+    def __init__(self, compute: Mapping[str, Any], model: Model) -> None:
+        self.model = model
+        self.laws: list[CostLaw] = []
+        self.of_place: dict[tuple[int, tuple[str, ...]], int] = {}
+        self.of_phase: dict[int, int] = {}
+        try:
+            for entry in compute["laws"]:
+                self.laws.append(CostLaw.from_json(entry["law"]))
+                number = len(self.laws) - 1
+                if entry["kind"] == "phase":
+                    self.of_phase[int(entry["phase"])] = number
+                else:
+                    for place in entry["places"]:
+                        self.of_place[int(entry["phase"]), tuple(place)] = number
+            self.laws.append(CostLaw.from_json(compute["rest"]))
+            self.shared = {(str(s), str(o)): float(w) for s, o, w in compute.get("shared", ())}
+            self.phases = {int(p["phase"]): p for p in compute["phases"]}
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as err:
+            why = " ".join(str(err).split())[:80] or type(err).__name__
+            raise P3SError(f"compute.json: damaged ({why}); run p3s model again") from err
+        self.last = len(self.laws) - 1
+        self._factors: dict[int, np.ndarray] = {}
+
+    def law_of(self, phase: int, place: Sequence[str]) -> int:
+        """Return the number of a place's law: its own or its pool's, its phase's, the program's."""
+        return self.of_place.get((phase, tuple(place)), self.of_phase.get(phase, self.last))
+
+    def weights(self, grid: Any) -> np.ndarray:
+        """Return the turns of every phase at the grid's count, at least 1."""
+        return np.array([max(float(phase_weight(p, grid)), 1.0) for p in self.model["phases"]])
+
+    def of(self, grid: Any, found: RankWork) -> Timed:
+        """Return the time of the computation in ``found`` (of ``rank_work``, with half widths).
+
+        Relative errors of work and of cost are independent: they add in quadrature, below and
+        above the value each. Where work is time itself its law was corrected by the cost at every
+        measured x, so that its error is in that of the cost; it comes back beyond them, half of it
+        with the first doubling, all of it with the second. Shared work (p3s.costs.shared) has no
+        error of its own.
+        """
+        phase = np.array([p["phase"] for p in found.places], dtype=np.int64)
+        runs = in_the_run([tuple(p["place"]) for p in found.places])
+        weight = self.weights(grid)
+        x = sum_phases(np.where(runs, found.work, 0.0), phase, len(weight)) / weight[:, None]
+        for k, phase_ in self.phases.items():
+            if phase_.get("x_times_n") and k < len(x):  # where work is time
+                x[k] = np.where(x[k] > 0, phase_["x_times_n"] / grid.n, 0.0)
+        law = np.array([self.law_of(p["phase"], p["place"]) for p in found.places], dtype=np.int64)
+        shape = found.work.shape
+        cost, low, high, outside = np.zeros((4, *shape))
+        rest = np.zeros(x.shape)
+        for k in range(len(weight)):
+            value, place = np.unique(x[k], return_inverse=True)
+            mine = np.flatnonzero(phase == k)
+            for number in np.unique(law[mine]).tolist():
+                rows = mine[law[mine] == number]
+                c, lo, hi = self._evaluate(number, value)
+                cost[rows], low[rows], high[rows] = c[place], lo[place], hi[place]
+                outside[rows] = np.asarray(self.laws[number].outside(value))[place]
+            rest[k] = self._evaluate(self.of_phase.get(k, self.last), value)[0][place]
+        # in ns: of no work at all an error may be known, but none relative to it
+        work_ns = found.half_width * cost
+        if self.model["work_unit"] in TIME_UNITS:
+            work_ns = work_ns * np.minimum(np.log2(np.maximum(outside, 1.0)) / 2.0, 1.0)
+        if self.shared:
+            factor, shared = self._shared(grid.n, [tuple(p["place"]) for p in found.places])
+            cost = cost * factor[:, None]
+            work_ns = np.where(shared[:, None], 0.0, work_ns)
+        ns = found.work * cost
+        # what a call that is not made leaves is done before the next one, at the cost it has
+        ns, work_ns, below, above = map(found.carried, (ns, work_ns, ns * low, ns * high))
+        work = found.carried(found.work)
+        cost = np.divide(ns, work, out=cost, where=work > 0)
+        return Timed(found.ranks, ns, np.maximum(ns - np.hypot(work_ns, below), 0.0),
+                     ns + np.hypot(work_ns, above), cost, rest, x, law, work_ns, below, above,
+                     phase, runs)
+
+    def _shared(self, n: int, places: Sequence[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
+        """Return what shared work is to the modelled one by place, and which places share it."""
+        if n not in self._factors:
+            self._factors[n] = factors_at(self.model, self.shared, n)
+        return self._factors[n], np.array([place in self.shared for place in places], dtype=bool)
+
+    def _evaluate(self, number: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the typical cost at each x and its relative errors, below and above."""
+        law = self.laws[number]
+        cost = np.maximum(np.asarray(law.typical(x), dtype=float), 0.0)
+        low, high = (np.asarray(end, dtype=float) for end in law.interval(x))
+        one = np.maximum(cost, 1e-300)
+        return cost, np.clip(1.0 - low / one, 0.0, 1.0), np.maximum(high / one - 1.0, 0.0)
+
+
+class PhaseSums:
+    """Sums over the ranks of a scaled trace, some ranks at a time, per phase.
+
+    ns: computation of all ranks; x: sum of their work per turn; ranks: how many have any.
+    """
+
+    def __init__(self, costs: Costs) -> None:
+        self.costs = costs
+        phases = len(costs.model["phases"])
+        self.ns, self.x, self.ranks = np.zeros((3, phases))
+        self.least = np.full(phases, np.inf)
+        self.most = np.zeros(phases)
+        #: by (phase, law) and by place: time times relative error, summed over ranks
+        self.cost_error: dict[tuple[int, int], np.ndarray] = {}
+        self.work_error: dict[int, tuple[int, float]] = {}
+
+    def add(self, timed: Timed) -> None:
+        """Take in some ranks. What is computed before MPI_Init ends is left out."""
+        ns = np.where(timed.runs, timed.ns, 0.0)
+        phases = len(self.ns)
+        per_rank = sum_phases(ns, timed.phase, phases)
+        self.ns += per_rank.sum(axis=1)
+        self.x += timed.x.sum(axis=1)
+        self.ranks += (timed.x > 0).sum(axis=1)
+        for k in range(phases):
+            busy = per_rank[k] > IDLE_SHARE * max(float(per_rank[k].mean()), 0.0)
+            if busy.any():
+                self.least[k] = min(self.least[k], float(timed.x[k][busy].min()))
+                self.most[k] = max(self.most[k], float(timed.x[k][busy].max()))
+        # Ranks share their laws, so their errors add up; so do those of places with one law.
+        low, high, error = (np.where(timed.runs, part, 0.0).sum(axis=1) for part in (
+            timed.cost_low, timed.cost_high, timed.work_ns))
+        both, work = np.stack([low, high], axis=1), error.tolist()
+        for row, (k, number) in enumerate(zip(timed.phase.tolist(), timed.law.tolist(),
+                                              strict=True)):
+            there = self.cost_error.get((k, number))
+            self.cost_error[k, number] = both[row] if there is None else there + both[row]
+            self.work_error[row] = k, self.work_error.get(row, (k, 0.0))[1] + work[row]
+
+    def of_phase(self, k: int, grid: Any) -> dict[str, Any]:
+        """Return what scaled.json says of the computation of a phase.
+
+        The errors of different laws, and of the work of different places, are independent.
+        """
+        total = float(self.ns[k])
+        squares = np.zeros(2)
+        for (phase, _), error in self.cost_error.items():
+            squares += error ** 2 if phase == k else 0.0
+        work = sum(e ** 2 for phase, e in self.work_error.values() if phase == k)
+        below, above = (np.sqrt(squares + work) / total).tolist() if total > 0 else (0.0, 0.0)
+        out: dict[str, Any] = {"compute_ns": total, "compute_low": max(1.0 - below, 0.0),
+                               "compute_high": 1.0 + above,
+                               "work_error": float(np.sqrt(work)) / total if total > 0 else 0.0}
+        if np.isfinite(self.least[k]):
+            out.update(self._range(k))
+        weight = float(self.costs.weights(grid)[k])
+        for name in ("crm_i", "crm_c"):
+            law = self.costs.phases.get(k, {}).get(name)
+            out[f"{name}_ns"] = weight * power(law, grid.n) if law else None
+        return out
+
+    def _range(self, k: int) -> dict[str, Any]:
+        low, high = float(self.least[k]), float(self.most[k])
+        covered = self.costs.phases.get(k, {}).get("x")
+        out: dict[str, Any] = {"x": [low, high], "covered": covered, "outside": 1.0}
+        if covered and low > 0:
+            out["outside"] = max(1.0, covered[0] / low, high / covered[1])
+            out["below"] = covered[0] / low >= high / covered[1]
+        return out
+
+
+def power(law: Mapping[str, Any], n: float) -> float:
+    """Return a power law a n^b of compute.json at ``n``, in ns."""
+    return float(law["a"] * n ** law["b"])

@@ -1,0 +1,282 @@
+"""Points of a study's own runs: what the computation before each place took, by groups of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from p3s.characterize.times import Times
+from p3s.model.evaluate import generate, phase_weight
+from p3s.model.tripcounts import as_traced
+from p3s.model.work.scic import instruction_groups
+from p3s.model.work.workload import rank_work
+from p3s.small_runs.points import Point
+from p3s.trace.ops import INIT_OPS
+
+Model = Mapping[str, Any]
+Place = tuple[str, str]
+
+#: Units of work that are times already: the law of work is corrected by a factor around 1.
+TIME_UNITS = ("cpu_ns", "wall_ns")
+#: Places below this share of the time at every count, or of this time per occurrence, are pooled.
+SMALL_SHARE, SMALL_NS = 0.01, 2000.0
+#: Groups of ranks that a run has at most in a phase: with more, those nearest in x are one.
+MOST_GROUPS = 8
+#: Stands for all small places of a phase; for all places of it.
+POOL: Place = ("", "small")
+WHOLE: Place = ("", "phase")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The computation at one traced count, by place and rank of a model.
+
+    n: count; places, phase: place and phase of each row; work, least, typical, most: (places,
+    ranks), over the run, times in ns; calls: (places, ranks), occurrences; x: (phases, ranks),
+    work of a rank per turn; weight: turns of each phase. Rows of MPI_Init hold 0. outside: time
+    (typical, ns) before calls that are no place of the model. repeats: runs. segments: (phase of
+    each row of the times, its quantile_ns, least_ns and count), rows of the run only.
+    """
+
+    n: int
+    places: Sequence[Place]
+    phase: np.ndarray
+    work: np.ndarray
+    least: np.ndarray
+    typical: np.ndarray
+    most: np.ndarray
+    calls: np.ndarray
+    x: np.ndarray
+    weight: np.ndarray
+    outside: float
+    repeats: int
+    segments: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+    def per_phase(self, values: np.ndarray) -> np.ndarray:
+        """Return values per (place, rank) summed to (phase, rank)."""
+        return sum_phases(values, self.phase, len(self.weight))
+
+
+def sum_phases(values: np.ndarray, phase: np.ndarray, phases: int) -> np.ndarray:
+    """Return values per (place, rank) summed to (phase, rank)."""
+    out = np.zeros((phases, values.shape[1]))
+    np.add.at(out, phase, values)
+    return out
+
+
+def places_of(model: Model) -> tuple[list[Place], np.ndarray]:
+    """Return the places of a model and the phase of each, in the order of ``rank_work``."""
+    places = [((str(p["place"][0]), str(p["place"][1])), phase["phase"])
+              for phase in model["phases"] for p in phase["work"]["places"]]
+    return [p for p, _ in places], np.array([k for _, k in places], dtype=np.int64)
+
+
+def weights_at(model: Model, n: int, grid: Any) -> np.ndarray:
+    """Return the turns of every phase in a run at ``n``: those traced there, else by the law."""
+    out = []
+    for phase in model["phases"]:
+        traced = {int(m): float(w) for m, w in phase["weight_points"]}
+        out.append(max(traced.get(n) or float(phase_weight(phase, grid)), 1.0))
+    return np.array(out)
+
+
+def in_the_run(places: Sequence[Place]) -> np.ndarray:
+    """Return which places lie in the run, as a column: all but MPI_Init."""
+    return np.array([[op not in INIT_OPS] for _, op in places], dtype=bool).reshape(-1, 1)
+
+
+def modelled_work(model: Model, n: int) -> tuple[np.ndarray, Any]:
+    """Return the work that the model says for a traced count, (places, ranks), and the grid."""
+    there = as_traced(model, n)
+    rows = generate(there, n)
+    found = rank_work(there, rows.grid, {name: getattr(rows, name) for name in (
+        "rank", "item", "nbytes", "repeat")}, widths=False)
+    work = np.zeros((len(found.places), n))
+    work[:, found.ranks] = found.work
+    return work, rows.grid
+
+
+def measured_at(model: Model, times: Times) -> Measured:
+    """Return the computation of a study's own run by places and ranks of its model.
+
+    Work is what was measured where it is counted (instructions), what the model says where work is
+    time itself: its cost, a factor around 1, then corrects the model.
+    """
+    places, phase = places_of(model)
+    number = {place: k for k, place in enumerate(places)}
+    said, grid = modelled_work(model, times.np)
+    of_node = np.array([*(number.get(node, -1) for node in times.nodes), -1], dtype=np.int64)
+    place = of_node[times.to_node]
+    known = place >= 0
+    shape = (len(places), times.np)
+    cell = (place * times.np + times.rank)[known]
+
+    def table(values: np.ndarray) -> np.ndarray:
+        total = np.bincount(cell, weights=values[known], minlength=shape[0] * shape[1])
+        return np.where(in_the_run(places), total.reshape(shape), 0.0)
+
+    runs = np.flatnonzero(known)
+    runs = runs[in_the_run(places)[place[runs], 0]]
+    work = np.where(in_the_run(places), said, 0.0) if times.work_unit in TIME_UNITS \
+        else table(times.work)
+    weight = weights_at(model, times.np, grid)
+    return Measured(
+        times.np, places, phase, work, table(times.least_ns), table(times.median_ns),
+        table(times.most_ns), table(times.count), sum_phases(work, phase, len(weight)) /
+        weight[:, None], weight, float(times.median_ns[~known].sum()), max(len(times.runs), 1),
+        (phase[place[runs]], times.quantile_ns[runs], times.least_ns[runs], times.count[runs]))
+
+
+def own_points(found: Measured) -> list[Point]:
+    """Return the points of one traced count: per phase, group of ranks alike in x, and place."""
+    return [point for k in range(len(found.weight)) for point in _of_phase(found, k)]
+
+
+def _of_phase(found: Measured, k: int) -> Iterator[Point]:
+    rows = np.flatnonzero(found.phase == k)
+    there = np.flatnonzero(found.x[k] > 0)
+    for group in instruction_groups(found.x[k][there]):
+        ranks = there[group]
+        x = float(found.x[k][ranks].mean())
+        for row in rows.tolist():
+            mine = ranks[found.work[row][ranks] > 0]
+            if not len(mine):
+                continue
+            least = float(found.least[row][mine].mean())
+            most = float(found.most[row][mine].mean())
+            yield Point(
+                found.places[row], k, float(found.n), float(found.work[row][mine].mean()), x,
+                least, float(found.typical[row][mine].mean()),
+                max(most / least - 1.0, 0.0) if least > 0 else 0.0, len(mine), found.repeats,
+                "own", found.n)
+
+
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """Return points with at most MOST_GROUPS groups of ranks per run and phase.
+
+    Where every rank has work of its own, ranks near in x are taken together.
+    """
+    runs: dict[tuple[int, str, int], list[Point]] = {}
+    for p in points:
+        runs.setdefault((p.phase, p.source, p.traced), []).append(p)
+    out: list[Point] = []
+    for mine in runs.values():
+        xs = np.unique([p.x for p in mine])
+        if len(xs) <= MOST_GROUPS:
+            out += mine
+            continue
+        edges = np.geomspace(xs[0], xs[-1], MOST_GROUPS + 1)[1:-1]
+        at = np.searchsorted(edges, [p.x for p in mine])
+        ranks = np.array([p.ranks for p in mine], dtype=float)
+        x = np.bincount(at, weights=ranks * [p.x for p in mine]) / np.maximum(
+            np.bincount(at, weights=ranks), 1e-300)
+        out += pooled([replace(p, x=float(x[b])) for p, b in zip(mine, at.tolist(), strict=True)],
+                      {})
+    return out
+
+
+def turned(points: Sequence[Point]) -> dict[tuple[int, str, int], float]:
+    """Return (phase, source, traced count) -> turns of the phase in a run: work over x."""
+    work: dict[tuple[int, str, int], float] = {}
+    x: dict[tuple[int, str, int], float] = {}
+    whole = pooled(points, {p.place: WHOLE for p in points})
+    for p in whole:
+        key = p.phase, p.source, p.traced
+        work[key] = work.get(key, 0.0) + p.work * p.ranks
+        x[key] = x.get(key, 0.0) + p.x * p.ranks
+    return {key: work[key] / x[key] for key in work if x[key] > 0}
+
+
+def x_scale(model: Model, counts: Iterable[int]) -> np.ndarray:
+    """Return n times the mean work of a rank per turn of each phase at the smallest of
+    ``counts`` at which the phase computes.
+
+    Where work is time, x is this over the count: what a law says of time has constants and costs of
+    its own in it and would be a poor measure of the working set, which goes with 1/n. 0 for a phase
+    of which the model says no work at any of the counts.
+    """
+    places, phase = places_of(model)
+    scale = np.zeros(len(model["phases"]))
+    for n in sorted(counts):
+        said, grid = modelled_work(model, n)
+        weight = weights_at(model, n, grid)
+        work = sum_phases(np.where(in_the_run(places), said, 0.0), phase, len(weight))
+        ranks = (work > 0).sum(axis=1)
+        here = n * work.sum(axis=1) / np.maximum(ranks, 1) / weight
+        scale = np.where(scale > 0, scale, here)
+        if np.all(scale > 0):
+            break
+    return scale
+
+
+def by_count(found: Sequence[Measured], far: Sequence[Point], scale: np.ndarray
+             ) -> tuple[list[Measured], list[Point]]:
+    """Return runs and points with x = scale/n: the axis where work is time.
+
+    scale: per phase, of ``x_scale``. Points of other workloads that stand for no count are left
+    out.
+    """
+    own = [replace(m, x=np.where(m.x > 0, scale[:, None] / m.n, 0.0)) for m in found]
+    kept = [replace(p, x=float(scale[p.phase]) / p.n) for p in far
+            if np.isfinite(p.n) and p.n > 0 and scale[p.phase] > 0]
+    return own, kept
+
+
+def small_places(found: Sequence[Measured]) -> set[Place]:
+    """Return the places that are pooled: little of the time at every count, or short ones."""
+    out: set[Place] = set()
+    for row, place in enumerate(found[0].places):
+        share = max(float(m.typical[row].sum()) / max(float(m.typical.sum()), 1.0) for m in found)
+        once = max(float(m.typical[row].sum()) / max(float(m.calls[row].sum()), 1.0)
+                   for m in found)
+        if share < SMALL_SHARE or once < SMALL_NS:
+            out.add(place)
+    return out
+
+
+def shares(points: Sequence[Point]) -> dict[Place, float]:
+    """Return the share of the time of each place, the largest over the runs of the points."""
+    runs: dict[tuple[str, int], dict[Place, float]] = {}
+    for p in points:
+        mine = runs.setdefault((p.source, p.traced), {})
+        mine[p.place] = mine.get(p.place, 0.0) + p.typical_ns * p.ranks
+    out: dict[Place, float] = {}
+    for mine in runs.values():
+        total = max(sum(mine.values()), 1e-300)
+        for place, ns in mine.items():
+            out[place] = max(out.get(place, 0.0), ns / total)
+    return out
+
+
+def pooled(points: Sequence[Point], of: Mapping[Place, Place]) -> list[Point]:
+    """Return points with places summed: those that ``of`` maps to the same, group by group.
+
+    A group is a source, traced count, phase and x. Places that few of its ranks come to count with
+    their share of the ranks.
+    """
+    groups: dict[tuple[Any, ...], list[Point]] = {}
+    for p in points:
+        place = of.get(p.place, p.place)
+        groups.setdefault((p.phase, place, p.source, p.traced, p.x), []).append(p)
+    return [_sum(key[1], some) for key, some in groups.items()]
+
+
+def _sum(place: Place, points: Sequence[Point]) -> Point:
+    first = points[0]
+    of_place: dict[Place, int] = {}
+    for p in points:
+        of_place[p.place] = of_place.get(p.place, 0) + p.ranks
+    ranks = max(of_place.values())
+
+    def total(name: str) -> float:
+        result: float = sum(getattr(p, name) * p.ranks for p in points) / ranks
+        return result
+
+    least = total("least_ns")
+    most = sum(p.least_ns * (1.0 + p.spread) * p.ranks for p in points) / ranks
+    return Point(place, first.phase, first.n, total("work"), first.x, least, total("typical_ns"),
+                 max(most / least - 1.0, 0.0) if least > 0 else 0.0, ranks,
+                 min(p.repeats for p in points), first.source, first.traced)

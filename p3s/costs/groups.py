@@ -1,0 +1,73 @@
+"""The power laws of the thesis per instruction group of a phase (sections 5.3 and 6.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from p3s.costs.gather import WHOLE, Measured, pooled
+from p3s.costs.phases import Weight, alternatives
+from p3s.model.work.scic import ranges_text
+from p3s.small_runs.points import Point
+
+
+def groups_json(phase: Mapping[str, Any], found: Sequence[Measured], far: Sequence[Point],
+                weight: Weight) -> list[dict[str, Any]]:
+    """Return the entries of ``groups`` of a phase in compute.json, most work first.
+
+    Groups are those of the instruction table, known by the order of their work: there are none
+    where their number is not the same at all traced counts. found, far: with x as it was measured;
+    a run of another workload counts where it has as many groups. weight: turns of the phase in
+    each run.
+    """
+    k = int(phase["phase"])
+    measured = phase["work"]["measured"]
+    runs = [m for m in found if str(m.n) in measured and bool((m.x[k] > 0).any())]
+    numbers = {len(measured[str(m.n)]) for m in runs}
+    if len(numbers) != 1:
+        return []
+    (size,) = numbers
+    others = _of_others([p for p in far if p.phase == k], size, weight)
+    last = max(runs, key=lambda m: m.n)
+    out = []
+    for g in range(size):
+        points = [_own(m, k, measured[str(m.n)][g]["ranks"]) for m in runs] + others[g]
+        out.append({
+            "group": g, "where": ranges_text(measured[str(last.n)][g]["ranks"]),
+            "points": [{"n": p.n if np.isfinite(p.n) else None, "traced": p.traced,
+                        "source": p.source, "ranks": p.ranks, "work": p.work,
+                        "least_ns": p.least_ns, "measured_ns": p.typical_ns} for p in points],
+            **alternatives(points)})
+    return out
+
+
+def _own(m: Measured, k: int, parts: Sequence[Sequence[int]]) -> Point:
+    """Return work and time of one process of a group in one turn of an own run."""
+    ranks = np.concatenate([np.arange(a, b + 1) for a, b in parts])
+    once = 1.0 / float(m.weight[k])
+
+    def mean(values: np.ndarray) -> float:
+        return float(values[m.phase == k][:, ranks].sum(axis=0).mean()) * once
+
+    work, least, most = mean(m.work), mean(m.least), mean(m.most)
+    return Point(WHOLE, k, float(m.n), work, work, least, mean(m.typical),
+                 max(most / least - 1.0, 0.0) if least > 0 else 0.0, len(ranks), m.repeats,
+                 "own", m.n)
+
+
+def _of_others(points: Sequence[Point], size: int, weight: Weight) -> list[list[Point]]:
+    """Return per group the points of the runs of other workloads that have ``size`` groups."""
+    out: list[list[Point]] = [[] for _ in range(size)]
+    for source, traced in dict.fromkeys((p.source, p.traced) for p in points):
+        mine = [p for p in points if (p.source, p.traced) == (source, traced)]
+        whole = sorted(pooled(mine, {p.place: WHOLE for p in mine}), key=lambda p: -p.x)
+        if len(whole) != size:
+            continue
+        for g, p in enumerate(whole):
+            once = 1.0 / weight[p.phase, source, traced]
+            out[g].append(Point(WHOLE, p.phase, p.n, p.work * once, p.x, p.least_ns * once,
+                                p.typical_ns * once, p.spread, p.ranks, p.repeats, source,
+                                traced))
+    return out

@@ -1,0 +1,302 @@
+"""The cost of a unit of work as a law of the working set, with intervals (thesis, chapter 6).
+
+The law holds all curves that the points leave (families.py, posterior.py), as a table over log x:
+their weighted median and a 90 % interval, which contains the noise of one more run, the choice of
+the family, and beyond the points the steps that nobody has seen yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from p3s.costs.families import CONSTANT, KINDS, Column
+from p3s.costs.posterior import Best, Draws, posterior
+from p3s.costs.prepare import measured_points, usable_points
+from p3s.costs.scoring import Measured
+from p3s.errors import P3SError
+from p3s.small_runs.points import Point
+
+#: Share inside the interval.
+INSIDE = 0.90
+#: Knots of the table per doubling of x inside the points and outside; doublings outside.
+KNOTS, KNOTS_OUTSIDE, BELOW, ABOVE = 4, 2, 8, 5
+#: Steps not seen yet: how many per doubling beyond the points, and their heights relative to the
+#: cost: from LOWEST to HIGHEST, all magnitudes as likely; width in doublings.
+UNSEEN, LOWEST, HIGHEST, UNSEEN_WIDTH = 0.12, 0.01, 0.5, 0.4
+#: A fixed overhead per turn too small to be seen: how likely, and its share of the cost at the
+#: smallest x of the points, from and to, all magnitudes as likely; it grows as 1/x.
+OVERHEAD, OVERHEAD_LEAST, OVERHEAD_MOST = 0.4, 1e-4, 0.03
+#: Half width of the interval of a law of one point, and what it grows by with each doubling.
+ONE_POINT, ONE_POINT_EACH = 0.25, 0.1
+#: A family that weighs more than this share of the best one is a rival.
+RIVAL = 1 / 3
+#: Doublings of x within which points tell how much more than the least time is typical.
+NEAR = 0.7
+
+
+@dataclass(frozen=True)
+class CostLaw:
+    """Nanoseconds per unit of work as a function of x, a rank's work per turn of the phase.
+
+    unit: of the work. kind: the likeliest family (families.py). columns, coefficients: its curve.
+    at, middle, usual, low, high: log2 x ascending, and there the least cost, the typical one, and
+    the ends of the 90 % interval of the typical one. covered: smallest and largest x of the points.
+    rivals: families that do about as well. refused: why the points tell nothing. disturbed: what
+    was taken for disturbed ("source@count").
+
+    Inside the points the value is the weighted median of all curves. Outside it is the same curves
+    continued: where they agree on a plateau it is held, and where the points show a step it is
+    completed; steps that nobody has seen widen the interval only (UNSEEN of them per doubling).
+    """
+
+    unit: str
+    kind: str
+    columns: tuple[Column, ...]
+    coefficients: tuple[float, ...]
+    at: np.ndarray
+    middle: np.ndarray
+    usual: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    covered: tuple[float, float]
+    rivals: tuple[str, ...] = ()
+    disturbed: tuple[str, ...] = ()
+    refused: str | None = None
+
+    def cost(self, x: Any) -> np.ndarray:
+        """Return the least cost at ``x`` in ns per unit of work."""
+        return self._table(self.middle, x, grows=False)
+
+    def typical(self, x: Any) -> np.ndarray:
+        """Return the cost at ``x`` in ns per unit as the median of repeats would show it."""
+        return self._table(self.usual, x, grows=False)
+
+    def interval(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the 90 % interval of the typical cost at ``x``, in ns per unit."""
+        value = self.typical(x)
+        return (np.minimum(self._table(self.low, x, grows=True), value),
+                np.maximum(self._table(self.high, x, grows=True), value))
+
+    def outside(self, x: Any) -> np.ndarray:
+        """Return how far ``x`` lies outside the points, as a ratio; 1 inside, and of no work."""
+        x = np.asarray(x, dtype=float)
+        low, high = self.covered
+        if not low > 0:
+            return np.ones_like(x)
+        some = np.where(x > 0, x, low)
+        return np.maximum(1.0, np.maximum(low / some, some / high))
+
+    def _table(self, y: np.ndarray, x: Any, *, grows: bool) -> np.ndarray:
+        """Return the table at ``x``; beyond its ends the value is held, an interval goes on."""
+        if not len(self.at):
+            return np.zeros_like(np.asarray(x, dtype=float))
+        u = np.log2(np.maximum(np.asarray(x, dtype=float), 1e-300))
+        v = np.log2(np.maximum(y, 1e-300))
+        out = np.interp(u, self.at, v)
+        if grows and len(self.at) > 1:
+            for i, j in ((0, 1), (-1, -2)):
+                slope = (v[i] - v[j]) / (self.at[i] - self.at[j])
+                beyond = np.minimum(u - self.at[i], 0.0) if i == 0 else \
+                    np.maximum(u - self.at[i], 0.0)
+                out = out + np.clip(slope * beyond, -30.0, 30.0)
+        result: np.ndarray = np.exp2(out)
+        return result
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the law as plain data."""
+        def digits(y: np.ndarray) -> list[float]:
+            return [float(f"{v:.6g}") for v in y]
+        return {
+            "unit": self.unit, "kind": self.kind,
+            "columns": [[c.kind, c.first, c.second] for c in self.columns],
+            "coefficients": list(self.coefficients), "covered": list(self.covered),
+            "at": [round(float(u), 6) for u in self.at], "least": digits(self.middle),
+            "typical": digits(self.usual), "low": digits(self.low), "high": digits(self.high),
+            "rivals": list(self.rivals), "disturbed": list(self.disturbed),
+            "refused": self.refused}
+
+    @staticmethod
+    def from_json(data: Any) -> CostLaw:
+        """Return the law from :meth:`to_json` data; raises P3SError when it cannot be one."""
+        try:
+            law = CostLaw(
+                str(data["unit"]), str(data["kind"]),
+                tuple(Column(str(k), _finite(a), _finite(b)) for k, a, b in data["columns"]),
+                tuple(_finite(c) for c in data["coefficients"]), _array(data["at"]),
+                _array(data["least"]), _array(data["typical"]), _array(data["low"]),
+                _array(data["high"]),
+                (_finite(data["covered"][0]), _finite(data["covered"][1])),
+                tuple(str(r) for r in data["rivals"]), tuple(str(r) for r in data["disturbed"]),
+                None if data["refused"] is None else str(data["refused"]))
+            tables = (law.middle, law.usual, law.low, law.high)
+            same = {len(y) for y in tables} == {len(law.at)}
+            fine = (same and len(law.columns) == len(law.coefficients)
+                    and bool(np.all(np.diff(law.at) > 0))
+                    and all(c.kind in KINDS for c in law.columns)
+                    and all(bool(np.all(y >= 0)) for y in tables))
+        except (KeyError, IndexError, TypeError, ValueError) as err:
+            raise P3SError(f"a law of cost is damaged ({_short(err)}); "
+                           "fit the compute model again") from err
+        if not fine:
+            raise P3SError("a law of cost is damaged (its table does not hold together); "
+                           "fit the compute model again")
+        return law
+
+
+def _short(err: Exception) -> str:
+    return " ".join(f"{type(err).__name__} {err}".split())[:80]
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+        raise ValueError("not a finite number")
+    return float(value)
+
+
+def _array(values: Any) -> np.ndarray:
+    return np.array([_finite(v) for v in values], dtype=float)
+
+
+def fit_cost(points: Sequence[Point], *, unit: str) -> CostLaw:
+    """Fit the cost of a unit of work over x to the points of one place; always returns a law.
+
+    points: of one place, of all runs, in any order. unit: name of the unit of work. Points without
+    work or time are left out. Where the points tell nothing, ``refused`` of the law says why.
+    """
+    usable = usable_points(points)
+    if not usable:
+        return _nothing(points, unit)
+    if len(usable) == 1:
+        return _one_point(usable[0], unit)
+    measured, runs = measured_points(usable)
+    draws, best = posterior(measured)
+    return _law(usable, measured, runs, draws, best, unit)
+
+
+def _nothing(points: Sequence[Point], unit: str) -> CostLaw:
+    if not points:
+        why = "no run has measured it"
+    elif not any(p.work > 0 for p in points):
+        why = "no work was counted at any point"
+    else:
+        why = "no time was measured at any point"
+    empty = np.zeros(0)
+    return CostLaw(unit, CONSTANT, (), (), empty, empty, empty, empty, empty, (0.0, 0.0),
+                   refused=why)
+
+
+def _one_point(point: Point, unit: str) -> CostLaw:
+    """Return a constant law whose interval grows with the distance from the point."""
+    u0 = float(np.log2(point.x))
+    at = u0 + np.arange(-BELOW, ABOVE + 1.0)
+    cost = point.cost
+    usual = max(cost, point.typical_ns / point.work)
+    half = 1.0 + ONE_POINT + ONE_POINT_EACH * np.abs(at - u0)
+    return CostLaw(unit, CONSTANT, (Column("one"),), (cost,), at, np.full(len(at), cost),
+                   np.full(len(at), usual), usual / half, usual * half, (point.x, point.x),
+                   refused="one point cannot tell how the cost changes with the working set")
+
+
+def _knots(low: float, high: float) -> np.ndarray:
+    inside = np.linspace(low, high, int(np.ceil((high - low) * KNOTS)) + 1) if high > low \
+        else np.array([low])
+    below = low - np.arange(BELOW * KNOTS_OUTSIDE, 0, -1) / KNOTS_OUTSIDE
+    above = high + np.arange(1, ABOVE * KNOTS_OUTSIDE + 1) / KNOTS_OUTSIDE
+    return np.concatenate([below, inside, above])
+
+
+@lru_cache(maxsize=4)
+def _uniform(number: int) -> np.ndarray:
+    """Return the same uniform draws always: for what is not seen beyond the points, and a run."""
+    return np.random.Generator(np.random.PCG64(20110712)).random((number, 10))
+
+
+def unseen(number: int, at: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Return factors on the cost by steps that no point has shown: (number, len(at)).
+
+    Going away from the points a step is met after an exponentially distributed distance, UNSEEN
+    per doubling, and another one after it; it lowers the cost towards small x and raises it
+    towards large x by a share between LOWEST and HIGHEST, all magnitudes as likely. Towards small
+    x an overhead per turn may show that was too small before.
+    """
+    random = _uniform(number)
+    out = np.ones((number, len(at)))
+    for side, (edge, sign) in enumerate(((low, -1.0), (high, 1.0))):
+        beyond = np.maximum(sign * (at - edge), 0.0)
+        distance = np.zeros(number)
+        for step in range(2):
+            first, second = random[:, 4 * side + 2 * step], random[:, 4 * side + 2 * step + 1]
+            distance = distance - np.log(1.0 - first) / UNSEEN
+            share = LOWEST * (HIGHEST / LOWEST) ** second
+            seen = 0.5 + 0.5 * np.tanh((beyond - distance[:, None]) / (2 * UNSEEN_WIDTH))
+            fall = 1.0 - share[:, None] * np.where(beyond > 0, seen, 0.0)
+            out *= fall if sign < 0 else 1.0 / fall
+    share = OVERHEAD_LEAST * (OVERHEAD_MOST / OVERHEAD_LEAST) ** (random[:, 9] / OVERHEAD)
+    share = np.where(random[:, 9] < OVERHEAD, share, 0.0)
+    return out * (1.0 + share[:, None] * (np.exp2(np.maximum(low - at, 0.0)) - 1.0))
+
+
+def quantiles(values: np.ndarray, weight: np.ndarray, shares: Sequence[float]) -> np.ndarray:
+    """Return weighted quantiles of every column: (shares, columns)."""
+    order = np.argsort(values, axis=0, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=0)
+    w = weight[order]
+    upto = np.cumsum(w, axis=0) - 0.5 * w
+    return np.array([[np.interp(s, upto[:, i], ordered[:, i]) for i in range(values.shape[1])]
+                     for s in shares])
+
+
+def _law(points: Sequence[Point], measured: Measured, runs: Sequence[str], draws: Draws,
+         best: Best, unit: str) -> CostLaw:
+    low, high = float(measured.u.min()), float(measured.u.max())
+    at = _knots(low, high)
+    curves = draws.curves(at)
+    middle = quantiles(curves, draws.weight, (0.5,))[0]
+    factor = _usual(points, measured, np.interp(measured.u, at, middle), best.disturbed, at)
+    # another run than the measured ones has an error of its own
+    normal = np.sqrt(2.0) * _erfinv(2.0 * _uniform(len(curves))[:, 8] - 1.0)
+    near = np.exp(-0.5 * (np.clip(at, low, high)[:, None] - measured.u[None, :]) ** 2)
+    scale = near @ measured.scale / near.sum(axis=1)
+    spread = curves * unseen(len(curves), at, low, high) * \
+        np.exp(normal[:, None] * draws.error[:, None] * scale)
+    ends = quantiles(spread, draws.weight, ((1 - INSIDE) / 2, (1 + INSIDE) / 2)) * factor
+    names = [f for f, w in sorted(best.families.items(), key=lambda f: -f[1])
+             if f != best.family and w > RIVAL * max(best.families.values())]
+    disturbed = [runs[d] if d < len(runs) else
+                 f"{points[d - len(runs)].source}@{points[d - len(runs)].traced}"
+                 for d in best.disturbed]
+    return CostLaw(unit, best.family, best.columns, best.coefficient, at, middle,
+                   middle * factor, np.maximum(ends[0], 0.0), ends[1],
+                   (points[0].x, points[-1].x), tuple(names), tuple(dict.fromkeys(disturbed)))
+
+
+def _usual(points: Sequence[Point], measured: Measured, least: np.ndarray,
+           disturbed: Sequence[int], at: np.ndarray) -> np.ndarray:
+    """Return the typical cost over the least one at ``at``: at least 1.
+
+    least: the law's at the points. It is the median of the ratios of the points around, which are
+    unlike each other: what waits for memory is slowed by other load more than what does not. Runs
+    without repeats have a typical time only, which is as good here.
+    """
+    runs = int(measured.run.max()) + 1
+    sound = np.array([int(r) not in disturbed and i + runs not in disturbed
+                      for i, r in enumerate(measured.run)])
+    ratio = np.array([p.typical_ns / p.work for p in points]) / np.maximum(least, 1e-300)
+    near = np.exp(-0.5 * ((np.clip(at, measured.u.min(), measured.u.max())[:, None]
+                           - measured.u[None, :]) / NEAR) ** 2) * np.where(sound, 1.0, 1e-6)
+    near /= near.sum(axis=1, keepdims=True)
+    return np.array([max(1.0, float(quantiles(ratio[:, None], w, (0.5,))[0, 0])) for w in near])
+
+
+def _erfinv(y: np.ndarray) -> np.ndarray:
+    """Return the inverse error function (Winitzki's approximation, good to 2e-3)."""
+    a = 0.147
+    log_term = np.log1p(-np.minimum(y * y, 1 - 1e-12))
+    first = 2 / (np.pi * a) + log_term / 2
+    result: np.ndarray = np.sign(y) * np.sqrt(np.sqrt(first * first - log_term / a) - first)
+    return result

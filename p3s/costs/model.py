@@ -1,0 +1,197 @@
+"""The compute model: laws of cost per place, and what each phase's time rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p3s.costs.gather import (
+    POOL,
+    SMALL_SHARE,
+    WHOLE,
+    Measured,
+    Place,
+    own_points,
+    pooled,
+    shares,
+    small_places,
+    thinned,
+)
+from p3s.costs.laws import CostLaw, fit_cost
+from p3s.small_runs.points import Point
+
+Model = Mapping[str, Any]
+#: Columns of the points kept in compute.json.
+POINT_COLUMNS = ("n", "traced", "source", "ranks", "repeats", "x", "work", "least_ns",
+                 "typical_ns", "spread")
+OWN = "own"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A law and the places it is for: kind "place", "small" (a phase's small ones) or "phase"
+    (all of a phase, for places that were not measured), the points it was fitted to."""
+
+    kind: str
+    phase: int
+    places: tuple[Place, ...]
+    points: tuple[Point, ...]
+    law: CostLaw
+
+
+@dataclass(frozen=True)
+class Laws:
+    """All cost laws of a program: of its phases and places, and one for what was never measured."""
+
+    entries: tuple[Entry, ...]
+    rest: CostLaw
+
+    def law_of(self, phase: int, place: Place) -> CostLaw:
+        """Return the law of a place: its own or its pool's, else its phase's, else the rest's."""
+        best = self.rest
+        for entry in self.entries:
+            if entry.phase == phase and entry.kind != "phase" and place in entry.places:
+                return entry.law
+            if entry.phase == phase and entry.kind == "phase":
+                best = entry.law
+        return best
+
+    def whole(self, phase: int) -> Entry | None:
+        """Return the entry of a phase as a whole, None where nothing of it was measured."""
+        return next((e for e in self.entries if e.phase == phase and e.kind == "phase"), None)
+
+
+def fit_laws(points: Sequence[Point], small: set[Place], phases: int, unit: str) -> Laws:
+    """Fit a law of cost to every place that matters, the small ones of a phase together.
+
+    points: of single places, of all runs and workloads; small: places that are pooled; unit: of
+    the work.
+    """
+    usable = [p for p in points if p.work > 0 and p.least_ns > 0 and p.x > 0]
+    entries: list[Entry] = []
+    for k in range(phases):
+        mine = [p for p in usable if p.phase == k]
+        if not mine:
+            continue
+        places = list(dict.fromkeys(p.place for p in mine))
+        whole = tuple(pooled(mine, dict.fromkeys(places, WHOLE)))
+        law = fit_cost(whole, unit=unit)
+        entries.append(Entry("phase", k, tuple(places), whole, law))
+        parts = _parts(mine, [p for p in places if p in small])
+        for kind, some, part in parts:
+            # all of a phase in one part: the phase's law is its law
+            own = law if len(parts) == 1 else fit_cost(part, unit=unit)
+            entries.append(Entry(kind, k, some, part, own))
+    return Laws(tuple(entries), fit_cost(_program(usable), unit=unit))
+
+
+def _parts(points: Sequence[Point], small: Sequence[Place]
+           ) -> list[tuple[str, tuple[Place, ...], tuple[Point, ...]]]:
+    """Return (kind, places, points) of the parts of a phase that have a law each."""
+    out: list[tuple[str, tuple[Place, ...], tuple[Point, ...]]] = []
+    for place in dict.fromkeys(p.place for p in points):
+        if place not in small:
+            out.append(("place", (place,), tuple(p for p in points if p.place == place)))
+    if small:
+        rest = pooled([p for p in points if p.place in small], dict.fromkeys(small, POOL))
+        out.append(("small", tuple(small), tuple(rest)))
+    return out
+
+
+def _program(points: Sequence[Point]) -> list[Point]:
+    """Return one point per run, all phases and ranks together: x is all work of a rank."""
+    out = []
+    for source, traced in dict.fromkeys((p.source, p.traced) for p in points):
+        mine = [p for p in points if (p.source, p.traced) == (source, traced)]
+        ranks = max(traced, 1)
+
+        def total(name: str, some: Sequence[Point] = mine, ranks: int = ranks) -> float:
+            return float(sum(getattr(p, name) * p.ranks for p in some) / ranks)
+
+        out.append(Point(WHOLE, -1, mine[0].n, total("work"), total("work"), total("least_ns"),
+                         total("typical_ns"), float(np.median([p.spread for p in mine])), ranks,
+                         min(p.repeats for p in mine), source, traced))
+    return out
+
+
+def turns(points: Sequence[Point], weight: Mapping[tuple[int, str, int], float]) -> list[Point]:
+    """Return a phase's points per run as the time of one process in one turn, mean over its ranks.
+
+    points: of the phase as a whole; weight: turns in each run (of ``turned``). The time of one
+    process in one turn is what the thesis models (section 6.1); work, least_ns and typical_ns of
+    the points returned are of one turn.
+    """
+    out = []
+    for source, traced in dict.fromkeys((p.source, p.traced) for p in points):
+        mine = [p for p in points if (p.source, p.traced) == (source, traced)]
+        ranks = sum(p.ranks for p in mine)
+
+        def mean(name: str, some: Sequence[Point] = mine, ranks: int = ranks) -> float:
+            return float(sum(getattr(p, name) * p.ranks for p in some) / ranks)
+
+        # of another workload every group of ranks has a count of its own: take the mean one
+        n = float(sum(p.n * p.ranks for p in mine) / ranks)
+        once = 1.0 / weight[mine[0].phase, source, traced]
+        out.append(Point(WHOLE, mine[0].phase, n, mean("work") * once, mean("x"),
+                         mean("least_ns") * once, mean("typical_ns") * once,
+                         float(np.median([p.spread for p in mine])), ranks,
+                         min(p.repeats for p in mine), source, traced))
+    return out
+
+
+def predicted_turn(laws: Laws, found: Measured, phase: int) -> float:
+    """Return the time of one process in one turn by the laws, mean over ranks, in ns.
+
+    found: the work and x of all ranks.
+    """
+    there = found.x[phase] > 0
+    if not there.any():
+        return 0.0
+    return float(expected_ns(laws, found, phase)[there].mean() / found.weight[phase])
+
+
+def expected_ns(laws: Laws, found: Measured, phase: int) -> np.ndarray:
+    """Return the time of every rank in the run by the laws, in ns."""
+    x, place = np.unique(found.x[phase], return_inverse=True)
+    total = np.zeros(found.x.shape[1])
+    for row in np.flatnonzero(found.phase == phase).tolist():
+        cost = np.asarray(laws.law_of(phase, found.places[row]).typical(x))[place]
+        total += found.work[row] * cost
+    return total
+
+
+def measured_turn(found: Measured, phase: int, values: np.ndarray) -> float:
+    """Return the measured time of one process in one turn, mean over ranks, in ns."""
+    there = found.x[phase] > 0
+    if not there.any():
+        return 0.0
+    per_rank = values[found.phase == phase].sum(axis=0)
+    return float(per_rank[there].mean() / found.weight[phase])
+
+
+def gathered(found: Sequence[Measured], far: Sequence[Point]) -> tuple[list[Point], set[Place]]:
+    """Return the points of all runs, and the places that are pooled.
+
+    found: own runs; without any, small places are those with little of the time at every point.
+    """
+    points = [p for m in found for p in own_points(m)] + list(far)
+    small = small_places(found) if found else {
+        place for place, share in shares(points).items() if share < SMALL_SHARE}
+    return thinned(points), small
+
+
+def entry_json(entry: Entry, share: float) -> dict[str, Any]:
+    """Return an entry of ``laws`` in compute.json; share: of the program's computation."""
+    return {"kind": entry.kind, "phase": entry.phase, "places": [list(p) for p in entry.places],
+            "share": share, "columns": list(POINT_COLUMNS),
+            "points": [[_plain(getattr(p, name)) for name in POINT_COLUMNS]
+                       for p in entry.points],
+            "law": entry.law.to_json()}
+
+
+def _plain(value: Any) -> Any:
+    """Return a number as JSON knows it: NaN (no count has that much work) is null."""
+    return None if isinstance(value, float) and not np.isfinite(value) else value

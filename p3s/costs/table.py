@@ -1,0 +1,118 @@
+"""The compute table: time of one process in one turn of each phase, measured and predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from p3s.costs.apply import Costs, PhaseSums, power
+from p3s.model.evaluate import Evaluator
+from p3s.model.work.scic import next_sizes
+from p3s.model.work.workload import rank_work
+
+Model = Mapping[str, Any]
+#: Ranks evaluated at a time.
+_RANKS = 1024
+
+
+@dataclass(frozen=True)
+class Row:
+    """One phase at one count: the time of one process in one turn, mean over its ranks, in ns.
+
+    source: "own", the name of another workload, or "predicted"; traced: count of the run itself.
+    n: count of the original workload, None where none has as much work per turn (x). measured:
+    typical (median) of the repeats; predicted, low, high: by the laws with the 90 % interval;
+    outside: how far x is outside of what was measured, as a ratio. crm_i, crm_c: by the power laws
+    of the thesis.
+    """
+
+    phase: int
+    source: str
+    n: float | None
+    traced: int
+    x: float
+    measured: float | None
+    predicted: float | None
+    low: float | None = None
+    high: float | None = None
+    outside: float = 1.0
+    crm_i: float | None = None
+    crm_c: float | None = None
+
+
+def compute_table(model: Model, compute: Mapping[str, Any], counts: Iterable[int] = ()
+                  ) -> list[Row]:
+    """Return the rows of all phases that compute: measured ones by source and count, predicted.
+
+    counts: where to predict; without any, a few larger ones of the same kind as the traced ones.
+    Raises P3SError for a count asked for that the program's process grid does not admit.
+    """
+    from p3s.errors import P3SError
+
+    costs = Costs(compute, model)
+    rows = [row for phase in compute["phases"] for row in _measured(phase)]
+    asked = sorted(set(counts))
+    for n in asked or next_sizes(model["counts"]):
+        try:
+            rows += _predicted(costs, n)
+        except P3SError:
+            if asked:
+                raise
+    order = {"own": 0, "predicted": 2}
+    return sorted(rows, key=lambda r: (r.phase, order.get(r.source, 1), r.source, r.n or 0.0,
+                                       r.traced))
+
+
+def _measured(phase: Mapping[str, Any]) -> list[Row]:
+    out = []
+    for t in phase["turns"]:
+        n = t["n"]
+        crm_i, crm_c = (power(phase[name], n) if phase[name] and n else None
+                        for name in ("crm_i", "crm_c"))
+        out.append(Row(phase["phase"], t["source"], n, t["traced"], t["x"], t["measured_ns"],
+                       t["predicted_ns"], crm_i=crm_i, crm_c=crm_c))
+    return out
+
+
+def predicted_sums(costs: Costs, n: int) -> tuple[PhaseSums, Any]:
+    """Return the sums over all ranks at ``n`` processes, and the process grid."""
+    evaluator = Evaluator(dict(costs.model), n)
+    sums = PhaseSums(costs)
+    for first in range(0, n, _RANKS):
+        rows = evaluator.rows(np.arange(first, min(first + _RANKS, n)))
+        found = rank_work(costs.model, rows.grid, {name: getattr(rows, name) for name in (
+            "rank", "item", "nbytes", "repeat")})
+        sums.add(costs.of(evaluator.grid, found))
+    return sums, evaluator.grid
+
+
+def _predicted(costs: Costs, n: int) -> list[Row]:
+    sums, grid = predicted_sums(costs, n)
+    weight = costs.weights(grid)
+    out = []
+    for k in range(len(weight)):
+        if not sums.ranks[k] or not sums.ns[k]:
+            continue
+        found = sums.of_phase(k, grid)
+        one = float(sums.ns[k] / sums.ranks[k] / weight[k])
+        crm_i, crm_c = (ns / weight[k] if (ns := found[f"{name}_ns"]) is not None else None
+                        for name in ("crm_i", "crm_c"))
+        out.append(Row(k, "predicted", float(n), n, float(sums.x[k] / sums.ranks[k]), None, one,
+                       one * found["compute_low"], one * found["compute_high"],
+                       found.get("outside", 1.0), crm_i, crm_c))
+    return out
+
+
+def shares(compute: Mapping[str, Any]) -> dict[int, float]:
+    """Return the share of the computation of each phase at the largest traced count."""
+    return {entry["phase"]: float(entry["share"]) for entry in compute["laws"]
+            if entry["kind"] == "phase"}
+
+
+def laws_of(compute: Mapping[str, Any], phase: int) -> Sequence[Mapping[str, Any]]:
+    """Return the entries of ``laws`` of a phase, the phase as a whole first."""
+    mine = [e for e in compute["laws"] if e["phase"] == phase]
+    return sorted(mine, key=lambda e: (e["kind"] != "phase", -e["share"]))

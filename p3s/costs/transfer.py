@@ -1,0 +1,160 @@
+"""Moves the laws of computation time of a study from its machine to another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from p3s.costs.families import Column
+from p3s.costs.laws import CostLaw
+from p3s.errors import P3SError
+from p3s.machine.compare import differences
+from p3s.machine.explain import FloatArray, Sizes, resident_sizes
+from p3s.machine.factor import TIME_UNITS, Factor, factor_of
+from p3s.machine.machinefile import Machine
+
+#: Places below this share of the time are not told of one by one.
+SHOWN = 0.01
+#: Interval ends of a law that are no less than this share of it.
+_LEAST = 1e-6
+
+
+def refuse(base: Machine, target: Machine, unit: str) -> None:
+    """Raise P3SError where nothing carries over: counts of instructions of another architecture."""
+    one, other = (str(machine.facts.get("architecture")) for machine in (base, target))
+    if one != other and unit not in TIME_UNITS:
+        raise P3SError(
+            f"{target.name} is {other}, the runs were made on {base.name}, {one}: a program has "
+            "other instructions there, so counts of instructions do not carry over; trace with "
+            "--work cpu into another study, or trace on that machine"
+        )
+
+
+def transferred(law: CostLaw, factor: Factor) -> CostLaw:
+    """Return a law of cost on the target: the law times the factor, intervals combined.
+
+    Relative errors of the law and of the factor are independent; so their logarithms add in
+    quadrature, below and above the value each.
+    """
+    if not len(law.at):
+        return law
+    at = np.unique(np.concatenate([law.at, factor.at[(factor.at > law.at[0])
+                                                     & (factor.at < law.at[-1])]]))  # fmt: skip
+    x = np.exp2(at)
+    least, typical = law.cost(x), law.typical(x)
+    value, low, high = factor.of(x)
+    ends = law.interval(x)
+    below = np.hypot(_log(typical / np.maximum(ends[0], _LEAST * typical)), _log(value / low))
+    above = np.hypot(_log(ends[1] / np.maximum(typical, 1e-300)), _log(high / value))
+    moved = typical * value
+    middle = float(np.interp(np.log2(law.covered).mean(), at, least * value))
+    # The likeliest curve of the base is none of the target: what is shown is the level.
+    return replace(
+        law, kind=f"moved {law.kind}", columns=(Column("one"),), coefficients=(middle,), rivals=(),
+        at=at, middle=least * value, usual=moved, low=moved * np.exp(-below),
+        high=moved * np.exp(above),
+    )  # fmt: skip
+
+
+def _log(ratio: FloatArray) -> FloatArray:
+    return np.asarray(np.log(np.maximum(ratio, 1.0)))
+
+
+def own_sizes(entry: Mapping[str, Any], nbytes: Mapping[int, float]) -> Sizes | None:
+    """Return working set candidates of a law's places from memory filled at traced counts.
+
+    entry: of ``laws`` in compute.json, with its points; nbytes: by count, mean over the ranks.
+    """
+    columns = {name: k for k, name in enumerate(entry["columns"])}
+    at: dict[int, list[tuple[float, float]]] = {}
+    for point in entry["points"]:
+        if point[columns["source"]] == "own":
+            at.setdefault(int(point[columns["traced"]]), []).append(
+                (float(point[columns["x"]]), float(point[columns["ranks"]])))  # fmt: skip
+    x, known = [], []
+    for count, some in sorted(at.items()):
+        ranks = sum(weight for _, weight in some)
+        if nbytes.get(count, 0.0) > 0 and ranks > 0:
+            x.append(sum(value * weight for value, weight in some) / ranks)
+            known.append(nbytes[count])
+    return resident_sizes(x, known)
+
+
+def move(
+    compute: Mapping[str, Any],
+    base: Machine,
+    target: Machine,
+    nbytes: Mapping[int, float] | None = None,
+) -> dict[str, Any]:
+    """Return the content of a compute.json for the target: its laws times their factors.
+
+    compute: of the study, measured on ``base``. nbytes: memory that a rank has filled, by traced
+    count. Every entry of ``laws`` gets its ``factor``; ``machine`` tells of both machines, what is
+    doubtful, and the range of factors. The regressions of the thesis are of the base: they are
+    left out. Raises P3SError where nothing carries over.
+    """
+    unit = str(compute["work_unit"])
+    refuse(base, target, unit)
+    entries, told = [], []
+    for entry in compute["laws"]:
+        factor = factor_of(CostLaw.from_json(entry["law"]), base, target,
+                           own_sizes(entry, nbytes or {}))  # fmt: skip
+        entries.append(_entry(entry, factor))
+        if entry["kind"] != "phase" and float(entry.get("share") or 0.0) >= SHOWN:
+            told.append((entry, factor))
+    rest = CostLaw.from_json(compute["rest"])
+    phases = [{**phase, "crm_i": None, "crm_c": None, "groups": []} for phase in compute["phases"]]
+    return {
+        **compute,
+        "laws": entries,
+        "rest": transferred(rest, factor_of(rest, base, target)).to_json(),
+        "phases": phases,
+        "machine": {
+            "base": _about(base),
+            "target": _about(target),
+            "resident_bytes": {str(n): value for n, value in sorted((nbytes or {}).items())},
+            "notes": [*differences(base, target), *_doubts(unit, nbytes or {})],
+            "places": [_place(entry, factor) for entry, factor in told],
+        },
+    }
+
+
+def _entry(entry: Mapping[str, Any], factor: Factor) -> dict[str, Any]:
+    law = transferred(CostLaw.from_json(entry["law"]), factor)
+    return {**entry, "law": law.to_json(), "factor": factor.to_json()}
+
+
+def _about(machine: Machine) -> dict[str, Any]:
+    return {"name": machine.name, "processor": str(machine.facts.get("processor")),
+            "architecture": str(machine.facts.get("architecture")), "created": machine.created,
+            "cores": machine.facts.get("cores")}  # fmt: skip
+
+
+def _place(entry: Mapping[str, Any], factor: Factor) -> dict[str, Any]:
+    """Return the factor of a place where it was measured, and what it rests on."""
+    law = CostLaw.from_json(entry["law"])
+    ends = np.array([factor.of(x) for x in law.covered])
+    return {
+        "phase": entry["phase"],
+        "places": list(entry["places"]),
+        "share": entry["share"],
+        "factor": [float(v) for v in ends[:, 0]],
+        "low": float(ends[:, 1].min()),
+        "high": float(ends[:, 2].max()),
+        "bound": factor.bound,
+        "why": factor.why,
+        "misfit": factor.misfit,
+    }
+
+
+def _doubts(unit: str, nbytes: Mapping[int, float]) -> list[str]:
+    if unit in TIME_UNITS:
+        return ["work is CPU or wall time, which does not tell computing from waiting for memory: "
+                "the factors span all kernels; with --work instructions they are narrower"]
+    if not any(value > 0 for value in nbytes.values()):
+        return ["how much memory the ranks filled is not known: working sets were found by where "
+                "the cost has its steps"]  # fmt: skip
+    return []

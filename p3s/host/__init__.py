@@ -1,0 +1,1 @@
+"""What this machine has: MPI installations, cores, hosts, a C compiler and its cache."""

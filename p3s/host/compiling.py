@@ -1,0 +1,130 @@
+"""C sources compiled once and kept in a private cache."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from p3s.errors import P3SError
+from p3s.host.mpi import ask
+
+_TIMEOUT_S = 300.0
+
+
+def cache_dir() -> Path:
+    """Return the private cache directory (mode 0700), made if it is missing.
+
+    LD_PRELOAD cannot hold a space or a colon and an option of qemu no comma, so such a place is
+    passed over.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    fallback = os.path.join(tempfile.gettempdir(), f"p3s-{os.getuid()}")
+    problems = []
+    for folder in (os.path.join(home, "p3s"), fallback):
+        if any(char in folder for char in " :,\t\n") or not os.path.isabs(folder):
+            problems.append(f"{folder}: a space, comma or colon in the path")
+            continue
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            facts = os.lstat(folder)
+            if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
+                problems.append(f"{folder}: not a directory of yours")
+                continue
+            if facts.st_mode & 0o077:
+                os.chmod(folder, 0o700)
+            with tempfile.TemporaryFile(dir=folder):
+                return Path(folder)
+        except OSError as error:
+            problems.append(f"{folder}: {error.strerror}")
+    raise P3SError(
+        "no place for compiled programs (" + "; ".join(problems) + "); set XDG_CACHE_HOME to a"
+        " writable directory"
+    )
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Hold a lock of the cache, so that processes that need the same thing make it once.
+
+    A file system without locks is no error: then some work is done twice.
+    """
+    with open(cache_dir() / f"{name}.lock", "ab") as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def run_tool(argv: list[str], what: str) -> str:
+    """Run a compiler or linker; P3SError with its first error line if it fails."""
+    try:
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=_TIMEOUT_S,
+            check=False,
+            start_new_session=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise P3SError(f"cannot {what} with {argv[0]}: {error}") from error
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
+        reason = (lines or done.stderr.strip().splitlines() or ["no message"])[0]
+        raise P3SError(f"cannot {what} with {argv[0]}: {reason.strip()}; run `p3s doctor`")
+    return done.stdout
+
+
+def c_compiler(what: str) -> str:
+    """Return the C compiler: $CC, cc, gcc or clang; P3SError when there is none for ``what``."""
+    for word in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
+        found = shutil.which(word) if word and " " not in word else None
+        if found:
+            return found
+    raise P3SError(f"no C compiler (cc) for {what}; install gcc, or set CC to one")
+
+
+def version_of(compiler: str) -> str:
+    """Return the first line of what a compiler says of its version, "unknown" if it says none."""
+    return ((ask([compiler, "--version"]) or "").splitlines() or ["unknown"])[0]
+
+
+def compiled(
+    name: str,
+    sources: Sequence[Path],
+    flags: Sequence[str],
+    *,
+    compiler: str,
+    what: str,
+    libraries: Sequence[str] = (),
+    also: str = "",
+) -> Path:
+    """Return what the first of ``sources`` compiles to, from the cache if it is there.
+
+    The others are read by it. Its name in the cache is ``name`` with a digest of all sources, the
+    flags, the compiler's version and ``also``. Errors: P3SError when the compiler fails, which
+    says that ``what`` could not be compiled, or when no place is writable.
+    """
+    digest = hashlib.sha256("\0".join((compiler, version_of(compiler), also, *flags)).encode())
+    for path in sources:
+        digest.update(path.read_bytes())
+    stem, dot, ending = name.partition(".")
+    target = cache_dir() / f"{stem}-{digest.hexdigest()[:20]}{dot}{ending}"
+    if target.is_file():
+        return target
+    with locked("build"), tempfile.TemporaryDirectory(prefix="build-", dir=target.parent) as work:
+        output = os.path.join(work, "made")
+        command = [compiler, *flags, str(sources[0]), "-o", output, *libraries]
+        run_tool(command, f"compile {what}")
+        os.chmod(output, 0o700)
+        os.replace(output, target)
+    return target

@@ -1,0 +1,239 @@
+"""The family stage: models of several settings in, family.json out; models of others from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from p3s.errors import P3SError
+from p3s.parameters.align import Alike, Member, alike, laws_of
+from p3s.parameters.costs import points_for
+from p3s.parameters.derive import (
+    Fitted,
+    Missed,
+    all_equal,
+    leave_out,
+    model_at,
+    outside,
+    summary,
+)
+from p3s.parameters.tree import Leaves, nearest, numbering, rules_of
+from p3s.parameters.work import fit_family_work
+from p3s.settings import (
+    MIN_COUNTS,
+    MIN_SETTINGS,
+    Setting,
+    filled,
+    parameters,
+    parent_of,
+    setting_name,
+    settings_in,
+    value_study,
+    value_text,
+)
+from p3s.study import Study, read_json, write_json
+
+SCHEMA = "p3s.family"
+
+
+def family_path(root: Path) -> Path:
+    """Return where the laws of the parameters are: family.json."""
+    return Path(root) / "family.json"
+
+
+def build(root: Path, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+    """Fit the laws of a study's parameters to the models of its settings; write family.json.
+
+    Every setting with at least three counts must have its model.json. Raises P3SError where
+    fewer than two settings have one.
+    """
+    from p3s.characterize import load_table
+    from p3s.commands import another_value
+    from p3s.model.stage import load
+
+    study = Study.open(Path(root))
+    traced = settings_in(study)
+    models = [(s, at) for s, at in traced if len(at.signature_counts()) >= MIN_COUNTS]
+    few = [(s, at) for s, at in traced if len(at.signature_counts()) < MIN_COUNTS]
+    if len(models) < MIN_SETTINGS:
+        names = ", ".join(setting_name(s) for s, _ in models) or "none"
+        raise P3SError(
+            f"{study.root}: laws of {', '.join(parameters(study))} need at least {MIN_SETTINGS} "
+            f"values with {MIN_COUNTS} process counts each, there is {names}; add one: "
+            + another_value(study))
+    loaded = [(s, load(at.root)) for s, at in models]
+    units = {model["work_unit"] for _, model in loaded}
+    if len(units) > 1:
+        raise P3SError(f"{study.root}: work is in {' and in '.join(sorted(units))} at different "
+                       "values of the parameters; trace all of them with one --work")
+    parts, why = alike(loaded)
+    roots = {setting_name(s): at.root for s, at in models}
+    out: dict[str, Any] = {
+        "schema": SCHEMA, "schema_version": 1, "parameters": parameters(study),
+        "settings": [{"name": setting_name(s), "counts": at.signature_counts(),
+                      "modelled": len(at.signature_counts()) >= MIN_COUNTS} for s, at in traced],
+        "alone": why, "parts": [], "checks": [],
+    }
+    for part in parts:
+        if len(part.members) < MIN_SETTINGS:
+            continue
+        tables = {m: [load_table(roots[setting_name(member.setting)], n)
+                      for n in member.model["counts"]] for m, member in enumerate(part.members)}
+        say(f"laws from {', '.join(setting_name(m.setting) for m in part.members)}")
+        out["parts"].append(_part(part, tables))
+    write_json(family_path(study.root), out)
+    for setting, at in few:
+        out["checks"] += _check(study, out, setting, at)
+    if few:
+        write_json(family_path(study.root), out)
+    return out
+
+
+def _part(part: Alike, tables: Mapping[int, Sequence[Any]]) -> dict[str, Any]:
+    """Return the laws of settings that are alike as data, with what leaving one out showed."""
+    every = tuple(range(len(part.members)))
+    last = max(every, key=lambda m: (math.prod(part.members[m].setting.values()), m))
+    rest = tuple(m for m in every if m != last)
+    laws = laws_of(part, every)
+    work = fit_family_work(part, every, tables)
+    if len(rest) < MIN_SETTINGS:
+        missed = Missed({"n": max(part.members[last].model["counts"]), "possible": False,
+                         "setting": setting_name(part.members[last].setting),
+                         "why": "only two values of the parameters have models alike"},
+                        frozenset(), ())
+    else:
+        without = Fitted(part, rest, laws_of(part, rest), fit_family_work(part, rest, tables))
+        missed = leave_out(without, last, tables[last])
+    return {"settings": [setting_name(m.setting) for m in part.members], "tree": part.tree,
+            "where": part.leaves.where, "laws": laws, "work": work, "holdout": missed.report,
+            "missed": {"calls": sorted((list(c) for c in missed.calls), key=repr),
+                       "phases": [list(p) for p in missed.phases]}}
+
+
+def load(root: Path) -> dict[str, Any]:
+    """Return family.json, its schema checked; P3SError where there is none."""
+    path = family_path(root)
+    if not path.exists():
+        raise P3SError(f"{path}: not there; run p3s model {root}")
+    found = read_json(path, SCHEMA)
+    missing = {"parameters", "settings", "parts", "alone", "checks"} - set(found)
+    if missing:
+        raise P3SError(f"{path}: damaged or of another version (no {sorted(missing)[0]}); run "
+                       f"p3s model {root} again")
+    return found
+
+
+def _fitted(study: Study, raw: Mapping[str, Any]) -> tuple[Fitted, Missed]:
+    """Return a part of family.json with the models of its settings."""
+    from p3s.model.stage import load as load_model
+    from p3s.settings import parse_setting
+
+    members: list[Member] = []
+    first: dict[str, Any] | None = None
+    for name in raw["settings"]:
+        setting = parse_setting(name)
+        model = load_model(value_study(study, setting).root)
+        first = first if first is not None else model
+        number = numbering(model, first)
+        members.append(Member(setting, model, number, rules_of(model, number)))
+    leaves = Leaves()
+    leaves.where = list(raw["where"])
+    part = Alike(members, raw["tree"], leaves)
+    missed = Missed(raw["holdout"], frozenset(tuple(c) for c in raw["missed"]["calls"]),
+                    tuple(tuple(p) for p in raw["missed"]["phases"]))
+    return Fitted(part, tuple(range(len(members))), raw["laws"], raw["work"]), missed
+
+
+def choose(study: Study, family: Mapping[str, Any], setting: Setting) -> Mapping[str, Any]:
+    """Return the part of a family that the setting nearest to the wanted one is in.
+
+    Raises P3SError where no other setting is like that one: nothing says what lies between.
+    """
+    from p3s.settings import parse_setting
+
+    names = [s["name"] for s in family["settings"] if s["modelled"]]
+    near = names[nearest([parse_setting(name) for name in names], setting)[0]]
+    for part in family["parts"]:
+        if near in part["settings"]:
+            return dict(part)
+    why = family["alone"].get(near, "a structure of its own")
+    raise P3SError(
+        f"{study.root}: no model at {setting_name(setting)}: the nearest traced value, {near}, "
+        f"has {why}, and no other is like it; trace more values near it, or this one itself")
+
+
+def instantiate(root: Path, setting: Setting) -> Path:
+    """Return the study at a setting: the traced one, or one derived from the laws (written anew).
+
+    The study's family.json must be there and the setting must name all its parameters.
+    """
+    from p3s.costs.stage import build as build_compute
+
+    study = Study.open(Path(root))
+    at = value_study(study, setting)
+    if len(at.signature_counts()) >= MIN_COUNTS and at.model_path.exists():
+        return at.root
+    family = load(study.root)
+    part = choose(study, family, setting)
+    fitted, missed = _fitted(study, part)
+    model = model_at(fitted, setting, missed)
+    model["derived"]["left_out"] = [
+        s["name"] for s in family["settings"] if s["modelled"] and s["name"] not in
+        part["settings"]]
+    command = filled(study.command(), setting)
+    made = Study.create(at.root, command)
+    made.update(derived=True, parent="../..",
+                setting={name: value_text(value) for name, value in setting.items()})
+    write_json(made.model_path, model)
+    build_compute(made.root, points_for(study, fitted, model))
+    return made.root
+
+
+def _check(study: Study, family: Mapping[str, Any], setting: Setting, at: Study
+           ) -> list[dict[str, Any]]:
+    """Compare the family with a setting that has too few counts for a model of its own."""
+    from p3s.characterize import load_table
+    from p3s.model.compare import compare
+
+    name = setting_name(setting)
+    try:
+        fitted, missed = _fitted(study, choose(study, family, setting))
+        model = model_at(fitted, setting, missed)
+        out = []
+        for n in at.signature_counts():
+            report = compare(model, load_table(at.root, n))
+            out.append({"name": name, "possible": True, "equal": all_equal(report),
+                        **summary(report)})
+        return out
+    except P3SError as err:
+        return [{"name": name, "possible": False, "why": str(err)}]
+
+
+# ---- studies whose models are derived ---------------------------------------------------------
+def refresh(study: Study, again: bool = False) -> bool:
+    """Make the model of a derived study again where it is older than its family.
+
+    Returns False for a study that has, or can have, a model of its own. Raises P3SError for a
+    study with parameters itself: its models are those of its values.
+    """
+    names = parameters(study)
+    if names:
+        raise P3SError(
+            f"{study.root}: holds a study for every value of {', '.join(names)}; name a value "
+            f"with --param {names[0]}=VALUE, or one of its studies: "
+            + ", ".join(str(at.root) for _, at in settings_in(study)[:3]))
+    found = parent_of(study)
+    if found is None or not study.manifest().get("derived") \
+            or len(study.counts()) >= MIN_COUNTS:
+        return False
+    root, setting = found
+    newer = family_path(root.root)
+    if again or not study.model_path.exists() or (
+            newer.exists() and newer.stat().st_mtime_ns > study.model_path.stat().st_mtime_ns):
+        instantiate(root.root, setting)
+    return True
+
+
+__all__ = ["build", "family_path", "instantiate", "load", "outside", "refresh"]

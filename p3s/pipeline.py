@@ -1,0 +1,342 @@
+"""Make what is missing or older than what it was made from, stage by stage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from p3s.errors import Damaged, P3SError
+from p3s.progress import Progress
+from p3s.replay.settings import ReplaySettings
+from p3s.study import Study, is_old_replay
+from p3s.text import joined, processes
+
+#: Fewer counts leave none for a hold-out.
+MIN_COUNTS = 3
+
+
+def changed_ns(path: Path) -> int | None:
+    """Return when a file was last written, or None when it is not there."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def is_stale(artefact: Path, inputs: Sequence[Path]) -> bool:
+    """Tell whether an artefact is missing or older than one of its inputs."""
+    made = changed_ns(artefact)
+    if made is None:
+        return True
+    return any((changed_ns(path) or 0) > made for path in inputs)
+
+
+def ensure_signatures(study: Study, bar: Progress) -> list[int]:
+    """Characterize every count whose signature is missing or older than its runs."""
+    for np in study.counts():
+        runs = study.runs(np)
+        path = study.signature_path(np)
+        complete = sum(run.status == "complete" for run in runs)
+        if is_stale(path, [run.path / "run.json" for run in runs]) or _is_old(path, complete):
+            from p3s.characterize import characterize
+
+            bar.start(f"np={np}: characterizing")
+            characterize(study.root, np)
+            bar.done(f"np={np}: characterized")
+        else:
+            _ensure_times(study, np, bar)
+    return study.signature_counts()
+
+
+def _ensure_times(study: Study, np: int, bar: Progress) -> None:
+    """Make the times of a count again that are missing or older than what they are made from."""
+    from contextlib import suppress
+
+    from p3s.characterize.times import make_times, stale
+
+    if stale(study, np):
+        bar.start(f"np={np}: reading times")
+        with suppress(P3SError):  # a damaged signature: reading it says so
+            make_times(study, np)
+
+
+def compute_inputs(study: Study) -> list[Path]:
+    """Return the files that the laws of computation time are made from."""
+    inputs = [study.model_path, *(study.times_path(np) for np in study.signature_counts())]
+    for other in study.others():
+        inputs += [other.manifest_path, *(other.signature_path(np) for np in other.counts()),
+                   *(other.times_path(np) for np in other.counts())]
+    return inputs
+
+
+def ensure_compute(study: Study, bar: Progress, *, again: bool = False) -> None:
+    """Fit the cost of computation when there are times and its laws are missing or out of date.
+
+    A study without times of its own keeps the laws that it was given.
+    """
+    if not any(study.times_path(np).exists() for np in study.signature_counts()):
+        return
+    for other in study.others():
+        ensure_signatures(other, bar)
+    if again or is_stale(study.compute_path, compute_inputs(study)):
+        from p3s.costs.stage import build
+        from p3s.report.compute import unknown_costs
+
+        bar.start("fitting the cost of computation")
+        try:
+            made = build(study.root)
+        except Damaged:
+            if not _repair_times(study, bar):
+                raise
+            made = build(study.root)
+        if made is not None:
+            bar.done(f"cost of computation fitted from {', '.join(map(str, made['counts']))} "
+                     f"processes{_of_others(made)}")
+            if study.others():
+                from p3s.model.stage import load
+                from p3s.small_runs.summary import write as write_far
+
+                write_far(study, load(study.root))
+            for other in made["refused"]:
+                bar.note(f"{other['name']} is not used: {other['why']}")
+            for line in unknown_costs(made):
+                bar.note(line)
+
+
+def _repair_times(study: Study, bar: Progress) -> bool:
+    """Make damaged times again where their runs are there; tells whether there were any."""
+    from p3s.characterize.times import load_times, make_times
+
+    repaired = False
+    for np in study.signature_counts():
+        try:
+            load_times(study.root, np)
+        except P3SError:
+            if np in study.counts():
+                make_times(study, np)
+                bar.done(f"np={np}: times were damaged, made again from their runs")
+                repaired = True
+    return repaired
+
+
+def check_times(study: Study) -> None:
+    """Raise P3SError, before anything is replayed, where nothing says how long the work takes."""
+    from p3s.commands import Commands
+    from p3s.study import read_json
+
+    model = read_json(study.model_path, "p3s.model")
+    if model.get("work_unit") in ("cpu_ns", "wall_ns") or study.compute_path.exists():
+        return
+    native = Commands(study).trace([int(n) for n in model.get("counts", ())], work="cpu")
+    raise P3SError(
+        f"{study.root}: work is in {str(model.get('work_unit'))[:40]}, and nothing says how long "
+        f"it takes; add native runs: {native}"
+    )
+
+
+def _of_others(made: dict[str, Any]) -> str:
+    """Return which other workloads the laws rest on besides the study's own runs."""
+    names = sorted({t["source"] for p in made["phases"] for t in p["turns"]
+                    if t["source"] != "own"})
+    return f" and from {', '.join(names)}" if names else ""
+
+
+def _is_old(path: Path, complete: int) -> bool:
+    """Tell whether a signature was written by an older P3S, or a run it was made from is gone.
+
+    ``complete``: how many complete runs there are now; of these it can be made again.
+    """
+    from p3s.characterize.store import SCHEMA, VERSION
+
+    try:
+        head = json.loads(path.read_bytes())
+        version = head["schema_version"] if head["schema"] == SCHEMA else VERSION
+        if isinstance(version, int) and version < VERSION:
+            return True
+        return bool(head["repeats"] + len(head["left_out"]) != complete)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # damaged: reading it says so
+
+
+def ensure_model(study: Study, bar: Progress, *, holdout: bool = True, again: bool = False) -> None:
+    """Fit the model when it is missing or older than a signature, or when told to."""
+    from p3s.parameters import refresh
+
+    if refresh(study, again):  # a model derived from those of other values of a parameter
+        return
+    counts = ensure_signatures(study, bar)
+    rested = _rests_on(study.model_path, counts)
+    if again or rested != counts \
+            or is_stale(study.model_path, [study.signature_path(np) for np in counts]) \
+            or _knows_more(study):
+        gone = sorted(set(rested) & set(study.gone_counts()))
+        if len(counts) < MIN_COUNTS:
+            raise P3SError(too_few(study, counts))
+        if gone:
+            bar.note(f"{study.root}: the runs at {processes(gone)} were deleted; the model "
+                "no longer rests on them")
+        from p3s.characterize import load_phases
+        from p3s.model.stage import build
+
+        bar.start("fitting the model")
+        try:
+            build(study.root, holdout=holdout)
+        except P3SError:
+            if not _repair_signatures(study, counts, bar):
+                raise
+            build(study.root, holdout=holdout)
+        load_phases(study.root)  # of the same counts
+        without = study.left_out()
+        less = f", without {joined(without)}" if without else ""
+        bar.done(f"model fitted from {processes(counts)}{less}")
+
+
+def _rests_on(path: Path, counts: list[int]) -> list[int]:
+    """Return the counts that a model was fitted from; ``counts`` where there is none to read.
+
+    A model of an older P3S, which lacks what laws of computation need now, counts as one of none.
+    """
+    try:
+        model = json.loads(path.read_bytes())
+        places = [place for phase in model["phases"] for place in phase["work"]["places"]]
+        return [int(n) for n in model["counts"]] if all("calls_at" in p for p in places) else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return counts  # missing, so it is made; damaged, so reading it says so
+
+
+def too_few(study: Study, counts: Sequence[int]) -> str:
+    """Return that a study has too few counts for a model, where the others are, and what to do."""
+    from p3s.commands import Commands, counts_to_add
+
+    commands, gone, without = Commands(study), study.gone_counts(), study.left_out()
+    text = (f"{study.root}: the model needs {MIN_COUNTS} process counts, {len(counts)} "
+            f"{'is' if len(counts) == 1 else 'are'} there ({joined(counts) or 'none'})")
+    if without:
+        them = "it" if len(without) == 1 else "them"
+        text += f"; {joined(without)} left out: {commands.take_back(without)} takes {them} back"
+    if gone:
+        return (f"{text}; the runs at {processes(gone)} were deleted: to trace them again, run "
+                f"{commands.trace(gone)}")
+    more = counts_to_add(study, MIN_COUNTS)
+    return text if without or not more else f"{text}; to add some, run {commands.trace(more)}"
+
+
+def _knows_more(study: Study) -> bool:
+    """Tell whether something else is known of the grid than when the model was fitted."""
+    from p3s.model.stage import grid_changed
+    from p3s.study import read_json
+
+    try:
+        return grid_changed(study, read_json(study.model_path, "p3s.model"))
+    except (P3SError, KeyError):
+        return False  # damaged: reading it says so
+
+
+def _repair_signatures(study: Study, counts: Sequence[int], bar: Progress) -> bool:
+    """Characterize counts whose signature is damaged again; tells whether there was one."""
+    from p3s.characterize import characterize, load_table
+
+    repaired = False
+    for np in counts:
+        try:
+            load_table(study.root, np)
+        except P3SError:
+            if np not in study.counts():
+                continue
+            bar.start(f"np={np}: characterizing")
+            characterize(study.root, np)
+            bar.done(f"np={np}: signature was damaged, made again from its runs")
+            repaired = True
+    return repaired
+
+
+def scaled_is_missing(study: Study, n: int) -> bool:
+    """Tell whether there is no scaled trace at ``n``, or one that is older than its laws."""
+    return is_stale(study.scaled_path(n), [study.model_path, study.compute_path])
+
+
+def ensure_scaled(study: Study, n: int, bar: Progress) -> None:
+    """Write the scaled trace at ``n`` when it is missing or older than its laws."""
+    if scaled_is_missing(study, n):
+        from p3s.program import write_scaled
+
+        bar.start(f"n={n}: scaling")
+        write_scaled(study.root, n)
+        bar.done(f"n={n}: scaled trace written")
+
+
+def run_replay(study: Study, n: int, settings: ReplaySettings, bar: Progress) -> dict[str, Any]:
+    """Measure the communication of the scaled trace at ``n``."""
+    from p3s import replay
+
+    bar.start(f"n={n}: measuring communication")
+    result = replay.run(study.scaled_dir(n), study.replay_path(n), settings,
+                        machine=study.root / "machine.json",
+                        progress=lambda text: bar.start(f"n={n}: {text}"))
+    bar.done(f"n={n}: communication measured")
+    return result
+
+
+def replay_is_missing(study: Study, n: int) -> bool:
+    """Tell whether there is no replay at ``n``, or one that is not of the scaled trace."""
+    path = study.replay_path(n)
+    return n > 1 and (is_stale(path, [study.scaled_path(n)]) or is_old_replay(path))
+
+
+def stale_replays(study: Study, counts: Sequence[int]) -> list[int]:
+    """Return the counts with a replay that is older than the scaled trace."""
+    return [n for n in counts if study.replay_path(n).exists() and replay_is_missing(study, n)]
+
+
+def ensure_replays(
+    study: Study, counts: Sequence[int], settings: ReplaySettings, bar: Progress
+) -> None:
+    """Measure the communication where it is missing or out of date."""
+    for n in counts:
+        if replay_is_missing(study, n):
+            run_replay(study, n, settings, bar)
+
+
+def machine_file(study: Study) -> Path | None:
+    """Return the machine file that belongs to a study, None where there is none."""
+    from p3s.predict.other_machine import base_path
+
+    try:
+        return base_path(study, None)
+    except P3SError:
+        return None
+
+
+def setting_of(settings: ReplaySettings, network: str = "") -> Any:
+    """Return what estimators are told of the full run's cluster."""
+    from p3s.predict.estimators import Setting
+
+    return Setting(ranks_per_node=settings.cores_per_node, collectives=settings.collectives,
+                   mapping=settings.mapping, rank_file=settings.rank_file,
+                   topology=settings.topology, network=network)
+
+
+def earlier_counts(study: Study, bar: Progress) -> list[int]:
+    """Return the counts beside the traced ones that the study's prediction has already."""
+    from p3s.predict.saved import read_prediction
+
+    if not study.prediction_path.exists():
+        return []
+    try:
+        data = read_prediction(study.prediction_path)
+    except P3SError as err:
+        bar.note(f"{err}; its counts are not predicted again")
+        return []
+    return [row["n"] for row in data["counts"] if row["n"] not in data["traced_counts"]]
+
+
+def doubted(study: Study, counts: Sequence[int]) -> dict[int, str]:
+    """Return why the program may not run at some counts, where what it was traced at tells."""
+    from p3s.model.grid.admissible import doubt
+    from p3s.model.stage import as_of_now
+    from p3s.study import read_json
+
+    model = as_of_now(study, read_json(study.model_path, "p3s.model"))
+    return {n: why for n in counts if (why := doubt(model, n))}

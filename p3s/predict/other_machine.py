@@ -1,0 +1,209 @@
+"""A study's prediction on another machine: in STUDY/on/NAME, beside the study's own artefacts."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from p3s.artefacts import as_json, read_json, reason, write_bytes, write_json
+from p3s.errors import P3SError
+from p3s.machine.machinefile import NAME, Machine
+from p3s.study import Study
+
+#: Laws that make up less than this share of the computation do not widen a phase's interval.
+_SMALL = 1e-3
+
+
+def base_path(study: Study, given: Path | None) -> Path:
+    """Return the machine file of the study's runs: ``given``, or that in the study.
+
+    A study inside another one (at/, far/) was run where that one was. Raises P3SError, one line,
+    when there is none.
+    """
+    if given is not None:
+        return given
+    places = [study.root / NAME]
+    if study.root.absolute().parent.name in ("at", "far"):
+        places.append(study.root.absolute().parent.parent / NAME)
+    for path in places:
+        if path.exists():
+            return path
+    raise P3SError(
+        f"{study.root / NAME}: not there, so nothing says what the runs' own machine costs; on "
+        f"that machine run p3s machine measure -o {study.root / NAME}, or name its file with --base"
+    )
+
+
+def place_of(study: Study, path: Path, target: Machine) -> Path:
+    """Return where the prediction for a target is kept: STUDY/on/NAME, by its file or its host."""
+    stem = path.stem if path.stem != Path(NAME).stem else target.name
+    return study.root / "on" / (re.sub(r"[^\w.=-]+", "-", stem).strip(".-") or "machine")
+
+
+def filled_bytes(study: Study, counts: Sequence[int]) -> dict[int, float]:
+    """Return the memory that a rank has filled, mean over the ranks, by count where it is known."""
+    from p3s.characterize.times import load_times
+
+    found = {}
+    for n in counts:
+        times = load_times(study.root, n)
+        if times is not None and len(times.resident_bytes) and (times.resident_bytes > 0).all():
+            found[n] = float(times.resident_bytes.mean())
+    return found
+
+
+def prepare(study: Study, target_path: Path, base: Path | None) -> Study:
+    """Write the study of a target machine: model, moved compute.json, machine file; return it.
+
+    What is there and the same is left alone. Raises P3SError when the study has no compute.json,
+    a machine file is missing or damaged, or nothing carries over.
+    """
+    from p3s.costs.stage import load
+    from p3s.costs.transfer import move
+
+    target = Machine.load(target_path)
+    own = Machine.load(base_path(study, base))
+    compute = load(study.root)
+    if compute is None:
+        raise P3SError(
+            f"{study.compute_path}: not there: nothing says how long computation takes on "
+            f"{own.name}; run p3s model {study.root} on a study with times"
+        )
+    moved = move(compute, own, target, filled_bytes(study, compute["counts"]))
+    root = place_of(study, target_path, target)
+    try:
+        command = study.command()
+    except P3SError:  # put together from runs that do not say it
+        command = ["mpiexec", "-n", "{np}", "PROGRAM"]
+    made = Study.create(root, command)
+    made.update(moved_from="../..", machine=target.name)
+    for path, text in ((made.model_path, _read(study.model_path)),
+                       (made.compute_path, as_json(moved).encode()),
+                       (root / NAME, as_json(target.to_json()).encode())):  # fmt: skip
+        if not path.exists() or path.read_bytes() != text:
+            write_bytes(path, text)
+    return made
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise P3SError(f"{path}: cannot be read: {reason(error)}") from error
+
+
+def widen(made: Study, n: int) -> None:
+    """Widen the intervals of the phases in scaled.json by the factors' errors, which are common.
+
+    Laws of different places err independently, but the factors of all of them rest on the same
+    two machine files: they may all be too small together.
+    """
+    path = made.scaled_path(n)
+    head = read_json(path, "p3s.scaled")
+    compute = read_json(made.compute_path, "p3s.compute")
+    changed = False
+    for phase in head["phases"]:
+        ends = common_error(compute, phase)
+        if ends is None or "compute_low" not in phase:
+            continue
+        low, high = min(phase["compute_low"], ends[0]), max(phase["compute_high"], ends[1])
+        changed |= (low, high) != (phase["compute_low"], phase["compute_high"])
+        phase["compute_low"], phase["compute_high"] = low, high
+    if changed:
+        write_json(path, head)
+
+
+def common_error(
+    compute: Mapping[str, Any], phase: Mapping[str, Any]
+) -> tuple[float, float] | None:
+    """Return what a phase's computation may be a multiple of by its factors; None: unknown.
+
+    The errors of its laws' factors at the phase's work per turn, by their shares of the time.
+    """
+    import numpy as np
+
+    x = phase.get("x")
+    if not x:
+        return None
+    at = math.log2(math.sqrt(max(float(x[0]), 1e-300) * max(float(x[1]), 1e-300)))
+    total = below = above = 0.0
+    for entry in compute["laws"]:
+        if entry["phase"] != phase["phase"] or entry["kind"] == "phase":
+            continue
+        factor, share = entry["factor"], max(float(entry["share"]), _SMALL * 1e-3)
+        value, low, high = (float(np.interp(at, factor["at"], factor[key]))
+                            for key in ("value", "low", "high"))  # fmt: skip
+        total += share
+        below += share * low / value
+        above += share * high / value
+    return (below / total, above / total) if total else None
+
+
+def compose(
+    study: Study, made: Study, counts: Sequence[int], told: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Put the prediction on the target together and write it to STUDY/on/NAME/prediction.json.
+
+    The scaled traces of ``made`` are there at all counts; replays of ``study`` are copied, those
+    that are not its any more are removed. ``told``: what p3s.predict.predict is told.
+    """
+    from p3s.predict import predict
+
+    for n in counts:
+        for path, copy in ((study.replay_path(n), made.replay_path(n)),
+                           (study.replay_table(n), made.replay_table(n))):  # fmt: skip
+            if not path.exists() or n in told.get("stale", ()):
+                copy.unlink(missing_ok=True)
+            elif not copy.exists() or copy.read_bytes() != _read(path):
+                write_bytes(copy, _read(path))
+    result = predict(made, counts, elsewhere=True, **told)
+    about = read_json(made.compute_path, "p3s.compute")["machine"]
+    target = Machine.load(made.root / NAME)
+    result["machine"] = about
+    result["notes"] = [*sentences(about), _of_messages(made, result, target), *result["notes"]]
+    write_json(made.prediction_path, result)
+    return result
+
+
+def sentences(about: Mapping[str, Any]) -> list[str]:
+    """Return what is to be said of a moved computation: by how much, how sure, what is doubtful."""
+    base, target = about["base"], about["target"]
+    text = f"computation was measured on {base['name']} and moved to {target['name']}"
+    places = [place for place in about["places"] if place["factor"]]
+    if places:
+        values = [value for place in places for value in place["factor"]]
+        low, high = (f"{end:.2f}" for end in (min(values), max(values)))
+        ends = [min(place["low"] for place in places), max(place["high"] for place in places)]
+        span = f"{low} to {high}" if low != high else low
+        text += (f" by factors of {span} at the measured work per turn (90 % interval over all "
+                 f"places {ends[0]:.2f} to {ends[1]:.2f})")  # fmt: skip
+    said = [text]
+    for place in sorted(places, key=lambda place: -place["share"])[:3]:
+        said.append(f"phase {place['phase']}, {100 * place['share']:.0f} % of the computation: "
+                    f"{place['why']}")  # fmt: skip
+    return [*dict.fromkeys(said), *about["notes"]]
+
+
+def _of_messages(made: Study, result: Mapping[str, Any], target: Machine) -> str:
+    """Say where the costs of messages are from."""
+    from p3s.predict.estimates import FROM_REPLAY
+
+    rested = [row for row in result["counts"] if row["n"] > 1]
+    if (result.get("network") or {}).get("source") in ("typical", "file"):
+        return f"communication is that of {result['network']['label']}, not of {target.name}"
+    if any(row["estimator"] not in FROM_REPLAY for row in rested):
+        return f"communication is simulated with messages measured between two ranks of " \
+               f"{target.name}"
+    nodes = sorted({str(node) for row in rested
+                    for node in made.replay(row["n"]).get("nodes", []) if node})  # fmt: skip
+    if not nodes:
+        return "no communication was measured: none is part of these times"
+    if nodes == [target.name]:
+        return f"communication was measured on {target.name} itself"
+    return (
+        f"communication was measured on {', '.join(nodes)} and is not moved: it is not that of "
+        f"{target.name}; for that run p3s predict there, or with its nodes in --hosts"
+    )

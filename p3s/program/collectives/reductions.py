@@ -1,0 +1,247 @@
+"""Allreduce, Reduce_scatter(_block), Scan and Exscan: algorithms as messages.
+
+Read from Open MPI 4.1.4 (unchanged in 5.0.9), ompi/mca/coll/base/coll_base_{allreduce,
+reduce_scatter,reduce_scatter_block,scan,exscan}.c, and from MPICH 5.0.1,
+src/mpi/coll/{allreduce,reduce_scatter,reduce_scatter_block,scan,exscan}/. Operations are taken to
+be commutative and predefined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from p3s.program.collectives.halving import (
+    Folded,
+    double_back,
+    halve,
+    merged_blocks,
+    windows_of,
+)
+from p3s.program.collectives.job import Job, power_below, shares, whole
+from p3s.program.collectives.rooted import bcast_linear, reduce_linear
+from p3s.program.collectives.writer import ADD, ADD_BOTH, Pieces, Writer
+from p3s.simulate.steps import Ints
+
+
+def allreduce_linear(w: Writer, job: Job) -> None:
+    """Linear reduce to member 0, linear broadcast."""
+    job = _rooted(job)
+    reduce_linear(w, job)
+    bcast_linear(w, job)
+
+
+def allreduce_nonoverlapping(w: Writer, job: Job) -> None:
+    """Reduce to member 0 and broadcast, each with the algorithm the library chooses."""
+    job.perform(w, "Reduce", job.at, 0)
+    job.perform(w, "Bcast", job.at, 0)
+
+
+def _rooted(job: Job) -> Job:
+    return Job(job.p, 0, job.at, job.element, job.segment, job.radix, job.perform)
+
+
+def allreduce_recursive_doubling(w: Writer, job: Job) -> None:
+    """Whole vectors with partners 1, 2, 4, ... away, after folding to a power of two."""
+    folded = Folded.into_odd(w, job)
+    v = np.arange(len(folded.real))
+    mask = 1
+    while mask < len(v):
+        partner = folded.real[v ^ mask]
+        w.exchange(folded.real, partner, 0, job.nbytes, partner, job.nbytes, ADD)
+        mask <<= 1
+    folded.give_back(w, job)
+
+
+def allreduce_rabenseifner(w: Writer, job: Job) -> None:
+    """Reduce-scatter by halving in elements, all-gather by doubling (Open MPI)."""
+    power = power_below(job.p)
+    if job.count < power:
+        allreduce_linear(w, job)
+        return
+    folded = Folded.by_halves(w, job)
+    double_back(w, folded, halve(w, job, folded, windows_of(job, power, blocks=False)))
+    folded.give_back(w, job)
+
+
+def allreduce_rabenseifner_blocks(w: Writer, job: Job) -> None:
+    """Reduce-scatter by halving in blocks, all-gather by doubling (MPICH)."""
+    folded = Folded.into_odd(w, job)
+    windows = windows_of(job, len(folded.real), blocks=True)
+    double_back(w, folded, halve(w, job, folded, windows))
+    folded.give_back(w, job)
+
+
+def allreduce_ring(w: Writer, job: Job) -> None:
+    """Blocks go around once to be reduced and once to be distributed."""
+    if job.count < job.p:
+        allreduce_recursive_doubling(w, job)
+        return
+    divided = Job(job.p, 0, shares(job.p, job.nbytes, job.element), job.element, 0, 0,
+                  job.perform)
+    _reduce_around(w, divided, 0)
+    first, n = divided.blocks(job.everyone, 1)
+    r = job.everyone
+    for k in range(job.p - 1):
+        mine, theirs = (r + 1 - k) % job.p, (r - k) % job.p
+        w.exchange(r, (r + 1) % job.p, first[mine], n[mine], (r - 1) % job.p, n[theirs])
+
+
+def _reduce_around(w: Writer, job: Job, shift: int) -> None:
+    """Block r - ``shift`` of member r starts around the ring; a receive is posted ahead."""
+    p, r = job.p, job.everyone
+    right, left = (r + 1) % p, (r - 1) % p
+    first, n = job.blocks(r, 1)
+
+    def sent(k: int) -> Ints:
+        return (r - shift - k) % p
+
+    posted = w.irecv(r, left, n[sent(1)], ADD)
+    w.send(r, right, first[sent(0)], n[sent(0)])
+    for k in range(2, p):
+        arrived = posted
+        posted = w.irecv(r, left, n[sent(k)], ADD)
+        w.wait(r, arrived)
+        w.send(r, right, first[sent(k - 1)], n[sent(k - 1)])
+    w.wait(r, posted)
+
+
+def reduce_scatter_nonoverlapping(w: Writer, job: Job) -> None:
+    """Reduce to member 0, then Scatterv."""
+    job.perform(w, "Reduce", whole(job.p, job.nbytes), 0)
+    job.perform(w, "Scatterv", job.at, 0)
+
+
+def reduce_scatter_block_linear(w: Writer, job: Job) -> None:
+    """Reduce to member 0, then Scatter."""
+    job.perform(w, "Reduce", whole(job.p, job.nbytes), 0)
+    job.perform(w, "Scatter", job.at, 0)
+
+
+def reduce_scatter_ring(w: Writer, job: Job) -> None:
+    """Blocks go around once."""
+    _reduce_around(w, job, 1)
+
+
+def reduce_scatter_halving(w: Writer, job: Job) -> None:
+    """Recursive halving, far partners first, after folding to a power of two."""
+    folded = Folded.into_odd(w, job)
+    halve(w, job, folded, merged_blocks(job, folded), far_first=True, skip_empty=True)
+    first, n = job.blocks(folded.out, 1)
+    full = n > 0
+    w.send(folded.keeper[full], folded.out[full], first[full], n[full])
+    w.recv(folded.out[full], folded.keeper[full], n[full])
+
+
+def reduce_scatter_butterfly(w: Writer, job: Job) -> None:
+    """Halving with near partners first; shares then go to the owner of the mirrored number."""
+    folded = Folded.into_odd(w, job)
+    power = len(folded.real)
+    halve(w, job, folded, merged_blocks(job, folded))
+    v = np.arange(power)
+    mirror = _mirror(power)
+    pair = mirror < folded.rest
+    first, n = job.blocks(2 * mirror[pair], 1)
+    w.send(folded.real[pair], 2 * mirror[pair], first, n)
+    first, n = job.blocks(folded.real, 1)  # a share's second block, or its only one
+    moves = mirror != v
+    w.exchange(folded.real[moves], folded.real[mirror[moves]], first[mirror[moves]],
+               n[mirror[moves]], folded.real[mirror[moves]], n[moves])
+    out = np.arange(folded.rest)
+    first, n = job.blocks(folded.out, 1)
+    w.recv(folded.out, folded.real[mirror[out]], n)
+
+
+def _mirror(power: int) -> Ints:
+    """Return every number below a power of two with its bits backwards."""
+    v, bits = np.arange(power), (power - 1).bit_length()
+    mirror = np.zeros(power, dtype=np.int64)
+    for i in range(bits):
+        mirror |= (v >> i & 1) << (bits - 1 - i)
+    return mirror
+
+
+def reduce_scatter_block_butterfly(w: Writer, job: Job) -> None:
+    """As butterfly; for a power of two the blocks are put in mirrored order before."""
+    if job.p & (job.p - 1):
+        reduce_scatter_butterfly(w, job)
+        return
+    r, mirror = job.everyone, _mirror(job.p)
+    first, n = job.blocks(mirror, 1)
+    start, half, mask = np.zeros(job.p, dtype=np.int64), job.p // 2, 1
+    while mask < job.p:
+        upper = (r & mask) > 0
+        gone = np.where(upper, start, start + half)
+        start = np.where(upper, start + half, start)
+
+        def sent(gone: Ints = gone, half: int = half) -> Pieces:
+            return [(first[gone + i], n[gone + i]) for i in range(half)]
+
+        size = n[0] * half  # all blocks are equal
+        w.exchange(r, r ^ mask, 0, size, r ^ mask, size, ADD, pieces=sent)
+        half //= 2
+        mask <<= 1
+
+
+def reduce_scatter_doubling(w: Writer, job: Job) -> None:
+    """All blocks but those of the own subtree, with partners 1, 2, 4, ... away (Open MPI)."""
+    p, r = job.p, job.everyone
+    mask = 1
+    while mask < p:
+        other = r ^ mask
+        tree, far = r & ~(mask - 1), other & ~(mask - 1)
+        first, n = job.blocks(tree + mask, p - np.minimum(mask, p - tree))
+        first = np.where(tree + mask >= p, 0, first)
+        n = np.where(tree + mask >= p, job.at[tree], n)
+        far_in = np.minimum(far, p)
+        _, wanted = job.blocks(far + mask, p - np.minimum(mask, p - far_in))
+        wanted = np.where(far + mask >= p, job.at[far_in], wanted)
+        pair = np.flatnonzero(other < p)
+        w.exchange(r[pair], other[pair], first[pair], n[pair], other[pair], wanted[pair], ADD)
+        complete = p - tree - mask
+        half = mask >> 1
+        while half:
+            other = r ^ half
+            bottom = r & ~(2 * half - 1)
+            short = (far + mask > p) & (other < p)
+            has = short & (other > r) & (r < bottom + complete) & (other >= bottom + complete)
+            lacks = short & (other < r) & (other < bottom + complete) & (r >= bottom + complete)
+            w.send(r[has], other[has], 0, wanted[has], pieces=forwarded(wanted[has]))
+            w.recv(r[lacks], other[lacks], wanted[lacks], ADD)
+            half >>= 1
+        mask <<= 1
+
+
+def forwarded(n: Ints) -> Callable[[], Pieces]:
+    """Return what tells that the last message received is sent on."""
+    return lambda: [(-1, np.maximum(n, 1))]
+
+
+def reduce_scatter_pairwise(w: Writer, job: Job) -> None:
+    """Member r sends the block of member r + i, i = 1, 2, ... (MPICH)."""
+    r = job.everyone
+    first, n = job.blocks(r, 1)
+    for i in range(1, job.p):
+        to, source = (r + i) % job.p, (r - i) % job.p
+        w.exchange(r, to, first[to], n[to], source, n, ADD)
+
+
+def scan_linear(w: Writer, job: Job) -> None:
+    """From member to member."""
+    r = job.everyone
+    w.recv(r[1:], r[:-1], job.nbytes, ADD_BOTH)
+    w.send(r[:-1], r[1:], 0, job.nbytes)
+
+
+def scan_doubling(w: Writer, job: Job) -> None:
+    """Partial results with partners 1, 2, 4, ... away."""
+    r = job.everyone
+    mask = 1
+    while mask < job.p:
+        other = r ^ mask
+        for lower in (True, False):
+            who = r[(other < job.p) & ((other < r) == lower)]
+            w.exchange(who, who ^ mask, 0, job.nbytes, who ^ mask, job.nbytes,
+                       ADD_BOTH if lower else ADD)
+        mask <<= 1

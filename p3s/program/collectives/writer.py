@@ -1,0 +1,246 @@
+"""Write down a collective's messages for all members at once, and turn them into a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from p3s.simulate.steps import Bools, Ints, Op
+
+#: What a receive does with the data, for the proof by data flow: takes it as it is, combines
+#: contributions that must be distinct, combines them also into the result kept behind the vector
+#: (scans), or unites what is known (barriers).
+STORE, ADD, ADD_BOTH, UNITE = 0, 1, 2, 3
+
+#: Pieces of a virtual vector: (first byte, number of bytes), one entry per message each.
+Pieces = Sequence[tuple[npt.ArrayLike, npt.ArrayLike]]
+
+
+@dataclass(frozen=True)
+class Handle:
+    """Requests that some members have left behind: one record number per member."""
+
+    member: Ints
+    record: Ints
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The messages of one collective call, member after member.
+
+    Those of member m are ``start[m]:start[m + 1]``; ``op`` is one of SEND, SSEND, ISEND, RECV,
+    IRECV, SENDRECV and WAIT; ``peer``, ``peer2`` are members (-1: none). Requests of a WAIT:
+    ``done[done_start[i]:done_start[i + 1]]``. ``to``, ``source``: the record that receives what
+    this one sends, that sends what it receives, -1 if none. ``carried`` (proof only): per record
+    the pieces it sends; ``how``: what its receive does.
+    """
+
+    members: int
+    start: Ints
+    op: Ints
+    peer: Ints
+    bytes: Ints
+    peer2: Ints
+    bytes2: Ints
+    done_start: Ints
+    done: Ints
+    to: Ints
+    source: Ints
+    how: Ints
+    carried: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+
+@dataclass
+class _Notes:
+    """What has been written so far."""
+
+    proof: bool
+    columns: list[tuple[Ints, ...]] = field(default_factory=list)
+    explicit: list[tuple[Ints, Ints]] = field(default_factory=list)
+    carried: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    records: int = 0
+
+
+class Writer:
+    """Collects records; those of one member are executed in the order they were added.
+
+    All methods take arrays with one entry per message; scalars stand for all of them. Members are
+    numbered 0 to ``members`` - 1; within ``among(some)`` they are places in ``some``.
+    """
+
+    def __init__(self, members: int, proof: bool = False) -> None:
+        self.members = members
+        self.notes = _Notes(proof)
+        self.names: Ints | None = None
+        self.vector: Sequence[tuple[int, int]] | None = None
+
+    def among(self, some: Ints, vector: Sequence[tuple[int, int]] | None = None) -> Writer:
+        """Return a view in which member i is ``some[i]``; what it adds is added here.
+
+        ``vector``: the pieces (first byte, bytes) of the whole vector that make up that of the
+        view, one after the other; by default the vector is the same.
+        """
+        view = Writer(len(some))
+        view.notes = self.notes
+        view.vector = vector if vector is not None else self.vector
+        view.names = some if self.names is None else self.names[some]
+        return view
+
+    def send(self, who: npt.ArrayLike, to: npt.ArrayLike, first: npt.ArrayLike, n: npt.ArrayLike,
+             *, op: Op = Op.SEND, pieces: Callable[[], Pieces] | None = None) -> Handle:
+        """Send ``n`` bytes of the vector from ``first`` on (or ``pieces``, of ``n`` in all)."""
+        handle = self._add(who, op, to, n, -1, 0, STORE)
+        self._carry(handle, first, n, pieces)
+        return handle
+
+    def isend(self, who: npt.ArrayLike, to: npt.ArrayLike, first: npt.ArrayLike,
+              n: npt.ArrayLike) -> Handle:
+        """Send without waiting."""
+        return self.send(who, to, first, n, op=Op.ISEND)
+
+    def recv(self, who: npt.ArrayLike, source: npt.ArrayLike, n: npt.ArrayLike,
+             how: int = STORE) -> Handle:
+        """Receive ``n`` bytes."""
+        return self._add(who, Op.RECV, source, n, -1, 0, how)
+
+    def irecv(self, who: npt.ArrayLike, source: npt.ArrayLike, n: npt.ArrayLike,
+              how: int = STORE) -> Handle:
+        """Receive without waiting."""
+        return self._add(who, Op.IRECV, source, n, -1, 0, how)
+
+    def exchange(self, who: npt.ArrayLike, to: npt.ArrayLike, first: npt.ArrayLike,
+                 n: npt.ArrayLike, source: npt.ArrayLike, n2: npt.ArrayLike, how: int = STORE,
+                 pieces: Callable[[], Pieces] | None = None) -> Handle:
+        """Send to one and receive from another member at once."""
+        handle = self._add(who, Op.SENDRECV, to, n, source, n2, how)
+        self._carry(handle, first, n, pieces)
+        return handle
+
+    def wait(self, who: npt.ArrayLike, *handles: Handle) -> None:
+        """Wait for these requests of ``who``; without handles for all that are outstanding."""
+        made = self._add(who, Op.WAIT, -1, 0, -1, 0, STORE if handles else 1)
+        if not handles or not len(made.member):
+            return
+        order = np.argsort(made.member, kind="stable")
+        sorted_members = made.member[order]
+        for handle in handles:
+            at = np.minimum(np.searchsorted(sorted_members, handle.member), len(order) - 1)
+            mine = sorted_members[at] == handle.member
+            self.notes.explicit.append((made.record[order[at[mine]]], handle.record[mine]))
+
+    def _add(self, who: npt.ArrayLike, op: Op, peer: npt.ArrayLike, n: npt.ArrayLike,
+             peer2: npt.ArrayLike, n2: npt.ArrayLike, how: int) -> Handle:
+        members: Ints = np.atleast_1d(np.asarray(who, dtype=np.int64))
+        columns = [np.broadcast_to(np.asarray(c, dtype=np.int64), members.shape)
+                   for c in (peer, n, peer2, n2)]
+        if self.names is not None:
+            members = self.names[members]
+            for i in (0, 2):
+                known = columns[i] >= 0
+                columns[i] = np.where(known, self.names[np.where(known, columns[i], 0)], -1)
+        op_column = np.full(len(members), int(op), dtype=np.int64)
+        how_column = np.full(len(members), how, dtype=np.int64)
+        notes = self.notes
+        notes.columns.append((members, op_column, *columns, how_column))
+        records = np.arange(notes.records, notes.records + len(members))
+        notes.records += len(members)
+        return Handle(members, records)
+
+    def _carry(self, handle: Handle, first: npt.ArrayLike, n: npt.ArrayLike,
+               pieces: Callable[[], Pieces] | None) -> None:
+        if not self.notes.proof:
+            return
+        told = pieces() if pieces is not None else [(first, n)]
+        columns = [[np.broadcast_to(np.asarray(c), handle.record.shape).tolist() for c in piece]
+                   for piece in told]
+        for i, record in enumerate(handle.record.tolist()):
+            self.notes.carried[record] = tuple(
+                piece for a, b in columns if b[i] > 0
+                for piece in self._in_vector(int(a[i]), int(b[i])))
+
+    def _in_vector(self, first: int, n: int) -> list[tuple[int, int]]:
+        """Return the pieces of the whole vector that a stretch of the view's is."""
+        if self.vector is None or first < 0 or not sum(size for _, size in self.vector):
+            return [(first, n)]
+        total = sum(size for _, size in self.vector)
+        stretches = [(first % total, min(n, total - first % total))]
+        if stretches[0][1] < n:
+            stretches.append((0, n - stretches[0][1]))
+        pieces = []
+        for lo, size in stretches:
+            begin = 0
+            for place, length in self.vector:
+                a, b = max(lo, begin), min(lo + size, begin + length)
+                if a < b:
+                    pieces.append((place + a - begin, b - a))
+                begin += length
+        return pieces
+
+    def finish(self) -> Schedule:
+        """Return the schedule: records by member, requests and partners resolved."""
+        none = np.zeros(0, dtype=np.int64)
+        parts = self.notes.columns or [(none,) * 7]
+        member, op, peer, n, peer2, n2, how = (np.concatenate(c) for c in zip(*parts, strict=True))
+        order = np.argsort(member, kind="stable")
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        member, op, peer, n, peer2, n2, how = (
+            c[order] for c in (member, op, peer, n, peer2, n2, how))
+        start = np.searchsorted(member, np.arange(self.members + 1))
+        done_start, done = self._requests(member, op, how, place)
+        how = np.where(op == int(Op.WAIT), STORE, how)
+        to, source = partners(member, op, peer, peer2)
+        carried = {int(place[record]): told for record, told in self.notes.carried.items()}
+        return Schedule(self.members, start, op, peer, n, peer2, n2, done_start, done, to, source,
+                        how, carried)
+
+    def _requests(self, member: Ints, op: Ints, how: Ints, place: Ints) -> tuple[Ints, Ints]:
+        """Return the done lists: those told, and for waits for all what is outstanding."""
+        waits = [place[w] for w, _ in self.notes.explicit]
+        requests = [place[r] for _, r in self.notes.explicit]
+        is_request = (op == int(Op.ISEND)) | (op == int(Op.IRECV))
+        for request in requests:
+            is_request[request] = False
+        for_all = np.flatnonzero((op == int(Op.WAIT)) & (how == 1))
+        left = np.flatnonzero(is_request)
+        if len(for_all) and len(left):
+            at = np.minimum(np.searchsorted(for_all, left), len(for_all) - 1)
+            fits = (for_all[at] > left) & (member[for_all[at]] == member[left])
+            waits.append(for_all[at[fits]])
+            requests.append(left[fits])
+        if not waits:
+            return np.zeros(len(op) + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        wait, request = np.concatenate(waits), np.concatenate(requests)
+        order = np.lexsort((request, wait))
+        counts = np.bincount(wait, minlength=len(op))
+        return np.concatenate(([0], np.cumsum(counts))), request[order]
+
+
+def partners(member: Ints, op: Ints, peer: Ints, peer2: Ints) -> tuple[Ints, Ints]:
+    """Return (to, source): the k-th send of a pair meets its k-th receive, by record number."""
+    to = np.full(len(op), -1, dtype=np.int64)
+    source = np.full(len(op), -1, dtype=np.int64)
+    sends = np.flatnonzero(_any(op, Op.SEND, Op.SSEND, Op.ISEND, Op.SENDRECV))
+    receives = np.flatnonzero(_any(op, Op.RECV, Op.IRECV, Op.SENDRECV))
+    giver = np.where(op[receives] == int(Op.SENDRECV), peer2[receives], peer[receives])
+    # Records are in the order of each member, so stable sorting keeps the k-th the k-th.
+    sent = sends[np.lexsort((peer[sends], member[sends]))]
+    received_order = np.lexsort((member[receives], giver))
+    received = receives[received_order]
+    same = len(sent) == len(received) and bool(
+        (member[sent] == giver[received_order]).all() and (peer[sent] == member[received]).all())
+    if not same:
+        raise AssertionError("a send without its receive in a collective")
+    to[sent] = received
+    source[received] = sent
+    return to, source
+
+
+def _any(op: Ints, *ops: Op) -> Bools:
+    return np.isin(op, [int(o) for o in ops])

@@ -1,0 +1,167 @@
+"""Which node each rank of the full run lives on: block, cyclic, or as a file says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from p3s.errors import P3SError
+from p3s.simulate.steps import Ints
+
+BLOCK = "block"
+CYCLIC = "cyclic"
+RANK_FILE = "rank file"
+
+#: `rank 3=node7 slot=0:1` (Open MPI, mpirun(1) "Rankfiles"; PRRTE for version 5).
+_RANKFILE_LINE = re.compile(r"rank\s+(\d+)\s*=\s*(\S+?)\s*(?:slots?\s*=.*)?$", re.IGNORECASE)
+#: A host relative to the allocation: the node with this number.
+_RELATIVE = re.compile(r"\+n(\d+)$", re.IGNORECASE)
+#: Columns of a table with a rank and a host.
+_TWO = 2
+
+
+@dataclass(frozen=True)
+class RankMap:
+    """Nodes of the ranks of the full run.
+
+    ``node_of``, ``slot_of``: node of each rank and its place among the ranks there, ascending.
+    ``names``: host name of each node, "" where nobody has said it, "+n7" for the eighth node of
+    whatever there is. ``kind``: block, cyclic or rank file. The ranks of one node are called a
+    range, also when they do not follow each other.
+    """
+
+    kind: str
+    node_of: Ints
+    slot_of: Ints
+    names: tuple[str, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of ranks."""
+        return len(self.node_of)
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.names)
+
+    @property
+    def sizes(self) -> Ints:
+        """Number of ranks on each node."""
+        return np.bincount(self.node_of, minlength=self.nodes)
+
+    def ranks_of(self, node: int) -> Ints:
+        """Return the ranks on a node, in the order of their slots."""
+        return np.flatnonzero(self.node_of == node)
+
+    def named(self, names: tuple[str, ...]) -> RankMap:
+        """Return the same with host names for the nodes."""
+        return RankMap(self.kind, self.node_of, self.slot_of, names)
+
+
+def block(n: int, cores: int) -> RankMap:
+    """Return consecutive ranks on each node, ``cores`` of them."""
+    _check(n, cores)
+    return _made(BLOCK, np.arange(n, dtype=np.int64) // cores)
+
+
+def cyclic(n: int, cores: int) -> RankMap:
+    """Return one rank after the other on the next node, on as few nodes of ``cores`` as hold n."""
+    _check(n, cores)
+    return _made(CYCLIC, np.arange(n, dtype=np.int64) % -(-n // cores))
+
+
+def mapping_of(kind: str, n: int, cores: int, rank_file: Path | None = None) -> RankMap:
+    """Return the mapping of this name; a rank file has the say if there is one.
+
+    Errors: P3SError for an unknown name, or what the rank file cannot say.
+    """
+    if rank_file is not None:
+        return read_rank_file(rank_file, n)
+    if kind == BLOCK:
+        return block(n, cores)
+    if kind == CYCLIC:
+        return cyclic(n, cores)
+    raise P3SError(f"mapping {kind!r} is not known; it is {BLOCK} or {CYCLIC}, or a rank file")
+
+
+def read_rank_file(path: Path, n: int) -> RankMap:
+    """Read which host each of ``n`` ranks is on.
+
+    Formats, told apart by line: Open MPI rankfile (``rank 3=node7 slot=0:1``, ``+n7`` for the
+    eighth node), ``3 node7``, and a plain list with one host a line, the first for rank 0. What
+    follows # is a comment. Slots are those of the order of ranks; ranks from ``n`` on are not
+    looked at. Errors: P3SError, in one line, for what is not of this form and for missing ranks.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as err:
+        why = err.strerror if isinstance(err, OSError) else "it is not text"
+        raise P3SError(f"{path}: cannot be read ({why})") from err
+    hosts: dict[int, str] = {}
+    plain = 0
+    numbered = False
+    for number, line in enumerate(lines, 1):
+        text = line.split("#", 1)[0].strip()
+        if not text:
+            continue
+        words = text.split()
+        if found := _RANKFILE_LINE.match(text):
+            rank, host = int(found[1]), found[2]
+            numbered = True
+        elif len(words) == _TWO and words[0].isdigit():
+            rank, host = int(words[0]), words[1]
+            numbered = True
+        elif len(words) == 1 and "=" not in text:
+            rank, host = plain, words[0]
+            plain += 1
+        else:
+            raise P3SError(f"{path}, line {number}: {text[:60]!r} is neither `rank R=HOST slot=S`, "
+                           "`R HOST` nor a host name")
+        if numbered and plain:
+            raise P3SError(f"{path}, line {number}: lines with and without a rank are mixed; "
+                           "give every line its rank, or none")
+        if hosts.setdefault(rank, host) != host:
+            raise P3SError(f"{path}, line {number}: rank {rank} is on {hosts[rank]} and on {host}")
+    return _from_hosts(path, hosts, n)
+
+
+def _from_hosts(path: Path, hosts: dict[int, str], n: int) -> RankMap:
+    missing = [rank for rank in range(n) if rank not in hosts]
+    if missing:
+        last = f" to {missing[-1]}" if len(missing) > 1 else ""
+        raise P3SError(f"{path}: no host for rank {missing[0]}{last}; {n} ranks need {n} lines")
+    wanted = [hosts[rank] for rank in range(n)]
+    relative = [_RELATIVE.match(host) for host in wanted]
+    if any(relative):
+        if not all(relative):
+            raise P3SError(f"{path}: hosts are named and relative (+n0); use one of the two")
+        numbers = [int(found[1]) for found in relative if found]
+        order = sorted(set(numbers))
+        node_of = np.searchsorted(order, numbers).astype(np.int64)
+        return _made(RANK_FILE, node_of, tuple(f"+n{number}" for number in order))
+    number_of: dict[str, int] = {}
+    for host in wanted:
+        number_of.setdefault(host, len(number_of))
+    node_of = np.array([number_of[host] for host in wanted], dtype=np.int64)
+    return _made(RANK_FILE, node_of, tuple(number_of))
+
+
+def _made(kind: str, node_of: Ints, names: tuple[str, ...] = ()) -> RankMap:
+    """Number the slots of each node."""
+    nodes = int(node_of.max()) + 1
+    order = np.argsort(node_of, kind="stable")
+    begin = np.concatenate(([0], np.cumsum(np.bincount(node_of, minlength=nodes))))
+    slot = np.empty(len(node_of), dtype=np.int64)
+    slot[order] = np.arange(len(node_of)) - begin[node_of[order]]
+    return RankMap(kind, node_of, slot, names or ("",) * nodes)
+
+
+def _check(n: int, cores: int) -> None:
+    if n < 1:
+        raise P3SError(f"{n} ranks: there must be at least one")
+    if cores < 1:
+        raise P3SError(f"cores per node: {cores} is smaller than 1")

@@ -1,0 +1,205 @@
+"""Sections of a scaled trace: what the ranks of N processes do, stretch by stretch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p3s.errors import P3SError
+from p3s.program.order.assemble import Assembled, Rows, assemble, with_weights
+from p3s.program.order.cut import MOST_TOTAL, Piece, by_phase, cut
+from p3s.program.order.pairs import row_channels
+from p3s.program.order.reasons import REASON_TEXT, Reason, reasons_of
+from p3s.program.order.sequence import (
+    Kind,
+    calls_of,
+    kinds_by_phase,
+    kinds_in_order,
+    with_preferences,
+)
+from p3s.program.order.unstick import moved_earlier, unstuck
+from p3s.program.scaled import RECV, SEND, Floats, Ints, ScaledTrace, read_scaled
+from p3s.simulate.steps import LeftOut, Section, Steps
+from p3s.study import read_json
+
+TURNS = 3
+MOST_STEPS = 4096
+
+
+def read_sections(scaled_dir: Path, *, ranks: Ints | None = None, turns: int = TURNS,
+                  most_steps: int = MOST_STEPS, trace: ScaledTrace | None = None
+                  ) -> tuple[Section, ...]:
+    """Return the sections of a scaled trace on disk (``trace``: read before); see sections_of.
+
+    Raises P3SError, in one line, when something is missing or damaged.
+    """
+    scaled_dir = Path(scaled_dir)
+    trace = trace or read_scaled(scaled_dir)
+    order = None
+    if (scaled_dir / "order.json").exists():
+        order = read_json(scaled_dir / "order.json", "p3s.order")
+    try:
+        return sections_of(trace, order, ranks=ranks, turns=turns, most_steps=most_steps)
+    except (KeyError, TypeError, IndexError, AttributeError) as err:
+        why = " ".join(repr(err).split())[:120]
+        raise P3SError(
+            f"{scaled_dir}: order.json is damaged ({why}); run p3s scale again") from err
+
+
+def sections_of(scaled: ScaledTrace, order: Mapping[str, Any] | None, *,
+                ranks: Ints | None = None, turns: int = TURNS, most_steps: int = MOST_STEPS,
+                most_total: int = MOST_TOTAL) -> tuple[Section, ...]:
+    """Cut a scaled trace into sections; order: order.json.
+
+    ranks: steps of these only. turns: how many turns a window of a loop has; most_steps: of one
+    rank in a turn, above that a loop is taken apart; most_total: of all ranks in a section.
+    The weights of a row's steps in all sections sum up to its repeat, unless it is left out.
+    Where the order is not known there is one section per phase, with every row once.
+    """
+    calls = calls_of(scaled)
+    reason = reasons_of(scaled)
+    message = (reason == Reason.EXECUTED) & (scaled.repeat > 0)
+    sends, receives = (message & scaled.is_kind(kind) for kind in (SEND, RECV))
+    out, into, tag = row_channels(scaled, sends, receives)
+    absent = ~np.isin(np.arange(scaled.n), scaled.rank)
+    rows = Rows(scaled, calls, reason, out, into, tag,
+                (sends | receives) & absent[np.maximum(scaled.peer, 0)])
+    if order is not None and order["loops"] is not None:
+        pieces, kinds, made = _in_order(rows, order, turns, most_steps, most_total)
+    else:
+        pieces, kinds, made = _by_phase(rows)
+    return tuple(_finish(scaled, reason, pieces, made, ranks))
+
+
+def _in_order(rows: Rows, order: Mapping[str, Any], turns: int, most_steps: int,
+              most_total: int) -> tuple[list[Piece], list[Kind], list[Assembled]]:
+    """Cut, assemble, and cut again where calls meet only calls of another stretch."""
+    kinds, calls = with_preferences(
+        rows.trace, list(kinds_in_order(rows.trace, order, rows.calls)), rows.calls)
+    rows = replace(rows, calls=calls)
+    path = np.full((rows.trace.rows, max((kind.path.shape[1] for kind in kinds), default=0)), -1)
+    for kind in kinds:
+        path[kind.first[:, None] + np.arange(kind.rows)] = kind.path
+    whole: frozenset[int] = frozenset()
+    while True:
+        pieces = cut(kinds, order["loops"], turns=turns, most_steps=most_steps,
+                     most_total=most_total, whole=whole)
+        made = [assemble(piece, kinds, rows, in_order=True) for piece in pieces]
+        found: set[int] = set()
+        for send, receive in _crossing(rows, made):
+            apart = path[send] != path[receive]
+            level = int(np.argmax(apart))
+            found |= {int(path[send, level]), int(path[receive, level])} if apart.any() else set()
+        found -= {-1, *whole}
+        if not found:
+            return pieces, kinds, made
+        whole |= found
+
+
+def _by_phase(rows: Rows) -> tuple[list[Piece], list[Kind], list[Assembled]]:
+    """Take phases for one where their calls meet only each other."""
+    found = list(kinds_by_phase(rows.trace, rows.calls))
+    kinds = [kind for kind, _ in found]
+    events = [them for _, them in found]
+    trace = rows.trace
+    groups: list[frozenset[int]] = []
+    while True:
+        pieces = by_phase(kinds, events, trace.repeat, trace.names, trace.weights, groups)
+        made = [assemble(piece, kinds, rows, in_order=False) for piece in pieces]
+        crossing = _crossing(rows, made)
+        before = list(groups)
+        for send, receive in crossing:
+            pair = frozenset({int(trace.phase[send]), int(trace.phase[receive])})
+            if len(pair) == 2 and not any(pair <= group for group in groups):
+                touched = [group for group in groups if group & pair]
+                groups = [group for group in groups if not group & pair]
+                groups.append(pair.union(*touched))
+        if groups == before:
+            return pieces, kinds, made
+
+
+def _crossing(rows: Rows, made: Sequence[Assembled]) -> list[tuple[int, int]]:
+    """Return rows that send and rows that would receive it, none of which has found a partner.
+
+    One of each kind for every channel.
+    """
+    lost = np.zeros(rows.trace.rows, dtype=bool)
+    for one in made:
+        lost |= (one.fate == Reason.NO_PARTNER) | (one.fate == Reason.NO_TAG)
+    for one in made:
+        lost &= one.fate != Reason.EXECUTED
+    sends, receives = (np.flatnonzero(lost & (channel >= 0)) for channel in (rows.out, rows.into))
+    out, first = np.unique(rows.out[sends], return_index=True)
+    into, second = np.unique(rows.into[receives], return_index=True)
+    _, a, b = np.intersect1d(out, into, return_indices=True)
+    return list(zip(sends[first[a]].tolist(), receives[second[b]].tolist(), strict=True))
+
+
+def _finish(trace: ScaledTrace, reason: Ints, pieces: Sequence[Piece],
+            made: Sequence[Assembled], ranks: Ints | None) -> list[Section]:
+    """Make the weights of every row sum up to its repeat, and list what is left out."""
+    assigned = np.zeros(trace.rows)
+    fate = np.full(trace.rows, -1, dtype=np.int64)
+    home = np.full(trace.rows, -1, dtype=np.int64)
+    for k, one in enumerate(made):
+        assigned += one.assigned
+        # The reason of the first section that it belongs to; executed anywhere, it is.
+        new = (one.fate >= 0) & ((fate < 0) | (one.fate == Reason.EXECUTED))
+        fate[new] = one.fate[new]
+        home[new] = k
+    never = (fate < 0) & (trace.repeat > 0)  # no event of it in the order
+    fate[never] = np.where(reason[never] == Reason.EXECUTED, Reason.NOT_SEEN, reason[never])
+    home[never] = 0
+    factor = np.divide(trace.repeat, assigned, out=np.ones(trace.rows), where=assigned > 0)
+    lost = (fate > Reason.EXECUTED) & (trace.repeat > 0)
+    sections = []
+    for k, (piece, one) in enumerate(zip(pieces, made, strict=True)):
+        steps, moved = unstuck(with_weights(one.steps, factor))
+        notes = (f"{piece.name}: {moved_earlier(moved)}",) if moved else ()
+        left = _left_out(trace, np.flatnonzero(lost & (home == k)), fate)
+        if ranks is not None:
+            steps = take(steps, ranks)
+        sections.append(Section(piece.name, one.phases, steps, piece.turns, piece.first_turn,
+                                piece.run_turns, piece.entries, left, notes))
+    return sections
+
+
+def _left_out(trace: ScaledTrace, rows: Ints, fate: Ints) -> tuple[LeftOut, ...]:
+    if not len(rows):
+        return ()
+    what, which = np.unique(np.stack((trace.op[rows], fate[rows])), axis=1, return_inverse=True)
+    which = which.reshape(-1)
+    found = []
+    for k, (op, why) in enumerate(what.T.tolist()):
+        mine = rows[which == k]
+        found.append(LeftOut(trace.ops[op], REASON_TEXT[Reason(why)],
+                             float(trace.repeat[mine].sum()), mine))
+    return tuple(found)
+
+
+def take(steps: Steps, ranks: Ints) -> Steps:
+    """Return the steps of some ranks; those that lose their partner have none (-1)."""
+    keep = np.isin(steps.ranks, ranks)
+    lengths = np.diff(steps.start)
+    kept = np.repeat(keep, lengths)
+    new = np.cumsum(kept) - 1
+    new[~kept] = -1
+    counts = np.diff(steps.done_start)
+    columns: dict[str, Any] = {
+        name: getattr(steps, name)[kept]
+        for name in ("op", "peer", "tag", "comm", "bytes", "peer2", "tag2", "bytes2", "call",
+                     "work_ns", "number", "row", "weight", "turn")}
+    for name in ("to", "source"):
+        link = getattr(steps, name)[kept]
+        columns[name] = np.where(link >= 0, new[link], -1)
+    return replace(
+        steps, ranks=steps.ranks[keep], start=_sums(lengths[keep]),
+        done_start=_sums(counts[kept]), done=new[steps.done[np.repeat(kept, counts)]], **columns)
+
+
+def _sums(counts: Ints | Floats) -> Ints:
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)

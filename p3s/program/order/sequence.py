@@ -1,0 +1,202 @@
+"""What each rank does from the first event of the run to the last: rows in program order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from p3s.errors import P3SError
+from p3s.model.order.unfold import Unfolder
+from p3s.program.order.calls import MANY, op_of, requests_of
+from p3s.program.order.completions import EVENTS, Sample, preferences, wanted
+from p3s.program.order.links import first_in_first_out
+from p3s.program.scaled import COMPLETION, Ints, ScaledTrace
+from p3s.simulate.steps import RECEIVES as RECEIVE_OPS
+from p3s.simulate.steps import WAITS, Op
+from p3s.trace.ops import HALF_OF_ONE
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Ranks that make the same calls in the same order (not to the same partners).
+
+    ``first``: first row of each of the ``ranks``; each has ``rows`` of them. Every event of the
+    run has an entry in ``row`` (counted from the rank's first), ``turns`` (shape events, levels:
+    index in each loop around, -1 for none), ``begin``, ``end`` (the requests it completes are
+    numbers begin to end - 1, oldest first). ``path``: loops around each row, shape rows, levels.
+    ``posted``: event that leaves each request behind; ``half``: event of the send half of its
+    MPI_Isendrecv, -1 for others. ``wants``: how many each event completes. ``some``: it calls
+    MPI_Waitany or MPI_Waitsome, or completes requests in another order than that of begin, end.
+    """
+
+    ranks: Ints
+    first: Ints
+    rows: int
+    row: Ints
+    turns: Ints
+    path: Ints
+    begin: Ints
+    end: Ints
+    posted: Ints
+    half: Ints
+    wants: Ints
+    some: bool
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What rows are: per row the Op (0: none), requests left behind, requests completed.
+
+    ``many``: 1 where the number of requests completed is an average. ``half``: 1 for the send half
+    of MPI_Isendrecv. ``prefer``: ANY, SENDS or RECEIVES, what a completion completes first.
+    """
+
+    op: Ints
+    posts: Ints
+    wants: Ints
+    many: Ints
+    half: Ints
+    prefer: Ints
+
+
+def calls_of(trace: ScaledTrace) -> Calls:
+    """Return what the rows of a trace are as steps."""
+    ops = [op_of(name) for name in trace.ops]
+    op = np.asarray([int(o or 0) for o in ops] or [0], dtype=np.int64)[trace.op]
+    posts = np.asarray([requests_of(name) for name in trace.ops] or [0], dtype=np.int64)[trace.op]
+    many = trace.is_op(*MANY)
+    completes = trace.is_kind(COMPLETION) & np.isin(op, [int(o) for o in WAITS])
+    wants = np.where(completes, np.where(many, np.maximum(trace.bytes, 1), 1), 0)
+    return Calls(op, posts, wants, (completes & many).astype(np.int64),
+                 trace.is_op(*HALF_OF_ONE).astype(np.int64), np.zeros(len(op), dtype=np.int64))
+
+
+def request_kinds(calls: Calls) -> Ints:
+    """Return what request each row leaves behind: 1 a send's, 2 a receive's, 3 a collective's."""
+    kind = np.where(np.isin(calls.op, [int(o) for o in RECEIVE_OPS]), 2,
+                    np.where(calls.op == Op.ICOLLECTIVE, 3, 1))
+    return np.asarray(kind * (calls.posts > 0))
+
+
+def with_preferences(trace: ScaledTrace, kinds: Sequence[Kind], calls: Calls,
+                     ) -> tuple[list[Kind], Calls]:
+    """Find out which completions complete sends only, or receives only (see completions)."""
+    kind_of_request = request_kinds(calls)
+    samples = []
+    for kind in kinds:
+        row = kind.row[:EVENTS] + int(kind.first[0])
+        samples.append(Sample(kind_of_request[row], kind.wants[:EVENTS], trace.slot[row],
+                              trace.op[row]))
+    found = preferences(samples)
+    if not found:
+        return list(kinds), calls
+    prefer = np.zeros(len(calls.op), dtype=np.int64)
+    for slot, what in found.items():
+        prefer[(trace.slot == slot) & (calls.wants > 0)] = what
+    return [replace(kind, some=kind.some or bool(prefer[
+        int(kind.first[0]):int(kind.first[0]) + kind.rows].any())) for kind in kinds], \
+        replace(calls, prefer=prefer)
+
+
+def kinds_in_order(trace: ScaledTrace, order: Mapping[str, Any], calls: Calls) -> Iterator[Kind]:
+    """Yield the kinds of ranks; order: order.json with its loops known."""
+    items: Sequence[Mapping[str, Any]] = order["items"]
+    base = np.cumsum([0, *(len(item["slots"]) for item in items)])
+    written = np.lexsort((trace.place, trace.rank))  # as the rows stand in the files
+    slot = trace.slot[written]
+    if trace.rows and (slot.min() < 0 or slot.max() >= base[-1]):
+        raise P3SError("order.json: rows of the scaled trace have rules that it does not hold; "
+                       "run p3s scale again")
+    item = np.searchsorted(base, slot, side="right") - 1
+    rows = SimpleNamespace(
+        rank=trace.rank[written], item=item, slot=slot - base[item], stage=trace.stage[written],
+        turn=trace.turn[written], repeat=trace.repeat[written], peer=trace.peer[written],
+        grid=SimpleNamespace(n=order["n"], dims=tuple(order["grid"])))
+    levels = max((len(it["loops"] or ()) for it in items), default=0)
+    paths = np.full((len(items), levels), -1, dtype=np.int64)
+    for k, it in enumerate(items):
+        paths[k, :len(it["loops"] or ())] = it["loops"] or ()
+    model = {"items": items, "order": {"loops": order["loops"]}}
+    for ranks, first, local, turns in Unfolder(model, rows).kinds():
+        a = int(first[0])
+        b = int(np.searchsorted(rows.rank, ranks[0], side="right"))
+        path = np.full((b - a, levels), -1, dtype=np.int64)
+        path[written[a:b] - a] = paths[item[a:b]]
+        row = (written[a:b] - a)[local]
+        wide = np.full((len(row), levels), -1, dtype=np.int64)
+        wide[:, :turns.shape[1]] = turns[:, :levels]
+        for some in _alike(calls, first, b - a):
+            yield _kind(calls, ranks[some], first[some], b - a, row, wide, path, [len(row)])
+
+
+def kinds_by_phase(trace: ScaledTrace, calls: Calls) -> Iterator[tuple[Kind, dict[int, Ints]]]:
+    """Yield kinds where the order is not known, and the events of each phase.
+
+    A phase is its rows once each in the order of their index. A completion that comes before
+    anything is outstanding belongs to the turn before of a loop: it is moved to the end.
+    """
+    ranks, first = np.unique(trace.rank, return_index=True)
+    bounds = np.concatenate((first, [trace.rows]))
+    alike: dict[bytes, list[int]] = {}
+    for k in range(len(ranks)):
+        a, b = int(bounds[k]), int(bounds[k + 1])
+        key = b"".join(column[a:b].tobytes() for column in (
+            trace.op, trace.phase, trace.repeat, calls.wants))
+        alike.setdefault(key, []).append(k)
+    for them in alike.values():
+        a, b = int(bounds[them[0]]), int(bounds[them[0] + 1])
+        order: list[Ints] = []
+        ends: list[int] = []
+        events: dict[int, Ints] = {}
+        at = 0
+        for phase in np.unique(trace.phase[a:b]).tolist():
+            mine = np.flatnonzero((trace.phase[a:b] == phase) & (trace.repeat[a:b] > 0))
+            wants = calls.wants[a:b][mine]
+            begin, end = first_in_first_out(calls.posts[a:b][mine], wants)
+            early = (wants > 0) & (begin == end)
+            order += [mine[~early], mine[early]]
+            events[phase] = np.arange(at, at + len(mine))
+            at += len(mine)
+            ends.append(at)
+        row = np.concatenate(order) if order else np.zeros(0, dtype=np.int64)
+        nothing = np.full((max(b - a, len(row)), 0), -1, dtype=np.int64)
+        yield _kind(calls, ranks[them], first[them], b - a, row, nothing[:len(row)],
+                    nothing[:b - a], ends), events
+
+
+def _alike(calls: Calls, first: Ints, rows: int) -> list[Ints]:
+    """Part ranks by how many requests their completions complete, which no rule fixes."""
+    wants = calls.wants[first[:, None] + np.arange(rows)]
+    if (wants == wants[0]).all():
+        return [np.arange(len(first))]
+    _, which = np.unique(wants, axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    return [np.flatnonzero(which == k) for k in range(int(which.max()) + 1)]
+
+
+def _kind(calls: Calls, ranks: Ints, first: Ints, rows: int, row: Ints, turns: Ints, path: Ints,
+          ends: Sequence[int]) -> Kind:
+    """Return a kind with its requests; ends: events where what is outstanding is forgotten."""
+    mine = slice(int(first[0]), int(first[0]) + rows)
+    posts, wants, half = (column[mine][row] for column in (calls.posts, calls.wants, calls.half))
+    begin, end = np.zeros(len(row), dtype=np.int64), np.zeros(len(row), dtype=np.int64)
+    wants = wants.copy()
+    a = 0
+    for b in ends:
+        before = int(posts[:a].sum())
+        wants[a:b] = wanted(posts[a:b], wants[a:b], calls.many[mine][row[a:b]])
+        x, y = first_in_first_out(posts[a:b], wants[a:b])
+        begin[a:b], end[a:b] = x + before, y + before
+        a = b
+    posted = np.flatnonzero(posts)
+    halves = np.full(len(posted), -1, dtype=np.int64)
+    behind = posted > 0
+    behind[behind] = half[posted[behind] - 1] > 0
+    halves[behind] = posted[behind] - 1
+    op = calls.op[mine][row]
+    some = bool(np.isin(op, [int(Op.WAITANY), int(Op.WAITSOME)]).any())
+    return Kind(ranks, first, rows, row, turns, path, begin, end, posted, halves, wants, some)

@@ -1,0 +1,19 @@
+"""What long jobs tell while they run; the command line shows it, a library caller may."""
+
+from __future__ import annotations
+
+
+class Progress:
+    """Steps of a longer job. This one says nothing."""
+
+    def expect(self, steps: int) -> None:
+        """Say how many steps there are, where that was not known before."""
+
+    def start(self, text: str) -> None:
+        """Say which step is being done."""
+
+    def done(self, text: str) -> None:
+        """Say that a step has ended."""
+
+    def note(self, text: str) -> None:
+        """Say something that the user should know."""

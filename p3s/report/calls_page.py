@@ -1,0 +1,220 @@
+"""Writes docs/mpi-calls.md: what becomes of every MPI call, from the table of wrappers.
+
+    python -m p3s.report.calls_page docs/mpi-calls.md
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from p3s.program.order.calls import op_of
+from p3s.signature_runner.tracer.table import CALLS
+from p3s.signature_runner.tracer.untouched import UNTOUCHED
+from p3s.signature_runner.tracer.wrapper import Wrapper
+from p3s.trace import ops
+
+REPLAYED = "modelled, replayed"
+MODELLED = "modelled"
+RECORDED = "recorded only"
+COUNTED = "counted"
+LOOKED_AT = "looked at"
+UNTOUCHED_MARK = "passed through"
+
+_HEAD = """# Every MPI call
+
+This page is generated: `python -m p3s.report.calls_page docs/mpi-calls.md`.
+
+A call has one of these fates:
+
+- **modelled, replayed**: recorded, described by equations, and its cost is measured in a replay.
+- **modelled**: recorded and described by equations; its cost is not measured.
+- **recorded only**: recorded with its bytes and its partner. There are no equations for it. Every
+  report names it: "seen, not modelled", with its share of the events and of the time.
+- **counted**: a look that found nothing is counted, not recorded.
+- **looked at**: no event; the tracer only learns that a request or a datatype is gone.
+- **passed through**: nothing is recorded, and its time counts as computation. What a callback
+  calls that runs inside of it (the delete function of an attribute) is no event either.
+
+`MPI_X_c`, the twin for large counts, is treated and recorded as `MPI_X`. A call that returns an
+error is no event. Ranks are recorded as world ranks. An event on a window or a file has the
+communicator that the window or file was made on, even if the program has freed it since.
+
+The two halves of MPI_Sendrecv and of MPI_Isendrecv are two events; the receive half is named
+`MPI_Sendrecv_recv` or `MPI_Isendrecv_recv`. A persistent operation is an event at each MPI_Start,
+under the name of the call that made it.
+
+Known limits:
+
+- MPICH (4.0 to 5.0) does not tell from whom an MPI_Isendrecv from MPI_ANY_SOURCE has received.
+  Such a receive keeps MPI_ANY_SOURCE as its partner.
+- Processes that the program starts (MPI_Comm_spawn) are not recorded. To the others they have no
+  world rank (-1); what is done on a communicator with such members is recorded only.
+- A program that uses sessions alone and never calls MPI_Init is refused: it leaves no capture.
+- Waiting inside MPI_Buffer_detach and MPI_Buffer_flush counts as computation.
+- What reaches the MPI library past preloaded libraries is not seen: a program linked statically,
+  and a plugin loaded with RTLD_DEEPBIND.
+"""
+
+_COLLECTIVE_BYTES = {
+    "Barrier": "0",
+    "Gather": "what this rank contributes",
+    "Gatherv": "what this rank contributes",
+    "Allgather": "what this rank contributes",
+    "Allgatherv": "what this rank contributes",
+    "Scatter": "what this rank receives",
+    "Scatterv": "what this rank receives",
+    "Alltoall": "what this rank sends, to all together",
+    "Alltoallv": "what this rank sends, to all together",
+    "Alltoallw": "what this rank sends, to all together",
+    "Reduce_scatter": "sum of recvcounts x type size",
+    "Reduce_scatter_block": "recvcount x members x type size",
+}
+
+#: Title, and which calls (name without MPI_, kind) belong there; the first that fits counts.
+_SECTIONS = (
+    "Start and end", "Point-to-point", "Partitioned messages", "Probes and completion",
+    "Collectives", "Neighbourhood collectives", "Communicators", "Other worlds",
+    "One-sided communication", "Files",
+)  # fmt: skip
+_SECTION_OF_KIND = {
+    ops.SEND: "Point-to-point",
+    ops.RECV: "Point-to-point",
+    ops.PARTITIONED: "Partitioned messages",
+    ops.COMPLETION: "Probes and completion",
+    ops.COLLECTIVE: "Collectives",
+    ops.NEIGHBOR: "Neighbourhood collectives",
+    ops.COMM: "Communicators",
+    ops.PROCESS: "Other worlds",
+    ops.RMA: "One-sided communication",
+    ops.IO: "Files",
+}
+
+_STARTING = (
+    ("Init", "event, the first of a rank", "0", MODELLED),
+    ("Init_thread", "event `MPI_Init`", "0", MODELLED),
+    ("Finalize", "event, the last of a rank", "0", MODELLED),
+    ("Abort", "its code, in the header of the capture", "", LOOKED_AT),
+    ("Pcontrol", "switches the recording off (0) and on", "", LOOKED_AT),
+)
+
+
+#: What a request or a datatype is gone by; listed after the calls that make an event.
+_LAST = ("Cancel", "Request_free", "Type_free")
+
+
+def _bytes(name: str, kind: str, row: Wrapper) -> str:
+    """Return how many bytes an event says."""
+    blocking = ops.blocking_of("MPI_" + name).removeprefix("MPI_")
+    if kind in (ops.SEND, ops.RECV):
+        return "count x type size" + (", of each half" if "sendrecv" in name.lower() else "")
+    if kind == ops.COLLECTIVE:
+        return _COLLECTIVE_BYTES.get(blocking, "count x type size")
+    if kind == ops.NEIGHBOR:
+        return "what this rank sends, to all its neighbours together"
+    if kind == ops.PARTITIONED and name.endswith("_init"):
+        return "partitions x count x type size"
+    if kind == ops.COMPLETION:
+        return "1" if "probe" in name.lower() else "number of requests completed"
+    moved = re.search(r"p3s_on\(&h, \w+, P3S_HANDLE\(\w+\), \w+, (\w+), (\w+)\)", row.after)
+    if moved is None or moved[1] == "0":
+        return "0"
+    count = "" if moved[1] == "1" else moved[1].replace("_", " ") + " x "
+    return f"{count}{moved[2].replace('_', ' ')} size"
+
+
+def _recorded(name: str, kind: str, row: Wrapper) -> str:
+    """Return what an event of a call names."""
+    if name in ("Start", "Startall"):
+        return "an event of each request that it starts"
+    if not row.traced:
+        return "no event"
+    if not row.after.replace("p3s_poll", "").count("p3s_"):
+        return "no event"
+    parts = "two events" if "sendrecv" in name.lower() else "event"
+    if kind in (ops.SEND, ops.RECV) or (kind == ops.PARTITIONED and name.endswith("_init")):
+        parts += ", partner, tag"
+    elif kind == ops.COMPLETION and "probe" in name.lower():
+        parts += ", partner and tag of the message"
+    elif kind == ops.COLLECTIVE and "MPI_" + name in ops.ROOTED:
+        parts += ", root"
+    elif kind == ops.RMA and ", target, " in row.after:
+        parts += ", target"
+    elif name.startswith("Comm_idup"):
+        parts += ", the new communicator at its first use"
+    elif kind in (ops.COMM, ops.PROCESS) and "made" in row.args.split():
+        parts += ", the new communicator"
+    if name.endswith("_init") and kind != ops.OTHER:
+        parts += ", at each MPI_Start"
+    return parts + (", tells what its requests were" if name.startswith(("Wait", "Test")) else "")
+
+
+def _fate(name: str, kind: str, row: Wrapper) -> str:
+    """Return what becomes of a call."""
+    op = "MPI_" + name
+    polls = "p3s_poll" in row.after
+    if name in ("Start", "Startall"):
+        return "as what it starts"
+    if _recorded(name, kind, row) == "no event":
+        return COUNTED if polls else LOOKED_AT
+    if kind not in ops.MODELLED:
+        fate = RECORDED
+    elif kind == ops.COLLECTIVE:
+        twin = ops.blocking_of(op)
+        fate = REPLAYED + ("" if twin == op else f" as {twin}")
+    elif op_of(op) is not None:
+        fate = REPLAYED
+    else:
+        fate = MODELLED
+    return fate + (f"; {COUNTED} when it finds nothing" if polls else "")
+
+
+def _section(name: str, kind: str) -> str:
+    if kind in _SECTION_OF_KIND:
+        return _SECTION_OF_KIND[kind]
+    if name in ("Start", "Startall"):
+        return "Point-to-point"
+    if name == "Parrived":
+        return "Partitioned messages"
+    return "Probes and completion"
+
+
+def _table(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    lines = ["| call | recorded as | bytes | fate |", "| --- | --- | --- | --- |"]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    found: dict[str, list[tuple[str, ...]]] = {title: [] for title in _SECTIONS}
+    found[_SECTIONS[0]] = [("MPI_" + name, *rest) for name, *rest in _STARTING]
+    for name, row in CALLS.items():
+        if name in _LAST:
+            continue
+        kind = ops.kind_of("MPI_" + name)
+        recorded = _recorded(name, kind, row)
+        size = "" if recorded == "no event" else _bytes(name, kind, row)
+        if name in ("Start", "Startall"):
+            size = "as said when it was made"
+        found[_section(name, kind)].append(
+            ("MPI_" + name, recorded, size, _fate(name, kind, row))
+        )
+    found["Probes and completion"] += [("MPI_" + name, "no event", "", LOOKED_AT) for name in _LAST]
+    lines = [_HEAD]
+    for title, rows in found.items():
+        lines += [f"## {title}", "", *_table(rows), ""]
+    lines += ["## Passed through", ""]
+    for title, calls in UNTOUCHED.items():
+        left = [name for name in calls if name not in CALLS and name not in _LAST]
+        lines.append(f"- {title}: " + ", ".join("MPI_" + name for name in left))
+    lines += ["", "Functions that return a handle or a number, as MPI_Comm_f2c, too."]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text(page(), encoding="utf-8")
+    else:
+        sys.stdout.write(page())

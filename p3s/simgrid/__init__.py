@@ -1,0 +1,1 @@
+"""SimGrid: platforms, time-independent traces, and smpirun that replays them."""

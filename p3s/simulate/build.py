@@ -1,0 +1,28 @@
+"""Compiles the core of the simulation (simulate.c) with the C compiler, once per source."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from pathlib import Path
+
+from p3s.errors import P3SError
+from p3s.host.compiling import c_compiler, compiled
+
+_FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-shared", "-w")
+_SOURCES = ("simulate.c", "ends.h", "messages.h", "state.h")
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """Return the compiled core, loaded; from the cache if it is there.
+
+    Errors: P3SError when there is no compiler, it fails, or no place is writable.
+    """
+    sources = [Path(__file__).with_name(name) for name in _SOURCES]
+    made = compiled("simulate.so", sources, _FLAGS, compiler=c_compiler("the simulation"),
+                    what="the dependency simulation", libraries=["-lm"])
+    try:
+        return ctypes.CDLL(str(made))
+    except OSError as err:
+        raise P3SError(f"{made}: cannot be loaded ({err}); remove it and try again") from err

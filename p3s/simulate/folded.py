@@ -1,0 +1,308 @@
+"""Times of a loop of any number of turns, from as many simulated turns as it needs to settle.
+
+The turns of a section that are alike are simulated one window after the other: each rank goes on
+when it has ended the window before. Once windows repeat, all that are left are multiplied. What
+comes before - the fill of a pipeline, a delay that spreads from rank to rank - counts once for
+each entry of the loop. The cost does not grow with the number of turns.
+
+The links of nodes are idle when a window begins and no rank goes on when it ends. Where links
+matter, windows therefore overlap: the first third of the turns, which fills the links, and the last
+two, which nobody disturbs that is ahead, are counted in the windows before and after. Queues need
+not repeat exactly; there it is enough that means of several windows do.
+
+Where messages cross the border between two turns (requests that are completed a turn later),
+windows cannot be strung together, and the turns of the one window are weighed anew: its last ones
+stand for all that are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from p3s.simulate.followed import Followed
+from p3s.simulate.steps import Bools, Floats, Ints, Section, Steps
+from p3s.simulate.turns import Alike, alike, by_rank, closed, last_of, part
+
+#: Times of steps: whole, waiting, transfer, software.
+PARTS = 4
+#: Windows repeat when no rank's time in calls changes by more than this share of a window's time.
+TOLERANCE = 1e-3
+#: Windows after which the same may come again.
+PERIODS = (1, 2, 3, 4, 6)
+#: Change of windows from which on a loop's time is not known.
+SETTLED = 0.1
+#: With queues at links: numbers of windows whose mean may be that of as many before, and the
+#: share by which it may differ.
+MEANS, MEAN_TOLERANCE = (2, 4, 8), 5e-3
+#: Simulated steps of one loop, at most, beyond the first windows.
+MOST_STEPS = 10_000_000
+_FEWEST_WINDOWS = 4
+#: Windows of fewer turns overlap by one only.
+_FEW = 6
+
+#: (steps, cell of each, when each rank starts) -> what dependency.simulate says of them.
+Run = Callable[[Steps, Ints, Floats], Any]
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Weighted sums of the times of a section's steps.
+
+    ``sums``: shape (PARTS, cells), in ns over the whole run. ``windows``: how many were simulated,
+    ``settled``: whether they repeat (or all turns there are were simulated). ``change``: largest
+    change of a rank from the last window to the one before, as a share of its time.
+    """
+
+    sums: Floats
+    windows: int = 1
+    settled: bool = True
+    change: float = 0.0
+
+
+@dataclass
+class Settling:
+    """How much of the time in calls rests on loops whose iterations went on changing.
+
+    ``of``: time in calls of all loops in ns over the run; ``unsettled``: of those whose iterations
+    changed by more than SETTLED in the end, ``change``: by how much, the largest.
+    """
+
+    of: float = 0.0
+    unsettled: float = 0.0
+    change: float = 0.0
+
+    def add(self, loop: Loop, found: Folded, notes: list[str]) -> None:
+        """Take in a loop; a note says so where it has not settled."""
+        time = float(found.sums[0].sum())
+        self.of += time
+        if found.settled:
+            return
+        part = f"{100 * found.change:.3g} %" if np.isfinite(found.change) else "an unknown part"
+        notes.append(f"{loop.section.name}: the time of an iteration still changes by {part} at "
+                     "the end of what was simulated; the last ones stand for the rest")
+        if found.change > SETTLED:
+            self.unsettled += time
+            self.change = max(self.change, found.change)
+
+    def into(self, followed: Followed) -> Followed:
+        """Return ``followed`` with the share of the time that has not settled."""
+        return replace(followed, unsettled=self.unsettled / self.of if self.of > 0 else 0.0,
+                       change=float(min(self.change, 1e6)))
+
+
+@dataclass
+class Loop:
+    """A section ready to be simulated: expanded steps, their cells and weights.
+
+    ``full``: steps whose ``turn`` is that of the section. ``cell``, ``weight``: of each step.
+    ``repeated``: as in ``alike``.
+    """
+
+    section: Section
+    full: Steps
+    cell: Ints
+    weight: Floats
+    cells: int
+    repeated: bool = False
+    group: Alike | None = None
+    chained: bool = False
+    window: Steps | None = None
+    kept: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
+
+    def __post_init__(self) -> None:
+        """Find the turns that are alike and whether windows of them can be strung together."""
+        self.group = alike(self.section, repeated=self.repeated)
+        if self.group is None or not self.group.folded:
+            self.group = None
+            return
+        self.kept = np.isin(self.full.turn, self.group.turns)
+        if not self.repeated:  # computation behind the last call of all turns: no turn's
+            self.kept[self.full.row < 0] = False
+        self.chained = closed(self.full, self.kept) and bool(self.kept.any())
+        if self.chained:
+            self.window = part(self.full, self.kept)
+
+    def sums(self, result: Any, weight: Floats) -> Floats:
+        """Return the weighted sums of a simulation of ``full`` over the cells."""
+        return _sums(self.cell, weight, result, self.cells)
+
+    def once(self) -> Floats:
+        """Return the weights with which every turn counts once for each entry of the loop."""
+        assert self.group is not None
+        share = len(self.group.turns) / self.group.stands_for
+        return np.where(self.kept, self.weight * share, self.weight)
+
+
+def _sums(cell: Ints, weight: Floats, result: Any, cells: int) -> Floats:
+    long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
+    columns = (long, result.waiting_ns, result.transfer_ns, result.software_ns)
+    return np.stack([np.bincount(cell, weights=weight * np.asarray(column), minlength=cells)
+                     for column in columns])
+
+
+def folded(loop: Loop, run: Run, *, windows: int = 0, overlap: bool = False) -> Folded:
+    """Return the times of a section over the whole run.
+
+    ``windows``: so many are simulated, and the second half of them stands for the rest (for
+    costs that are drawn anew each time, so that nothing repeats exactly); 0: until they repeat.
+    ``overlap``: windows overlap, so that the links of nodes are as busy as they would be.
+    """
+    full = loop.full
+    idle = np.zeros(len(full.ranks))
+    first = run(full, loop.cell, idle)
+    if loop.group is None:
+        return Folded(loop.sums(first, loop.weight))
+    if not loop.chained:
+        return _weighed_anew(loop, first)
+    return _strung(loop, run, first, windows, overlap)
+
+
+def _strung(loop: Loop, run: Run, first: Any, windows: int, overlap: bool) -> Folded:
+    group, window = loop.group, loop.window
+    assert group is not None and window is not None
+    place = np.searchsorted(group.turns, window.turn)  # which of the alike turns
+    head, tail = _margins(len(group.turns)) if overlap else (0, 0)
+    end = len(group.turns) - tail
+    turns = end - head
+    once = loop.once()
+    counted, weight = (place >= head) & (place < end), once[loop.kept]
+    once[loop.kept] = np.where(place < end, weight, 0.0)
+    total = loop.sums(first, once)
+    left = group.stands_for - end  # turns of an entry that are not counted yet
+    cell, weight = loop.cell[loop.kept], np.where(counted, weight, 0.0)
+    work = by_rank(window, np.where(counted, window.work_ns, 0.0))
+    at = last_of(window, place < turns)  # where the next window begins
+    clock = _at(at, np.asarray(first.end_ns)[loop.kept], np.zeros(len(loop.full.ranks)))
+    most = windows or max(_FEWEST_WINDOWS, MOST_STEPS // max(len(window), 1))
+    history: list[_Window] = []
+    period, number, change = 0, 0, 0.0
+    while left > 0 and number < most and not period:
+        result = run(window, cell, clock - clock.min())
+        number += 1
+        long = np.asarray(result.end_ns) - np.asarray(result.begin_ns)
+        made = _Window(_sums(cell, weight, result, loop.cells),
+                       by_rank(window, np.where(counted, long, 0.0)))
+        if left < turns:  # the loop ends within this window
+            share = np.clip(left - (place - head), 0.0, 1.0)
+            made = replace(made, sums=_sums(cell, weight * share, result, loop.cells))
+            total += made.sums
+            left = 0.0
+            break
+        history.append(made)
+        clock = _at(at, np.asarray(result.end_ns), clock - clock.min())
+        if windows and number > windows // 2:
+            continue  # stands for what is left
+        total += made.sums
+        left -= turns
+        if not windows:
+            change = _change(history, 1, work)
+            period = _period(history, work, window) or (_means(history, work, window)
+                                                        if overlap else 0)
+            history = history[-2 * max(*PERIODS, *MEANS):]
+    if left > 0:
+        last = history[number // 2:] if windows else \
+            history[-period:] if period else history[-max(len(history) // 2, 1):]
+        total = total + np.mean([one.sums for one in last], axis=0) * (left / turns)
+    return Folded(total, number + 1, bool(period or windows) or left <= 0, change)
+
+
+def _margins(turns: int) -> tuple[int, int]:
+    """Return how many turns of a window are counted in the one before, and in the one after."""
+    if turns < _FEW:
+        return (1, 0) if turns > 1 else (0, 0)
+    return turns // 3, 2
+
+
+def _at(last: Ints, end_ns: Floats, before: Floats) -> Floats:
+    """Return when the last step of each rank ends; ``before`` where it has none."""
+    return np.where(last >= 0, end_ns[np.maximum(last, 0)], before)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Sums of a window with every turn counted once, and time in calls per rank."""
+
+    sums: Floats
+    long: Floats
+
+
+def _change(history: list[_Window], period: int, work: Floats) -> float:
+    """Return how much windows change over a period: largest rank, share of a window's time."""
+    if len(history) <= period:
+        return np.inf
+    time = float(np.mean(history[-1].long + work))
+    if not time > 0:
+        return 0.0
+    return float(np.abs(history[-1].long - history[-1 - period].long).max()) / time
+
+
+def _period(history: list[_Window], work: Floats, window: Steps) -> int:
+    """Return after how many windows all is the same again, 0: it is not yet.
+
+    Ranks whose turns take longer must not send to such as have shorter ones: these would have to
+    wait for them as soon as what they are ahead is used up.
+    """
+    for period in PERIODS:
+        if len(history) < 2 * period:
+            return 0
+        same = all(_change(history[:len(history) - back], period, work) <= TOLERANCE
+                   for back in range(period))
+        if same and _lasts(history[-period:], work, window):
+            return period
+    return 0
+
+
+def _means(history: list[_Window], work: Floats, window: Steps) -> int:
+    """Return of how many windows the mean is that of as many before, 0: of none yet."""
+    for number in MEANS:
+        if len(history) < 2 * number:
+            return 0
+        last, before = (np.mean([one.long for one in part], axis=0) for part in
+                        (history[-number:], history[-2 * number:-number]))
+        time = float(np.mean(last + work))
+        if np.abs(last - before).max() <= MEAN_TOLERANCE * time \
+                and _lasts(history[-number:], work, window, MEAN_TOLERANCE):
+            return number
+    return 0
+
+
+def _lasts(windows: list[_Window], work: Floats, window: Steps,
+           tolerance: float = TOLERANCE) -> bool:
+    """Tell whether no rank takes longer for a window than one that it sends to."""
+    time = np.mean([one.long for one in windows], axis=0) + work
+    if not time.size or np.ptp(time) <= tolerance * time.mean():
+        return True
+    owner = np.repeat(np.arange(len(window.ranks)), np.diff(window.start))
+    sends = np.flatnonzero(window.to >= 0)
+    ahead = time[owner[sends]] - time[owner[window.to[sends]]]
+    return not (ahead > tolerance * time.mean()).any()
+
+
+def _weighed_anew(loop: Loop, first: Any) -> Folded:
+    """Return the sums with the alike turns but their last quarter counted once for each entry.
+
+    The last quarter, where what is in the way of the first turns should be over, stands for the
+    rest; it is settled if it took the ranks as long as the quarter before.
+    """
+    group = loop.group
+    assert group is not None
+    turns, quarter = len(group.turns), max(len(group.turns) // 4, 1)
+    each = turns / group.stands_for
+    rest = (group.stands_for - (turns - quarter)) / quarter * each
+    factor = np.ones(int(loop.full.turn.max()) + 1)
+    factor[group.turns[:-quarter]], factor[group.turns[-quarter:]] = each, rest
+    weight = np.where(loop.kept, loop.weight * factor[loop.full.turn], loop.weight)
+    long = np.asarray(first.end_ns) - np.asarray(first.begin_ns)
+    nothing = np.zeros((0, 0))
+    parts, work = [], np.zeros(len(loop.full.ranks))
+    for them in (group.turns[-2 * quarter:-quarter], group.turns[-quarter:]):
+        mine = loop.kept & np.isin(loop.full.turn, them)
+        parts.append(_Window(nothing, by_rank(loop.full, np.where(mine, long, 0.0))))
+        work = by_rank(loop.full, np.where(mine, loop.full.work_ns, 0.0))
+    change = _change(parts, 1, work)
+    return Folded(loop.sums(first, weight), 1, change <= TOLERANCE
+                  and _lasts(parts[-1:], work, loop.full), change)

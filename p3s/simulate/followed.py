@@ -1,0 +1,35 @@
+"""How far a simulation followed the messages of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Followed:
+    """How far a simulation could follow the messages and loops of the model.
+
+    unmatched: messages that no call of the partner meets, out of ``messages`` of the kind (sends,
+    or receives) of which most are; calls: the MPI calls that send or receive them. unsettled: share
+    of the time in calls that rests on loops whose iterations went on changing; change: by how
+    much they did, largest share of their time.
+    """
+
+    unmatched: float = 0.0
+    messages: float = 0.0
+    calls: tuple[str, ...] = ()
+    unsettled: float = 0.0
+    change: float = 0.0
+
+    @property
+    def lost(self) -> float:
+        """Which share of the messages was left out."""
+        return self.unmatched / self.messages if self.messages > 0 else 0.0
+
+    def with_unmatched(self, found: Mapping[str, Any]) -> Followed:
+        """Return it with what ``p3s.program.order.reasons.unmatched`` says."""
+        return replace(self, unmatched=float(found.get("events") or 0.0),
+                       messages=float(found.get("of") or 0.0),
+                       calls=tuple(str(call) for call in found.get("calls") or ()))

@@ -1,0 +1,315 @@
+"""When every call begins and ends: program order, matching, eager and rendezvous, node links."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from p3s.errors import P3SError
+from p3s.simulate.collectives import Instances, instances, rough_costs
+from p3s.simulate.network import Network
+from p3s.simulate.steps import Floats, Ints, Steps
+from p3s.simulate.switch_links import Trunks, routes
+
+_INTS = ctypes.c_void_p
+#: struct live of state.h; the state is in the upper bits of the owner.
+_LIVE = np.dtype([("begin", "f8"), ("began", "f8"), ("arrival", "f8"), ("cost", "i4"),
+                  ("owner", "u4")])
+#: What the core finds wrong with a step, by number.
+_FLAWS = ("", "no operation", "its partner is no rank", "negative bytes",
+          "its work is negative or no number",
+          "what it sends is not received by the step that it names",
+          "what it receives is not sent by the step that it names",
+          "what it completes is no request of its rank that was left behind before")
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Times of every step in ns, from the begin of the section on; one entry per step.
+
+    A call lasts from ``begin_ns`` to ``end_ns`` and that is ``waiting_ns + software_ns +
+    transfer_ns``. *Waiting*: by how much it would have ended earlier had every partner begun when
+    the call began at the latest (the message then takes what it took, in queues too). *Software*:
+    what the call takes for itself: an eager send its ``send``, a receive or the completion of
+    receives their ``receive``, others ``post``. *Transfer*: the rest, data on its way, queues.
+
+    ``began_ns``, ``arrival_ns``: of what a step sends, when its transfer began and when the
+    receiver had it; of a collective, when the last that it waits for began and its end; NaN where
+    there is nothing. ``queued``: how many messages found their node's link busy.
+    """
+
+    begin_ns: Floats
+    end_ns: Floats
+    waiting_ns: Floats
+    software_ns: Floats
+    began_ns: Floats
+    arrival_ns: Floats
+    queued: int
+
+    @property
+    def transfer_ns(self) -> Floats:
+        """Time of each call in which data was on its way to it or from it."""
+        rest = self.end_ns - self.begin_ns
+        rest -= self.waiting_ns
+        rest -= self.software_ns
+        return np.maximum(rest, 0.0, out=rest)
+
+
+def simulate(
+    steps: Steps,
+    node_of: Ints,
+    network: Network,
+    *,
+    distance: Ints | None = None,
+    collective_ns: Floats | None = None,
+    first_ns: Floats | None = None,
+    extra_ns: Floats | None = None,
+) -> Simulated:
+    """Return when each step begins and ends on a network.
+
+    ``node_of``: the node of every world rank (``steps.n`` of them). ``distance``: nodes x nodes,
+    by default 0 inside a node and 1 between nodes. ``collective_ns``: what each collective step
+    costs when everybody has begun, by default a rough guess. ``first_ns``: when each of
+    ``steps.ranks`` starts, by default 0. ``extra_ns``: added to what the transfer of the message
+    that each step sends takes, or to the cost of a collective step (less than 0: taken off, but
+    nothing takes less than 0): noise, drawn by who calls.
+
+    Rules. A rank makes one call after the other; ``work_ns`` passes before each. An *eager*
+    message (``Path.eager_bytes`` or less, or a buffered send) begins with its send, whose call
+    takes ``Path.send``; a *rendezvous* message (larger, or a synchronous send) begins when send
+    and receive have both begun (a nonblocking receive: when it is posted; with
+    ``network.background`` False moreover when both ranks are in a call; with ``handshake``, what
+    announces it and the answer wait at busy links too), and its blocking send,
+    or the wait for it, ends when the sender is rid of it: ``Path.send`` after that begin, and not
+    before the arrival less ``transfer(0)`` and less what ``network.sender_buffer`` holds.
+    A message arrives ``Path.transfer`` after its begin, plus what it is delayed by others on the
+    link out of its node, on those between switches (``network.trunks``; up and down a tree) and on
+    the link into the other node: each is a token bucket (rate, burst; first come, first served by
+    time; at one time by rank, then program order) that it passes one after the other, and the
+    delay is the time it has passed all less the time it would have passed them alone with full
+    buckets. On a node's link it counts as many bytes as pass in ``Path.busy``, if those are more.
+    Messages inside a node use no link. A receive ends when the message has arrived and
+    not before its own ``Path.receive``; a wait takes the messages that it completes in one by one
+    as they come, so k of them that are there already take the sum of their ``receive``. A call
+    that only starts a request takes ``network.post`` (an eager send: ``Path.send``), a wait at
+    least that.
+    WAITANY completes the request that is complete first (of those complete when it is called, the
+    first listed), WAITSOME the first ``number``; requests taken by one before are passed over.
+    A partner that is not among the ranks is always ready: a receive from it takes its
+    ``receive``, a send is eager (and uses the links). Without a partner (peer -1): ``post``.
+    Collectives (the k-th call of each member on a communicator) end for all when all have begun,
+    plus their cost; Bcast, Scatter: own or root's begin plus cost; Reduce, Gather: root when all
+    have begun plus cost, others after their ``send``; Scan: one member after the other.
+
+    Errors: P3SError when steps refer to what is not there, a cost is negative, there is no C
+    compiler, or ranks wait for each other for ever.
+    """
+    return _run(steps, node_of, network, distance, collective_ns, first_ns, extra_ns, False)[0]
+
+
+def simulate_anyway(
+    steps: Steps,
+    node_of: Ints,
+    network: Network,
+    *,
+    distance: Ints | None = None,
+    collective_ns: Floats | None = None,
+    first_ns: Floats | None = None,
+    extra_ns: Floats | None = None,
+) -> tuple[Simulated, tuple[str, ...]]:
+    """Return what ``simulate`` does, also where ranks wait for each other for ever.
+
+    Where none can go on, all sends that are waited for go on as if they were buffered; where
+    there is none, the rank that has been in its call for the longest time waits no more. The
+    notes, one line each, say which calls that were; none: it was not necessary. Arguments and
+    other errors as in ``simulate``.
+    """
+    from p3s.simulate.deadlock import loosened
+
+    found, state = _run(steps, node_of, network, distance, collective_ns, first_ns, extra_ns, True)
+    return found, loosened(steps, state)
+
+
+def _run(
+    steps: Steps, node_of: Ints, network: Network, distance: Ints | None,
+    collective_ns: Floats | None, first_ns: Floats | None, extra_ns: Floats | None, anyway: bool,
+) -> tuple[Simulated, Ints]:
+    """Call the core; return times and the state of every step."""
+    from p3s.simulate.build import library
+
+    calls = instances(steps)
+    keep: list[Any] = []
+    inputs = _inputs(keep, steps, calls, node_of, network, distance, collective_ns, first_ns,
+                     extra_ns, anyway)
+    live = np.empty(len(steps), dtype=_LIVE)
+    end, waiting, software = (np.empty(len(steps)) for _ in range(3))
+    at = np.empty(len(steps.ranks), dtype=np.int64)
+    out = _Output(*(column.ctypes.data for column in (live, end, waiting, software, at)))
+    result = library().p3s_simulate(ctypes.byref(inputs), ctypes.byref(out))
+    if result == 1:
+        from p3s.simulate.deadlock import stuck
+
+        raise P3SError(stuck(steps, calls, at, live["owner"] >> 24))
+    if result == 3:
+        rank = steps.ranks[int(np.searchsorted(steps.start, out.where, side="right")) - 1]
+        raise P3SError(f"simulation: step {out.where} of rank {rank}: {_FLAWS[out.flaw]}")
+    if result:
+        raise P3SError(f"not enough memory to simulate {len(steps):,} steps; take fewer iterations")
+    times = Simulated(live["begin"], end, waiting, software, live["began"], live["arrival"],
+                      int(out.queued))
+    return times, live["owner"]
+
+
+class _Input(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("steps", "ranks", "n", "nodes", "instances")),
+        *((name, _INTS) for name in (
+            "rank", "start", "op", "peer", "bytes", "peer2", "bytes2", "number", "done_start",
+            "done", "to", "source", "work", "first_ns", "extra", "node_of", "path_of")),
+        ("same", ctypes.c_int64), ("other", ctypes.c_int64),
+        *((name, _INTS) for name in ("curve_start", "linked", "curve_bytes", "curve_ns", "eager")),
+        *((name, ctypes.c_double) for name in ("rate", "burst", "post", "held_ns")),
+        ("places", ctypes.c_int64), ("trunks", ctypes.c_int64),
+        *((name, _INTS) for name in (
+            "place_of", "route_start", "route", "trunk_rate", "trunk_burst")),
+        ("background", ctypes.c_int64), ("anyway", ctypes.c_int64), ("handshake", ctypes.c_int64),
+        *((name, _INTS) for name in (
+            "call_start", "call_step", "call_instance", "call_ns", "kind", "member_start",
+            "member", "expected", "root")),
+    ]  # fmt: skip
+
+
+class _Output(ctypes.Structure):
+    _fields_ = [
+        *((name, _INTS) for name in ("live", "end", "waiting", "software", "at")),
+        *((name, ctypes.c_int64) for name in ("queued", "flaw", "where")),
+    ]  # fmt: skip
+
+
+def _inputs(
+    keep: list[Any], steps: Steps, calls: Instances, node_of: Ints, network: Network,
+    distance: Ints | None, collective_ns: Floats | None, first_ns: Floats | None,
+    extra_ns: Floats | None, anyway: bool,
+) -> _Input:
+    """Return the arguments of the core; ``keep`` holds the arrays that they point into."""
+
+    def ints(values: Any) -> int:
+        keep.append(np.ascontiguousarray(values, dtype=np.int64))
+        return int(keep[-1].ctypes.data)
+
+    def floats(values: Any, what: str) -> int:
+        keep.append(np.ascontiguousarray(values, dtype=np.float64))
+        if keep[-1].size and not (np.isfinite(keep[-1]).all() and keep[-1].min() >= 0):
+            raise P3SError(f"simulation: {what} is negative or no number")
+        return int(keep[-1].ctypes.data)
+
+    _check(steps, node_of)
+    nodes = int(max(node_of)) + 1
+    distances = sorted(network.paths)
+    if not distances:
+        raise P3SError("simulation: the network has no path")
+    paths = [network.paths[d] for d in distances]
+    number = {d: distances.index(_nearest(network, d)) for d in (0, 1)}
+    path_of = 0
+    if distance is not None:
+        table = np.asarray(distance)
+        if table.ndim != 2 or table.shape[0] != table.shape[1] or table.shape[0] < nodes:
+            raise P3SError(f"simulation: distances are {table.shape}, not {nodes} x {nodes} nodes")
+        nodes = len(table)
+        values, which = np.unique(table, return_inverse=True)
+        picked = np.array([distances.index(_nearest(network, int(d))) for d in values])
+        keep.append(np.ascontiguousarray(picked[which].reshape(table.shape), dtype=np.uint8))
+        path_of = int(keep[-1].ctypes.data)
+    curves = [curve for path in paths for curve in (path.transfer, path.send, path.receive,
+                                                path.busy)]
+    if collective_ns is None and len(calls.call_step):
+        collective_ns = rough_costs(steps, network, np.asarray(node_of))
+    if collective_ns is not None and len(collective_ns) != len(steps):
+        raise P3SError(f"simulation: {len(collective_ns)} costs of collectives, {len(steps)} steps")
+    call_ns = np.zeros(0) if collective_ns is None else collective_ns[calls.call_step]
+    if first_ns is not None and len(first_ns) != len(steps.ranks):
+        raise P3SError(f"simulation: {len(first_ns)} start times, {len(steps.ranks)} ranks")
+    if extra_ns is not None:
+        if len(extra_ns) != len(steps) or not np.isfinite(extra_ns).all():
+            raise P3SError(f"simulation: extra_ns is not a time for each of {len(steps)} steps")
+        call_ns = np.maximum(call_ns + extra_ns[calls.call_step], 0.0)
+    scalars = [network.post, network.burst, network.sender_buffer]
+    floats(scalars, "post, burst or sender_buffer")
+    if not network.rate > 0:
+        raise P3SError(f"simulation: the rate of links is {network.rate} bytes per ns")
+    return _Input(
+        len(steps), len(steps.ranks), steps.n, nodes, len(calls.kind),
+        ints(steps.ranks), ints(steps.start), ints(steps.op), ints(steps.peer), ints(steps.bytes),
+        ints(steps.peer2), ints(steps.bytes2), ints(steps.number), ints(steps.done_start),
+        ints(steps.done), ints(steps.to), ints(steps.source),
+        _pointer(keep, np.ascontiguousarray(steps.work_ns, dtype=np.float64)),
+        floats(np.zeros(len(steps.ranks)) if first_ns is None else first_ns, "a start time"),
+        0 if extra_ns is None else _pointer(keep, np.ascontiguousarray(extra_ns, dtype=np.float64)),
+        ints(node_of), path_of, number[0], number[1],
+        ints(np.cumsum([0, *(len(curve.nbytes) for curve in curves)])),
+        ints([path.linked for path in paths]),
+        floats([x for curve in curves for x in curve.nbytes], "the bytes of a cost"),
+        floats([y for curve in curves for y in curve.ns], "the cost of a message"),
+        _pointer(keep, np.array([path.eager_bytes for path in paths], dtype=np.float64)),
+        network.rate, network.burst, network.post, network.sender_buffer / network.rate,
+        *_ways(keep, network.trunks, nodes),
+        int(network.background), int(anyway), int(network.handshake),
+        ints(calls.call_start), ints(calls.call_step), ints(calls.call_instance),
+        floats(call_ns, "the cost of a collective"), ints(calls.kind), ints(calls.member_start),
+        ints(calls.member), ints(calls.expected), ints(calls.root),
+    )  # fmt: skip
+
+
+def _pointer(keep: list[Any], values: Floats | Ints) -> int:
+    keep.append(np.ascontiguousarray(values))
+    return int(keep[-1].ctypes.data)
+
+
+def _ways(keep: list[Any], trunks: Trunks | None, nodes: int) -> tuple[int, ...]:
+    """Return what the core is told of links between switches; nothing where none is a limit."""
+    if trunks is None or not trunks.limited:
+        return (0,) * 7
+    if len(trunks.switch_of) < nodes:
+        raise P3SError(f"simulation: links between switches are known for "
+                       f"{len(trunks.switch_of)} nodes, not {nodes}")
+    try:
+        ways = routes(trunks)
+    except ValueError as err:
+        raise P3SError(f"simulation: {err}") from err
+    columns = (ways.place_of, ways.start, ways.link, ways.rate, ways.burst)
+    return ways.places, len(ways.rate), *(_pointer(keep, column) for column in columns)
+
+
+def _nearest(network: Network, distance: int) -> int:
+    """Return the distance whose path Network.path takes."""
+    return min(network.paths, key=lambda known: (abs(known - distance), known))
+
+
+def _check(steps: Steps, node_of: Ints) -> None:
+    """Raise P3SError where the columns do not fit together; the core looks at every step."""
+    size, ranks = len(steps), len(steps.ranks)
+    if len(node_of) < steps.n or (len(node_of) and int(np.min(node_of)) < 0):
+        raise P3SError(f"simulation: nodes of {len(node_of)} ranks given, {steps.n} needed")
+    if size >= 2**31:
+        raise P3SError(f"simulation: {size:,} steps are too many; take fewer iterations")
+    if ranks >= 2**24:
+        raise P3SError(f"simulation: {ranks:,} ranks are too many")
+    if len(steps.start) != ranks + 1 or steps.start[0] != 0 or steps.start[-1] != size \
+            or (np.diff(steps.start) < 0).any():
+        raise P3SError("simulation: the steps are not cut into ranks")
+    if ranks and not (0 <= int(np.min(steps.ranks)) <= int(np.max(steps.ranks)) < steps.n):
+        raise P3SError(f"simulation: a rank is not in 0..{steps.n - 1}")
+    if len(steps.done_start) != size + 1 or steps.done_start[-1] != len(steps.done) \
+            or (np.diff(steps.done_start) < 0).any():
+        raise P3SError("simulation: the lists of requests do not belong to the steps")
+    for field in fields(steps):
+        column = getattr(steps, field.name)
+        if field.name not in _OTHER and len(column) != size:
+            raise P3SError(f"simulation: {len(column)} entries of {field.name}, {size} steps")
+
+
+#: Fields of Steps that do not have an entry per step.
+_OTHER = ("n", "ranks", "start", "done_start", "done", "calls", "members")

@@ -1,0 +1,206 @@
+"""Words that several stages share: numbers with their nouns, launcher commands, clocks."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+#: Stand for a number, and for an interval, that is not known.
+NOT_KNOWN, UNKNOWN = "–", "unknown"
+#: What stands for a number in a launcher command; shells leave it as it is.
+_PLACEHOLDER = re.compile(r"\{\w+\}", re.ASCII)
+
+
+def command_line(words: Sequence[str]) -> str:
+    """Return words as a line that a shell takes apart again into just these.
+
+    Placeholders that are words of their own, as {np}, stay as they are. Words with characters that
+    cannot be printed are quoted as $'...' of bash and zsh.
+    """
+    return " ".join(word if _PLACEHOLDER.fullmatch(word) else _quoted(word) for word in words)
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    codes = (f"\\x{byte:02x}" if not 32 <= byte < 127 or chr(byte) in "\\'" else chr(byte)
+             for byte in os.fsencode(word))
+    return f"$'{''.join(codes)}'"
+
+
+def plural(number: float, what: str, many: str = "") -> str:
+    """Return a number with its noun: "1 call", "1,200 calls", "1 process" with ``many``."""
+    return f"{number:,} {what if number == 1 else many or what + 's'}"
+
+
+def joined(words: Iterable[object], last: str = "and") -> str:
+    """Return a list as people write one: "2, 4 and 8"."""
+    *before, end = [str(word) for word in words] or [""]
+    return f"{', '.join(before)} {last} {end}" if before else end
+
+
+def processes(counts: int | Iterable[int]) -> str:
+    """Return process counts with their noun: "1 process", "2, 4 and 8 processes"."""
+    if isinstance(counts, int):
+        return plural(counts, "process", "processes")
+    found = list(counts)
+    if len(found) == 1:
+        return processes(found[0])
+    return f"{joined(f'{n:,}' for n in found)} processes"
+
+
+def differing(one: Sequence[str], other: Sequence[str], limit: int = 80) -> tuple[str, str]:
+    """Return two commands as text, whole where they differ; long equal ends become dots."""
+    shorter = min(len(one), len(other))
+    first = next((i for i in range(shorter) if one[i] != other[i]), shorter)
+    last = next(
+        (i for i in range(shorter - first) if one[-1 - i] != other[-1 - i]), shorter - first
+    )
+
+    def text(words: Sequence[str]) -> str:
+        whole = command_line(words)
+        if len(whole) <= limit:
+            return whole
+        middle = words[first : len(words) - last]
+        parts = ["..." if first else "", shlex.join(middle), "..." if last else ""]
+        return " ".join(filter(None, parts)) or "..."
+
+    return text(one), text(other)
+
+
+def mixed_clocks(data: Mapping[str, Any]) -> str:
+    """Return a note when work was measured with different clocks (``work_units`` by count)."""
+    units = data.get("work_units")
+    found: dict[str, list[str]] = {}
+    for count, unit in (units.items() if isinstance(units, Mapping) else ()):
+        found.setdefault(str(unit), []).append(str(count))
+    if len(found) < 2:
+        return ""
+    names = {"wall_ns": "wall time", "cpu_ns": "CPU time"}
+    return "work was measured in " + " and ".join(
+        f"{names.get(unit, unit)} at {joined(counts)} process{'es' * (counts != ['1'])}"
+        for unit, counts in found.items()) + "; both count as time"
+
+
+def not_used(model: Mapping[str, Any], back: str = "") -> str:
+    """Return a note on traced counts that the user has left out of a model, "" when none are.
+
+    ``back``: the command that takes them back.
+    """
+    without = list(model.get("without", ()))
+    if not without:
+        return ""
+    them = "it" if len(without) == 1 else "them"
+    return f"traced at {processes(without)}, too, but left out of the model" + (
+        f"; {back} takes {them} back" if back else "")
+
+
+def left_out(held: Mapping[str, Any]) -> str:
+    """Return what a hold-out was fitted without: a process count, or a value of a parameter."""
+    n = held.get("n")
+    count = processes(n) if isinstance(n, int) else f"{n} processes"
+    return f"{held['setting']} ({count})" if held.get("setting") else count
+
+
+def seconds(value: float | None) -> str:
+    """Return a time with three figures and a fitting unit."""
+    if value is None:
+        return NOT_KNOWN
+    if value == 0:
+        return "0 s"
+    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
+        if abs(value) < limit * 0.9995:
+            return f"{figures(value * factor)} {unit}"
+    return f"{figures(value)} s"
+
+
+def figures(value: float) -> str:
+    """Return three significant figures of a number, without an exponent."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    if abs(value) >= 99.95:
+        return f"{value:.0f}"
+    if abs(value) >= 9.995:
+        return f"{value:.1f}"
+    if 0 < abs(value) < 0.0995:
+        return f"{value:.2g}"
+    return f"{value:.2f}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Return an interval of times, or that it is not known."""
+    if low is None or high is None:
+        return UNKNOWN
+    if low == high:
+        return NOT_KNOWN
+    return f"{seconds(low)} to {seconds(high)}"
+
+
+def span(low: float | None, high: float | None) -> str:
+    """Return an interval of times for a narrow column: "4.82–6.06 s"."""
+    if low is None or high is None or low == high:
+        return interval(low, high)
+    first, last = seconds(low), seconds(high)
+    if first.rpartition(" ")[2] == last.rpartition(" ")[2]:
+        first = first.rpartition(" ")[0]
+    return f"{first}–{last}"
+
+
+def factor(value: float | None) -> str:
+    """Return a speedup."""
+    return NOT_KNOWN if value is None else f"{figures(value)}x"
+
+
+def percent(value: float | None) -> str:
+    """Return a share between 0 and 1 in per cent."""
+    if value is None:
+        return NOT_KNOWN
+    if 0 < value < 0.0005:
+        return "<0.1 %"
+    return f"{100 * value:.1f} %"
+
+
+def visible(text: str, limit: int = 200) -> str:
+    """Return text from a file with control and direction-changing characters made visible."""
+    out = []
+    for char in text[: limit + 1]:
+        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
+            out.append(char.encode("unicode_escape", "backslashreplace").decode("ascii"))
+        else:
+            out.append(char)
+    shown = "".join(out)
+    return shown if len(text) <= limit else shown[:limit] + "…"
+
+
+def one_line(text: str) -> str:
+    """Return text as one printable line: control characters cannot reach the terminal."""
+    out = []
+    for char in " ".join(str(text).split()):
+        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp"):
+            out.append(char.encode("unicode_escape", "backslashreplace").decode("ascii"))
+        else:
+            out.append(char)
+    return "".join(out)
+
+
+def table(
+    rows: Sequence[Sequence[str]], head: Sequence[str], left: int = 1, *, words_last: bool = False
+) -> str:
+    """Lay out rows as aligned text: the first ``left`` columns left, all others right.
+
+    ``words_last``: the last column holds words and is left, too.
+    """
+    lines = [list(head), *[[one_line(cell) for cell in row] for row in rows]]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    is_left = [i < left or (words_last and i == len(head) - 1) for i in range(len(head))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if words else cell.rjust(width)
+            for cell, width, words in zip(line, widths, is_left, strict=True)
+        ).rstrip()
+        for line in lines
+    )

@@ -1,0 +1,55 @@
+"""Where the calls of a study are in its program: function, file and line of every frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from p3s.errors import P3SError
+from p3s.settings import sources
+from p3s.study import Study
+from p3s.trace.source import Where
+
+
+def resolve_sites(
+    study: Study, sites: Mapping[str, Sequence[str]], more: Sequence[Path] = ()
+) -> tuple[dict[str, Where], list[str]]:
+    """Return the place of every frame, and what could not be resolved, a sentence per module.
+
+    ``more`` are directories in which the program and its libraries are looked for too.
+    """
+    from p3s.trace.modules import Modules
+    from p3s.trace.source import resolve, shown
+
+    programs, started = _of_runs(study)
+    root = study.root.resolve()
+    where = Modules([*programs, *_command(study)], [*started, Path.cwd(), root.parent, root],
+                    list(more))
+    frames = dict.fromkeys(f for frames in sites.values() for f in shown(frames))
+    return resolve(frames, where, _traced_ns(study))
+
+
+def _command(study: Study) -> list[str]:
+    try:
+        return study.command()
+    except P3SError:  # a study put together from runs that do not say it
+        return []
+
+
+def _of_runs(study: Study) -> tuple[list[str], list[Path]]:
+    """Return the programs that were run, by absolute path, and the directories this was done in."""
+    infos = [run.info for each in (study, *sources(study)) for run in each.runs()]
+    programs, started = ([word for info in infos if isinstance(word := info.get(key), str)]
+                         for key in ("program", "directory"))
+    return list(dict.fromkeys(programs)), [Path(word) for word in dict.fromkeys(started)]
+
+
+def _traced_ns(study: Study) -> int | None:
+    """Return when the first of the runs was made."""
+    times = []
+    for run in study.runs():
+        try:
+            times.append((run.path / "run.json").stat().st_mtime_ns)
+        except OSError:
+            continue
+    return min(times, default=None)

@@ -1,0 +1,3 @@
+"""The version of P3S."""
+
+__version__ = "0.1.0"
